@@ -252,6 +252,8 @@ class CaptionResult:
     confidence: float | None
     image: Any
     alternatives: list
+    consensus: float | None
+    similar_photos: list
     word_probs: np.ndarray | None
     def __init__(
         self,
@@ -264,6 +266,8 @@ class CaptionResult:
         confidence: float | None = ...,
         image: Any = ...,
         alternatives: list = ...,
+        consensus: float | None = ...,
+        similar_photos: list = ...,
         word_probs: np.ndarray | None = ...,
     ) -> None: ...
     @property
@@ -276,6 +280,8 @@ class Captioner(keras.Model):
     vocabulary: Any
     decoder: Any
     confidence: Any
+    word_offsets: Any
+    consensus: Any
     training_photos: Any
     photo_encoder: Any
     adapter: Any
@@ -333,6 +339,10 @@ class Captioner(keras.Model):
         use_baseline: bool = ...,
         length_penalty: float = ...,
         no_repeat_ngram: int = ...,
+        no_repeat_around: str = ...,
+        consensus_weight: float = ...,
+        consensus_photos: int = ...,
+        consensus_captions: int = ...,
         name: Any = ...,
     ) -> None: ...
     @staticmethod
@@ -377,7 +387,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -396,7 +410,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -416,7 +434,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -427,12 +449,14 @@ class Captioner(keras.Model):
         batch_size: int = ...,
         images: Any = ...,
     ) -> list[CaptionResult]: ...
+    def consensus_options(self, options: Any) -> Any: ...
     def arguments_of_search(self, options: Any) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
     ) -> Iterator[tuple[Any, Any]]: ...
     def attend_features(self, features: Any, captions: Any, *, images: Any = ...) -> list[CaptionResult]: ...
+    def features_each(self, images: Any, *, cache: FeatureCache | None = ...) -> Iterator[tuple[Any, Any]]: ...
     def features_of(self, photos: Any) -> Any: ...
     def encode(self, photos: np.ndarray) -> np.ndarray: ...
     def search(
@@ -445,6 +469,7 @@ class Captioner(keras.Model):
         **options: Any,
     ) -> Any: ...
     def forced_search(self, features: Any, token_ids: Any) -> Any: ...
+    def searched_steps(self, features: Any, rows_per_photo: Any, **options: Any) -> Any: ...
     def steps(self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., drop: Any = ...) -> Any: ...
     def option(self, name: Any) -> Any: ...
     @property
@@ -564,6 +589,14 @@ class Captioner(keras.Model):
     def length_penalty(self) -> Any: ...
     @property
     def no_repeat_ngram(self) -> Any: ...
+    @property
+    def no_repeat_around(self) -> Any: ...
+    @property
+    def consensus_weight(self) -> Any: ...
+    @property
+    def consensus_photos(self) -> Any: ...
+    @property
+    def consensus_captions(self) -> Any: ...
 
 class Comparison:
     names: tuple
@@ -610,7 +643,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -629,7 +666,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -649,7 +690,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -660,12 +705,14 @@ class Ensemble:
         batch_size: int = ...,
         images: Any = ...,
     ) -> list[CaptionResult]: ...
+    def consensus_options(self, options: Any) -> Any: ...
     def arguments_of_search(self, options: Any) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
     ) -> Iterator[tuple[Any, Any]]: ...
     def attend_features(self, features: Any, captions: Any, *, images: Any = ...) -> list[CaptionResult]: ...
+    def features_each(self, images: Any, *, cache: FeatureCache | None = ...) -> Iterator[tuple[Any, Any]]: ...
     def features_of(self, photos: Any) -> Any: ...
     def encode(self, photos: np.ndarray) -> np.ndarray: ...
     def search(
@@ -678,11 +725,16 @@ class Ensemble:
         **options: Any,
     ) -> Any: ...
     def forced_search(self, features: Any, token_ids: Any) -> Any: ...
+    def searched_steps(self, features: Any, rows_per_photo: Any, **options: Any) -> Any: ...
     def steps(self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., drop: Any = ...) -> Any: ...
     @property
     def length_penalty(self) -> Any: ...
     @property
     def no_repeat_ngram(self) -> Any: ...
+    @property
+    def no_repeat_around(self) -> Any: ...
+    @property
+    def consensus(self) -> Any: ...
     @property
     def encoder(self) -> str: ...
     @property
@@ -738,6 +790,7 @@ class KeepTraining(Any):
 
 class LiteRTCaptioner:
     vocabulary: Any
+    has_consensus: Any
     photo_size: Any
     has_confidence: Any
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = ...) -> None: ...
@@ -876,10 +929,17 @@ def beam_search(
     num_results: int = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    joining_token_id: int | None = ...,
     **options: Any,
 ) -> SearchResult: ...
 def calibrate(
-    captioner: Any, images: Any, *, cache: Any = ..., skip_unreadable: Any = ..., show_progress: Any = ...
+    captioner: Any,
+    images: Any,
+    *,
+    cache: Any = ...,
+    skip_unreadable: Any = ...,
+    word_offset_weight: Any = ...,
+    show_progress: Any = ...,
 ) -> Calibration: ...
 def compare(first: Any, second: Any, *, num_resamples: int = ..., seed: int = ...) -> Comparison: ...
 def evaluate(
@@ -890,7 +950,11 @@ def evaluate(
     max_length: int = ...,
     length_penalty: float | None = ...,
     no_repeat_ngram: int | None = ...,
+    no_repeat_around: str | None = ...,
     allow_unknown: bool = ...,
+    consensus_weight: float | None = ...,
+    consensus_photos: int | None = ...,
+    consensus_captions: int | None = ...,
     data_dir: str | os.PathLike | None = ...,
     split: str = ...,
     split_seed: int | None = ...,
@@ -990,6 +1054,10 @@ def fit(
     use_baseline: bool = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    no_repeat_around: str = ...,
+    consensus_weight: float = ...,
+    consensus_photos: int = ...,
+    consensus_captions: int = ...,
     data_dir: Any = ...,
     split_seed: Any = ...,
     preset: Any = ...,
@@ -1012,7 +1080,9 @@ def gallery(
     references: list[list[str]] | None = ...,
     title: str = ...,
 ) -> Path: ...
-def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = ..., **options: Any) -> SearchResult: ...
+def greedy_search(
+    step: Callable, state: Any, *, no_repeat_ngram: int = ..., joining_token_id: int | None = ..., **options: Any
+) -> SearchResult: ...
 def ground(results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ...) -> Grounding: ...
 def load_litert(model: str | os.PathLike | None = ..., *, num_threads: int | None = ...) -> LiteRTCaptioner: ...
 def plot_history(history: Any, ax: Any = ...) -> Any: ...

@@ -17,6 +17,7 @@ import tensorflow as tf
 import where_time_goes
 from drawn_data_set import write_data_set
 from mistakes import count_mistakes
+from other_photos import LIST, measure
 from spread import spread
 from timing import Seconds, compare, figure, in_turn, ratio_in_words
 
@@ -258,3 +259,17 @@ def test_bundled_captioners_share_equal_encoders(tmp_path, monkeypatch):
     shutil.copytree(bundled / "one", tmp_path / "copy")
     with pytest.raises(ValueError, match="copy.encoder-.*: this file is missing"):
         model_folder.read_model(tmp_path / "copy")  # only a bundled folder reads the encoders that bundled ones share
+
+
+def test_true_and_untrue_nouns_of_other_photos():
+    photos = [{"nouns": "dog snow"}, {"nouns": "coin"}, {"nouns": "man"}]
+    captions = ["a dog is standing in the air", "a man is standing in the air", "a man is there"]
+    captions = [caption.split() for caption in captions]
+    figures = measure(captions, [0.5, 0.25, None], photos, {"dog", "man", "air"}, {"dog", "man"})
+    assert figures[:7] == ("2 of 2", 2, 3, "3 of 3", 0, 2, 2) and figures[8] == "0.25"
+
+
+def test_other_photos_are_listed_with_licences_and_nouns():
+    listed = json.loads(LIST.read_text(encoding="utf-8"))
+    assert len(listed["photos"]) >= 20 and len(listed["things"].split()) > 100
+    assert all({*photo} == {"file", "package", "licence", "nouns"} for photo in listed["photos"])

@@ -14,6 +14,8 @@ from data_utils.training_photos import union
 from keras_sat.options import SearchOptions
 from keras_sat.search.generation import CaptionGenerator
 
+CONSENSUS = ("consensus_weight", "consensus_photos", "consensus_captions")
+
 
 class Ensemble(CaptionGenerator):
     """A captioner whose word probabilities are the mean over several captioners.
@@ -42,10 +44,26 @@ class Ensemble(CaptionGenerator):
         self.options = SearchOptions(
             length_penalty=mean if length_penalty is None else length_penalty,
             no_repeat_ngram=min(filter(None, (options.no_repeat_ngram for options in of_members)), default=0),
+            no_repeat_around=next(filter(None, (options.no_repeat_around for options in of_members)), ""),
+            **{name: getattr(of_members[self._indexed or 0], name) for name in CONSENSUS},
         )
 
     length_penalty = property(lambda self: self.options.length_penalty)
     no_repeat_ngram = property(lambda self: self.options.no_repeat_ngram)
+    no_repeat_around = property(lambda self: self.options.no_repeat_around)
+
+    @property
+    def _indexed(self):
+        """The number of the first member with an index of training photos, or None."""
+        return next((n for n, captioner in enumerate(self.captioners) if captioner.consensus is not None), None)
+
+    @property
+    def consensus(self):
+        """The function that chooses among beams, from the first member with an index; None if there is none."""
+        if self._indexed is None:
+            return None
+        choose = self.captioners[self._indexed].consensus
+        return lambda results, features, **options: choose(results, features[self._indexed], **options)
 
     @property
     def extra_dims(self) -> dict[str, int]:
@@ -112,7 +130,8 @@ class Ensemble(CaptionGenerator):
         return tuple(member.checked_features(x) for member, x in zip(self.captioners, features))
 
     def _steps(self, features, rows_per_photo, region_noise=None):
-        members = [member.steps(member.adapt(x), rows_per_photo) for member, x in zip(self.captioners, features)]
+        adapted = [member.adapt(x) for member, x in zip(self.captioners, features)]
+        members = [member.searched_steps(x, rows_per_photo) for member, x in zip(self.captioners, adapted)]
         grids = self._grids
 
         def step(input_ids, states):

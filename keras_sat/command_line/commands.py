@@ -76,6 +76,8 @@ def run_caption(
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
+    if options and fast and fast.has_consensus:
+        fast = None  # its file has more beams
     captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(outputs, paths)
     if say is None:
@@ -223,6 +225,8 @@ def _as_json(result, maps):
         parts["is_finished"] = False
     if result.confidence is not None:
         parts["confidence"] = round(result.confidence, 4)
+    if result.consensus is not None:
+        parts |= {"consensus": round(result.consensus, 4), "similar_photos": result.similar_photos}
     for name, decimals in (("from_photo", 4), ("word_probs", 6)):
         if (values := getattr(result, name)) is not None:
             parts[name] = values.astype("float64").round(decimals).tolist()
@@ -334,35 +338,62 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
         print(f"left out: {visible(reason)}", file=sys.stderr)
 
 
-def run_calibrate(
-    model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
+def run_calibrate(model, data, split="dev", report=None, skip_unreadable=False, word_offset_weight=None, **options):
+    """Fit and save the confidence of a captioner, and word offsets if wanted; print how well calibrated it is."""
+    from keras_sat.beyond.calibration import calibrate
+
+    if report is not None:
+        prepare_files([Path(report).expanduser()])
+    own = {"skip_unreadable": skip_unreadable, "word_offset_weight": word_offset_weight}
+    with _model_to_change(model, data, split, **options) as (captioner, images, cache):
+        calibration = calibrate(captioner, images, cache=cache, **own)
+        print(calibration)
+    if report is not None:
+        write_json(Path(report).expanduser(), calibration.to_dict())
+
+
+def run_index(model, data, split="train", skip_unreadable=False, consensus_weight=None, **options):
+    """Index photos and captions for a choice by consensus, and save the index with the model."""
+    from data_utils.images import readable_photos
+    from keras_sat.beyond.consensus import WEIGHT, Consensus
+    from keras_sat.options import CaptionerOptions
+
+    weight = WEIGHT if consensus_weight is None else consensus_weight
+    CaptionerOptions.check(consensus_weight=weight)
+    with _model_to_change(model, data, split, consensus_weight=weight, **options) as (captioner, images, cache):
+        if cache is None:
+            images = readable_photos(images, skip=skip_unreadable)
+        captioner.consensus = Consensus.build(captioner, images, cache=cache)
+        num_bytes = sum(array.nbytes for array in captioner.consensus.arrays.values())
+        print(f"{len(captioner.consensus.photo_ids)} photos indexed: {num_bytes:,} bytes; consensus weight {weight:g}")
+
+
+@contextlib.contextmanager
+def _model_to_change(
+    model, data, split, cache_dir=None, encoder_weights=None, output_dir=None, consensus_weight=None, **reading
 ):
-    """Fit the confidence of a captioner, save it with the model, and print how well calibrated it is."""
+    """Yield a saved captioner, photos and a cache; then save the captioner's records with it, or with a copy."""
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
-    from keras_sat.beyond.calibration import calibrate
     from keras_sat.captioner import Captioner
     from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
-    from keras_sat.files.saving import save_confidence
+    from keras_sat.files.saving import save_records
 
     folder = model_directory(model)
     if output_dir is None and folder.parent == PRETRAINED:
         raise ValueError(
             f"A bundled model cannot be changed. For a copy, pass a folder as --output-dir. Received: {visible(model)}"
         )
-    if report is not None:
-        prepare_files([Path(report).expanduser()])
     if output_dir is not None:
         reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
-    skip_unreadable = options.pop("skip_unreadable", False)
-    images = photos_of_split(read_data(data, **options), split)
-    cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
-    calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
-    print(calibration)
-    save_confidence(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
-    if report is not None:
-        write_json(Path(report).expanduser(), calibration.to_dict())
+    images = [image for image in photos_of_split(read_data(data, **reading), split) if image.captions]
+    yield (
+        captioner,
+        images,
+        None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model),
+    )
+    save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir), consensus_weight)
 
 
 def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):
@@ -462,6 +493,7 @@ COMMANDS = {
     "compare": run_compare,
     "features": run_features,
     "calibrate": run_calibrate,
+    "index": run_index,
     "export": run_export,
     "app": run_app,
     "info": run_info,

@@ -27,9 +27,9 @@ from data_utils.atomic_files import clear_half_written, exclusive_lock, read_byt
 from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
 from data_utils.tf_logging import nothing_on_standard_error
-from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_litert, write_litert
+from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_index, read_litert, write_index, write_litert
 from keras_sat.files.model_folder import model_directory
-from keras_sat.options import EXTRAS
+from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions
 from keras_sat.search.result import CaptionResult
 from keras_sat.weight_paths import keras_home
 
@@ -106,21 +106,25 @@ def make_file(model, *, wait_s=0):
         if not is_made(model):
             clear_half_written(folder)
             shutil.rmtree(folder, ignore_errors=True)
-            content, vocabulary = _converted(model_directory(model))
+            content, captioner, agreeing = _converted(model_directory(model))
             with whole_folder(folder) as temporary:
-                write_litert(temporary, content, vocabulary)
+                write_litert(temporary, content, captioner.vocabulary)
+                if agreeing:
+                    write_index(temporary, captioner.consensus, agreeing)
     return folder
 
 
 def _converted(directory):
-    """Use TensorFlow to convert a saved captioner; return the LiteRT file (bytes) and the Vocabulary."""
+    """Use TensorFlow to convert a saved captioner; return the LiteRT file, the captioner and its consensus options."""
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
     from keras_sat.deploy.litert import litert_file
 
     captioner = Captioner.load(directory)  # checks the files
     check_captioner(captioner, for_litert=True)
-    return litert_file(captioner, *search_arguments(captioner)), captioner.vocabulary
+    agreeing = captioner.consensus_options(SearchOptions())
+    beams = {"num_beams": CONSENSUS_BEAMS} if agreeing else {}
+    return litert_file(captioner, *search_arguments(captioner, **beams)), captioner, agreeing
 
 
 class LiteRTCaptioner:
@@ -132,6 +136,7 @@ class LiteRTCaptioner:
         vocabulary: Vocabulary.
         photo_size: (height, width) to which photos are resized.
         has_confidence: whether its captions have a confidence.
+        has_consensus: whether it chooses them by consensus.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
@@ -143,6 +148,8 @@ class LiteRTCaptioner:
 
         self._folder = Path(directory).expanduser()
         content, self.vocabulary = read_litert(self._folder)
+        self._choose = read_index(self._folder, self.vocabulary)
+        self.has_consensus = self._choose is not None
         self._lock = threading.Lock()  # concurrent use of the interpreter would give wrong captions
         self._greeted = set()
         num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
@@ -192,12 +199,15 @@ class LiteRTCaptioner:
 
         def caption(photo):
             if "beams" in self._runners:
-                found = self._run("beams", **self._run("encode", images=photo[None]))
+                encoded = self._run("encode", images=photo[None])
+                found = self._run("beams", **encoded)
             else:
                 found = self._run("serving_default", images=photo[None])
             numbers = np.flatnonzero(np.isfinite(found["log_prob"]))  # there may be fewer captions than beams
             best, *others = [self._result(found, number, photo) for number in numbers]
             best.alternatives.extend(others)
+            if self.has_consensus:
+                (best,) = self._choose([best], encoded["features"], num_results=len(numbers))
             return best
 
         return self._each(images, errors, caption)

@@ -3,20 +3,27 @@
     model.tflite or model.tflite.gz    the network
     vocabulary.txt                     one token per line; the line number, from 0, is its id
     litert.json                        the manifest
+    index-DIGEST.npz                   optional: the index of training photos, see `keras_sat.beyond.consensus`
 
 LiteRT's parser trusts its input: a damaged file can crash it or silently change captions. So it only reads bytes whose
 digest was checked. Digests detect damage, not malice: whoever can write the file can write the manifest.
 """
 
+import functools
 import gzip
 import hashlib
 
+import numpy as np
+
 from data_utils.atomic_files import expectation, read_bytes, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
+from keras_sat.beyond.consensus import Consensus
+from keras_sat.files.model_folder import read_arrays, write_arrays
 
 FORMAT_VERSION = 1
 MANIFEST, MODEL, PACKED, WORDS = "litert.json", "model.tflite", "model.tflite.gz", "vocabulary.txt"
 MOST_BYTES = 1_000_000_000
+CALLED_WITH = ("weight", "length_penalty", "photos", "captions")
 HINT = ("the LiteRT files that keras-sat export --tflite or --web wrote", "Export the captioner again.")
 
 
@@ -44,3 +51,18 @@ def read_litert(folder):
     content = gzip.decompress(files[PACKED]) if PACKED in files else files[MODEL]
     tokens = files[WORDS].decode().split("\n")[:-1]
     return content, Vocabulary(tokens[len(SPECIAL_TOKENS) :])
+
+
+def write_index(folder, consensus, options):
+    """Write a Consensus into a folder, with the numeric options with which it is called."""
+    numbers = np.array([options[name] for name in CALLED_WITH], float)
+    write_arrays(folder, "index", {**consensus.arrays, "called_with": numbers})
+
+
+def read_index(folder, vocabulary):
+    """Return the function that chooses among beams, like a Consensus, without its options; None without an index."""
+    for path in folder.glob("index-*.npz"):
+        arrays = read_arrays(path, *HINT)
+        options = dict(zip(CALLED_WITH, arrays.pop("called_with").tolist()))
+        return functools.partial(Consensus(vocabulary, arrays, arrays["mean"].size), **options)
+    return None

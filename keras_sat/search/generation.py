@@ -23,7 +23,7 @@ from data_utils.captions import words_of_captions
 from data_utils.images import load_image, photos_of
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
-from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
+from keras_sat.options import ANY_COUNT, CONSENSUS_BEAMS, SearchOptions, one_of, with_options
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
 
@@ -115,13 +115,31 @@ class CaptionGenerator:
                 "`sample_attention` requires a single captioner with hard attention. "
                 f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
             )
-        arguments = self.arguments_of_search(options)
+        arguments, agreeing = self.arguments_of_search(options), self.consensus_options(options)
         noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
         found = self._run(self.search, features, *noise, **arguments)
         confidences = None
         if self.confidence is not None:
             confidences = np.asarray(self.confidence(found.word_probs, features))
-        return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+        results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+        return self.consensus(results, features, num_results=options.num_results, **agreeing) if agreeing else results
+
+    def consensus_options(self, options):
+        """Return the captioner's or the given options of `self.consensus` as a dict, or None without consensus."""
+        weight = self._own(options, "consensus_weight")
+        if self.consensus is None and options.consensus_weight:
+            raise ValueError(
+                "`consensus_weight` requires an index of training photos: run `keras-sat index`. "
+                f"Received: {options.consensus_weight=}"
+            )
+        if self.consensus is None or not weight or options.temperature is not None or options.num_beams == 1:
+            return None
+        numbers = {name: self._own(options, f"consensus_{name}") for name in ("photos", "captions")}
+        return {"weight": weight, "length_penalty": self._own(options, "length_penalty"), **numbers}
+
+    def _own(self, options, name):
+        given = getattr(options, name)
+        return getattr(self.options, name) if given is None else given
 
     def arguments_of_search(self, options):
         """Convert SearchOptions to a dict of arguments for `search`; each distinct dict needs its own graph."""
@@ -130,12 +148,13 @@ class CaptionGenerator:
             names += ["temperature", "top_k", "top_p"]
             arguments = {"num_samples": options.num_results}
         else:
-            own, given = self.options.no_repeat_ngram, options.no_repeat_ngram
-            arguments = {"no_repeat_ngram": own if given is None else given}
-            if options.beams > 1:
-                own, given = self.options.length_penalty, options.length_penalty
-                arguments |= {"num_beams": options.beams, "num_results": options.num_results}
-                arguments |= {"length_penalty": own if given is None else given}
+            arguments = {name: self._own(options, name) for name in ("no_repeat_ngram", "no_repeat_around")}
+            num_beams, num_results = options.beams, options.num_results
+            if self.consensus_options(options):
+                num_beams = num_results = options.num_beams or max(CONSENSUS_BEAMS, num_results)
+            if num_beams > 1:
+                arguments |= {"num_beams": num_beams, "num_results": num_results}
+                arguments |= {"length_penalty": self._own(options, "length_penalty")}
         return {name: getattr(options, name) for name in names} | arguments
 
     # === Given captions ===
@@ -205,6 +224,10 @@ class CaptionGenerator:
             for image, problem in zip(batch, problems):
                 yield image, problem or next(results)
 
+    def features_each(self, images: Any, *, cache: FeatureCache | None = None) -> Iterator[tuple[Any, Any]]:
+        """Yield (image, its features) for each photo, from the encoder or a cache; see `caption_each`."""
+        return self._each(lambda features, photos, numbers: features, images, ENCODED_TOGETHER, cache)
+
     def _read(self, images, errors):
         """Read images; return the argument of `features_of` ({} if all fail) and, for each image, None or its error."""
         photos, problems = [], []
@@ -257,7 +280,12 @@ class CaptionGenerator:
         return forced_search(step, state, token_ids, **options, **special_tokens(self.vocabulary))
 
     def _steps(self, features, rows_per_photo, region_noise=None):
-        return self.steps(self.adapter(features), rows_per_photo, region_noise=region_noise)
+        return self.searched_steps(self.adapter(features), rows_per_photo, region_noise=region_noise)
+
+    def searched_steps(self, features, rows_per_photo, **options):
+        """Return what `steps` returns, with the word offsets, if any, added to the logits."""
+        step, state = self.steps(features, rows_per_photo, **options)
+        return step if self.word_offsets is None else self.word_offsets.added_to(step), state
 
     def steps(self, features, rows_per_photo, *, region_noise=None, drop=None):
         """Return `step` and `state` for the searches of `keras_sat.search.algorithms`.
