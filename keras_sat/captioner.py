@@ -61,7 +61,7 @@ class Captioner(CaptionGenerator, Trainer):
         self.options = options = CaptionerOptions(**own)
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
-        self.confidence = self.word_offsets = None  # see `keras_sat.beyond.calibration.calibrate`
+        self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
         self.consensus = None  # chooses among beams, see `keras_sat.beyond.consensus`
         self.training_photos = None  # SeenPhotos, or None if unknown
         arrays, blur = None, options.photo_blur

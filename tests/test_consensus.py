@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -156,7 +157,6 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
         "projection": index["projection"] * np.nan,
         "vectors": index["vectors"][1:],
         "limits": index["limits"][::-1],
-        "scale": index["scale"][None],
         "names": np.append(index["names"], np.uint8(10)),
         "captions": np.frombuffer(text.replace(text[0], "\u1000").encode(), np.uint8),
     }
@@ -165,7 +165,7 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
     damages += [{**index, "captions": np.append(np.full(20_000, 5, np.uint8), index["captions"])}]
     damages += [{name: array for name, array in index.items() if name != "mean"}]
     for damaged in damages:
-        write_model(tmp_path / "damaged", settings, vocabulary, arrays, index=damaged)
+        write_model(tmp_path / "damaged", settings, vocabulary, arrays, index=SimpleNamespace(arrays=damaged))
         with pytest.raises(ValueError, match=r"damaged: The index of training photos is damaged.*keras-sat index"):
             Captioner.load(tmp_path / "damaged")
     (path,) = (tmp_path / "model").glob("index-*.npz")

@@ -16,8 +16,6 @@ from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
-from keras_sat.beyond.word_offsets import WordOffsets
-from keras_sat.options import at_least_zero
 from keras_sat.scoring.evaluate import check_training_photos
 
 FRACTION_NAMED = 2 / 3  # of the content words
@@ -87,9 +85,7 @@ class Calibration:
         )
 
 
-def calibrate(
-    captioner, images, *, cache=None, skip_unreadable=False, word_offset_weight=None, show_progress=True
-) -> Calibration:
+def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_progress=True) -> Calibration:
     """Fit a captioner's `confidence` on photos with captions; measure its quality by five-fold cross-validation.
 
     Args:
@@ -97,7 +93,6 @@ def calibrate(
         images: list of CaptionedImage, at least 100.
         cache: FeatureCache with their features; None reads and encodes the photos.
         skip_unreadable: without a cache, leave out unreadable photos, with a warning that counts them.
-        word_offset_weight: if given, fit the `word_offsets` before; 0 removes them. See WordOffsets.
         show_progress: show progress on standard error.
     """
     images = [image for image in images if image.captions and (cache is None or image.image_id not in cache.unreadable)]
@@ -109,9 +104,6 @@ def calibrate(
     if cache is not None:
         cache.reject_changed([image.image_id for image in images], [image.image_path for image in images])
     check_training_photos(captioner, images, digests, "for the calibration", "Choose another split.")
-    if word_offset_weight is not None:
-        at_least_zero.check("word_offset_weight", word_offset_weight)
-        _fit_word_offsets(captioner, images, cache, word_offset_weight)
     clues, norms, are_right = _examples(captioner, images, cache, show_progress)
     fold, confidences = np.arange(len(images)) % NUM_FOLDS, np.zeros(len(images))
     for number in range(NUM_FOLDS):
@@ -119,16 +111,6 @@ def calibrate(
         confidences[own] = _fitted(clues[~own], norms[~own], are_right[~own]).of_clues(clues[own], norms[own])
     captioner.confidence = _fitted(clues, norms, are_right)
     return Calibration(confidences, are_right)
-
-
-def _fit_word_offsets(captioner, images, cache, weight):
-    captioner.word_offsets = None
-    captioner.graphs.clear()  # they contain the offsets
-    if weight:
-        captions = [result.words for _, result in captioner.caption_each(images, cache=cache)]
-        references = [[*map(tokenise, image.captions)] for image in images]
-        captioner.word_offsets = WordOffsets.fitted(captioner.vocabulary, captions, references, weight=weight)
-        captioner.graphs.clear()
 
 
 def _examples(captioner, images, cache, show_progress):

@@ -130,8 +130,7 @@ class Ensemble(CaptionGenerator):
         return tuple(member.checked_features(x) for member, x in zip(self.captioners, features))
 
     def _steps(self, features, rows_per_photo, region_noise=None):
-        adapted = [member.adapt(x) for member, x in zip(self.captioners, features)]
-        members = [member.searched_steps(x, rows_per_photo) for member, x in zip(self.captioners, adapted)]
+        members = [member.steps(member.adapt(x), rows_per_photo) for member, x in zip(self.captioners, features)]
         grids = self._grids
 
         def step(input_ids, states):

@@ -279,8 +279,6 @@ def _add_index(parser, split="train"):
 def _add_calibrate(parser):
     _add_index(parser, split="dev")
     parser.add_argument("--json", dest="report", metavar="OUT", help="write the figures as JSON")
-    text = "fit word offsets before, which correct how often words are said; try 0.5; 0: remove them"
-    parser.add_argument("--word-offset-weight", type=float, metavar="X", help=text)
 
 
 def _add_export(parser):

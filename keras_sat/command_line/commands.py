@@ -338,15 +338,14 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
         print(f"left out: {visible(reason)}", file=sys.stderr)
 
 
-def run_calibrate(model, data, split="dev", report=None, skip_unreadable=False, word_offset_weight=None, **options):
-    """Fit and save the confidence of a captioner, and word offsets if wanted; print how well calibrated it is."""
+def run_calibrate(model, data, split="dev", report=None, skip_unreadable=False, **options):
+    """Fit and save the confidence of a captioner; print how well calibrated it is."""
     from keras_sat.beyond.calibration import calibrate
 
     if report is not None:
         prepare_files([Path(report).expanduser()])
-    own = {"skip_unreadable": skip_unreadable, "word_offset_weight": word_offset_weight}
     with _model_to_change(model, data, split, **options) as (captioner, images, cache):
-        calibration = calibrate(captioner, images, cache=cache, **own)
+        calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
         print(calibration)
     if report is not None:
         write_json(Path(report).expanduser(), calibration.to_dict())

@@ -51,7 +51,7 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", in
         vocabulary: Vocabulary.
         arrays: dict from names to numpy arrays.
         precision: of the arrays on disk: "float32", "float16" or "int8".
-        index: dict of the arrays of an index of training photos, or None.
+        index: Consensus, or None.
     """
     one_of("float32", "float16", "int8").check("precision", precision)
     directory = Path(directory).expanduser()
@@ -61,16 +61,17 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", in
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         weights = write_arrays(directory, "weights", arrays)
         files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
-        files |= write_index(directory, index)
+        add_index(directory, index, files)
         content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
         vocabulary.save(directory / files["vocabulary"])
         write_sealed_json(directory / "config.json", content)
         remove_others(directory, OURS, ["config.json", "lock", "lock-journal", *files.values()])
 
 
-def write_index(directory, index):
-    """Write the arrays of an index of training photos, or None; return a dict with its file's name, or an empty one."""
-    return {} if index is None else {INDEX: write_arrays(directory, INDEX, index)}
+def add_index(directory, consensus, files):
+    """Write the index of a Consensus, unless that is None, and add its name to `files`, those of the model."""
+    if consensus is not None:
+        files[INDEX] = write_arrays(directory, INDEX, consensus.arrays)
 
 
 def copy_of_model(directory, copy):

@@ -12,14 +12,13 @@ from data_utils.foreign_text import brief
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.beyond.word_offsets import WordOffsets
 from keras_sat.files.model_folder import (
     EXPECTED,
     PRETRAINED,
     WAY_OUT,
+    add_index,
     assign_arrays,
     read_model,
-    write_index,
     write_model,
 )
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
@@ -50,23 +49,20 @@ def save(captioner, directory, overwrite, precision):
     }
     if captioner.training_photos is not None:
         settings |= as_settings(captioner.training_photos)
-    _note_records(captioner, settings)
+    if captioner.confidence is not None:
+        settings["confidence"] = captioner.confidence.to_dict()
     arrays = {name: np.asarray(variable) for name, variable in captioner.named_weights().items()}
-    index = None if captioner.consensus is None else captioner.consensus.arrays
-    write_model(directory, settings, captioner.vocabulary, arrays, precision, index)
+    write_model(directory, settings, captioner.vocabulary, arrays, precision, captioner.consensus)
 
 
 def save_records(captioner, directory, consensus_weight=None):
-    """Write a captioner's confidence, word offsets and index, if any, into the folder in which it is saved.
-
-    If given, `consensus_weight` replaces the saved one.
-    """
+    """Add a captioner's confidence and index, if any, and a new `consensus_weight` to the folder where it is saved."""
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
-        _note_records(captioner, settings)
-        if captioner.consensus is not None:
-            settings["files"] |= write_index(directory, captioner.consensus.arrays)
+        if captioner.confidence is not None:
+            settings["confidence"] = captioner.confidence.to_dict()
+        add_index(directory, captioner.consensus, settings["files"])
         if consensus_weight is not None:
             settings["captioner"]["consensus_weight"] = consensus_weight
         write_sealed_json(directory / "config.json", settings)
@@ -86,20 +82,11 @@ def load(kind, directory, encoder, encoder_weights):
     return captioner
 
 
-def _note_records(captioner, settings):
-    if captioner.confidence is not None:
-        settings["confidence"] = captioner.confidence.to_dict()
-    settings.pop("word_offsets", None)
-    if captioner.word_offsets is not None:
-        settings["word_offsets"] = captioner.word_offsets.by_word
-
-
 def _restore_records(captioner, settings):
     captioner.training_photos = from_settings(settings)
     captioner.confidence = Confidence(**settings["confidence"]) if "confidence" in settings else None
-    offsets, index = settings.get("word_offsets"), settings["index"]
-    captioner.word_offsets = None if offsets is None else WordOffsets(captioner.vocabulary, offsets)
-    captioner.consensus = None if index is None else Consensus(captioner.vocabulary, index, captioner.feature_shape[-1])
+    if (index := settings["index"]) is not None:
+        captioner.consensus = Consensus(captioner.vocabulary, index, captioner.feature_shape[-1])
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):

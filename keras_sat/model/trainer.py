@@ -77,8 +77,7 @@ class Trainer(keras.Model):
         """Train like `keras.Model.fit`. The batches come from make_batches, which also shuffles them."""
         reject_fork()
         check_strategy_of_fit(self.distribute_strategy)
-        self.confidence = self.word_offsets = None  # they were calibrated with the old weights
-        self.graphs.clear()
+        self.confidence = None  # it was calibrated with the old weights
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
             check_batches(name, batches)
             if isinstance(batches, tf.data.Dataset):

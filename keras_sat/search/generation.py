@@ -280,12 +280,7 @@ class CaptionGenerator:
         return forced_search(step, state, token_ids, **options, **special_tokens(self.vocabulary))
 
     def _steps(self, features, rows_per_photo, region_noise=None):
-        return self.searched_steps(self.adapter(features), rows_per_photo, region_noise=region_noise)
-
-    def searched_steps(self, features, rows_per_photo, **options):
-        """Return what `steps` returns, with the word offsets, if any, added to the logits."""
-        step, state = self.steps(features, rows_per_photo, **options)
-        return step if self.word_offsets is None else self.word_offsets.added_to(step), state
+        return self.steps(self.adapter(features), rows_per_photo, region_noise=region_noise)
 
     def steps(self, features, rows_per_photo, *, region_noise=None, drop=None):
         """Return `step` and `state` for the searches of `keras_sat.search.algorithms`.
