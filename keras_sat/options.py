@@ -277,6 +277,7 @@ class CaptionerOptions(DecoderOptions):
     attention_penalty_weight: float = loss(0.33, "lambda of the penalty in equation (14)", at_least_zero)
     guide_weight: float = loss(0.0, "supervise attention with word detectors; try 0.5", at_least_zero)
     box_weight: float = loss(0.0, "supervise attention with the boxes of phrases", at_least_zero)
+    region_weight: float = loss(0.0, "also train phrases for the boxes' regions; try 1", at_least_zero)
     sharpness_weight: float = loss(0.0, "weight of the entropy of attention in the loss; try 0.02", at_least_zero)
     label_smoothing: float = loss(0.0, "fraction of the probability spread over the vocabulary", fraction)
     num_samples: int = loss(1, "hard attention: samples per caption (N in equation (12))", count())

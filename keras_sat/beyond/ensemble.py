@@ -129,8 +129,13 @@ class Ensemble(CaptionGenerator):
             raise ValueError(f"Expected {len(self.captioners)} arrays, one per captioner. Received: {len(features)}")
         return tuple(member.checked_features(x) for member, x in zip(self.captioners, features))
 
-    def _steps(self, features, rows_per_photo, region_noise=None):
-        members = [member.steps(member.adapt(x), rows_per_photo) for member, x in zip(self.captioners, features)]
+    def visible_cells(self, regions):
+        return tuple(captioner.visible_cells(regions) for captioner in self.captioners)
+
+    def _steps(self, features, rows_per_photo, region_noise=None, visible=None):
+        visible = visible or [None] * len(self.captioners)
+        of_members = zip(self.captioners, features, visible)
+        members = [member.steps(member.adapt(x), rows_per_photo, visible=seen) for member, x, seen in of_members]
         grids = self._grids
 
         def step(input_ids, states):

@@ -10,6 +10,7 @@ from keras_sat.beyond.feature_consistency import FeatureConsistency
 from keras_sat.beyond.guide import Guide
 from keras_sat.beyond.hook import FurtherEpochs, Hook
 from keras_sat.beyond.label_smoothing import LabelSmoothing
+from keras_sat.beyond.regions import RegionPhrases
 from keras_sat.beyond.self_critical import SelfCritical
 from keras_sat.beyond.sentinel import WithSentinel
 from keras_sat.beyond.sharpness import Sharpness
@@ -21,6 +22,7 @@ HOOKS = {
     "attends": Hook(decoder=AttendAfter),
     "label_smoothing": Hook(term=LabelSmoothing),
     "box_weight": Hook(term=AttentionOnBoxes, needs="boxes"),
+    "region_weight": Hook(term=RegionPhrases, needs="boxes"),
     "guide_weight": Hook(term=Guide),
     "sharpness_weight": Hook(term=Sharpness),
     "consistency_epochs": Hook(

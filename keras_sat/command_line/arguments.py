@@ -197,7 +197,7 @@ def _add_fit(parser):
     owners = {name: options for options in classes for name in options.names()}
     for name in FIRST:
         _add_options(parser, owners[name], name)
-    _add_values(group, "PATH", boxes=f"with --box-weight: {BOXES}")
+    _add_values(group, "PATH", boxes=f"with --box-weight or --region-weight: {BOXES}")
     devices = group.add_mutually_exclusive_group()
     devices.add_argument("--gpus", type=int, metavar="N", help="train on the first N GPUs; default: one")
     _add_switches(devices, hosts="train on all GPUs of the hosts listed in TF_CONFIG")
@@ -214,6 +214,8 @@ def _add_caption(parser):
     _add_models(parser)
     _add_options(parser, ConsensusOptions)
     _add_options(parser, SearchOptions, "num_results")
+    text = "describe only this part: left,top,right,bottom, as fractions of the sides, such as .1,.2,.4,.9; repeatable"
+    parser.add_argument("--region", action="append", metavar="SIDES", help=text)
     _add_values(parser, "SENTENCE", say="do not caption; show where the model looks for each word of this sentence")
     _add_options(parser, CaptionerOptions, "encoder_weights")
     parser.add_argument("--min-confidence", type=float, metavar="X", help='print "not sure" below this confidence')
@@ -248,7 +250,8 @@ def _add_evaluate(parser):
         gallery="write a page with the captions, attention and scores of all photos into this folder",
     )
     _add_switches(parser, grounding="measure whether the model looks at the objects that it names")
-    _add_values(parser, "PATH", boxes=f"with --grounding on photos: {BOXES}")
+    _add_switches(parser, regions="with --boxes: measure whether it names what is in a region")
+    _add_values(parser, "PATH", boxes=f"with --regions, or --grounding on photos: {BOXES}")
     _add_switches(parser, faithfulness="measure whether words depend on the places that the model looks at")
     pixels = "with --faithfulness: blur these places in N photos too, each encoded some twenty times; default: 100"
     parser.add_argument("--pixel-photos", type=int, metavar="N", help=pixels)

@@ -57,6 +57,7 @@ def run_caption(
 ):
     """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
     from data_utils.images import find_pictures
+    from data_utils.photo_regions import checked_region
     from data_utils.progress import Progress
     from keras_sat.deploy.litert_captioner import ready_captioner
 
@@ -72,16 +73,21 @@ def run_caption(
     if say is not None and (options or min_confidence is not None):
         other = flag_of(next(iter(options), "min_confidence"))
         raise ValueError(f"{other} has no effect with --say, which gives the caption. Received: --say with {other}")
+    regions = [checked_region(region.split(",")) for region in options.pop("region", ())]
+    if outputs and len(regions) > 1:
+        raise ValueError(f"{flag_of(next(iter(outputs)))} draws one result for each picture: pass one --region.")
     paths = find_pictures(images, recursive=recursive)
+    options |= {"regions": [regions] * len(paths)} if regions else {}
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
-    if options and fast and fast.has_consensus:
+    if options and fast and fast.consensus:
         fast = None  # its file has more beams
     captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(outputs, paths)
     if say is None:
         results = captioner.caption_each(paths, errors="yield", **({} if fast else options))
+        results = ((path, each) for path, found in results for each in (found if isinstance(found, list) else [found]))
     else:
         unknown = [word for word in dict.fromkeys(tokenise(say)) if word not in captioner.vocabulary]
         if unknown:
@@ -91,7 +97,7 @@ def run_caption(
         results = _kept_in_gallery(results, drawings[paths[0]]["gallery"])
     failed = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
-    with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
+    with Progress(len(paths) * max(len(regions), 1), label="captions", unit="pictures", show=show, delay=1) as progress:
         progress.advance(0)  # shows 0 until the first batch is complete
         for path, result in results:
             progress.advance(1)
@@ -220,7 +226,8 @@ def _as_line(path, result, min_confidence):
 
 def _as_json(result, maps):
     """Convert a CaptionResult into a dict for JSON; with `maps`, add the attention maps, rounded to six decimals."""
-    parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
+    parts = {} if result.region is None else {"region": result.region}
+    parts |= {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
     if not result.is_finished:
         parts["is_finished"] = False
     if result.confidence is not None:
@@ -246,12 +253,13 @@ def _why_unreadable(path, error):
     return f"{path}: this folder has no pictures" if is_folder else reason_without_number(error)
 
 
-def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):
+def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, regions=False, **options):
     """Score a captioner or a file of captions, and write the requested files."""
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
-    if grounding != ("boxes" in options) and not (grounding and data == "scenes"):
-        raise ValueError("Pass --grounding and --boxes together, or only --grounding with --data scenes.")
+    measures_boxes = (grounding and data != "scenes") or regions
+    if measures_boxes != ("boxes" in options) and not (grounding and "boxes" in options):
+        raise ValueError("Pass --boxes with --grounding or --regions; only --grounding with --data scenes needs none.")
     if "pixel_photos" in options and not options.get("faithfulness"):
         raise ValueError("--pixel-photos has no effect without --faithfulness. Pass both or neither.")
     kinds = ("json", "csv", "coco_results", "gallery")
@@ -264,9 +272,10 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         cache = options.pop("cache_dir", None)
         keep_results = "gallery" in outputs or (grounding and "boxes" not in options)
         captioner = _captioner_of(_models_or_default(models, data), encoder_weights)
-        table = evaluate(captioner, data, cache=cache, keep_results=keep_results, **options)
+        table = evaluate(captioner, data, cache=cache, regions=regions, keep_results=keep_results, **options)
     else:
-        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, **outputs, **options}
+        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, "regions": regions}
+        given |= {**outputs, **options}
         fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "compare_with")
         if others := [name for name in given if (given[name] or name in options) and name not in fitting]:
             raise ValueError(f"--captions scores existing captions and cannot be combined with {flag_of(others[0])}.")
@@ -387,11 +396,8 @@ def _model_to_change(
         reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
     images = [image for image in photos_of_split(read_data(data, **reading), split) if image.captions]
-    yield (
-        captioner,
-        images,
-        None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model),
-    )
+    cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
+    yield captioner, images, cache
     save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir), consensus_weight)
 
 

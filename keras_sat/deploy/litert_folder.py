@@ -12,6 +12,7 @@ digest was checked. Digests detect damage, not malice: whoever can write the fil
 import functools
 import gzip
 import hashlib
+import json
 
 import numpy as np
 
@@ -20,10 +21,9 @@ from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.model_folder import read_arrays, write_arrays
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST, MODEL, PACKED, WORDS = "litert.json", "model.tflite", "model.tflite.gz", "vocabulary.txt"
 MOST_BYTES = 1_000_000_000
-CALLED_WITH = ("weight", "length_penalty", "photos", "captions")
 HINT = ("the LiteRT files that keras-sat export --tflite or --web wrote", "Export the captioner again.")
 
 
@@ -54,15 +54,15 @@ def read_litert(folder):
 
 
 def write_index(folder, consensus, options):
-    """Write a Consensus into a folder, with the numeric options with which it is called."""
-    numbers = np.array([options[name] for name in CALLED_WITH], float)
-    write_arrays(folder, "index", {**consensus.arrays, "called_with": numbers})
+    """Write a Consensus into a folder, with the options with which it is called."""
+    options = np.frombuffer(json.dumps(options).encode(), np.uint8)
+    write_arrays(folder, "index", {**consensus.arrays, "options": options})
 
 
 def read_index(folder, vocabulary):
-    """Return the function that chooses among beams, like a Consensus, without its options; None without an index."""
+    """Return the Consensus in a folder with its options applied, or None."""
     for path in folder.glob("index-*.npz"):
         arrays = read_arrays(path, *HINT)
-        options = dict(zip(CALLED_WITH, arrays.pop("called_with").tolist()))
+        options = json.loads(bytes(arrays.pop("options")))
         return functools.partial(Consensus(vocabulary, arrays, arrays["mean"].size), **options)
     return None

@@ -63,6 +63,9 @@ class NoAttention(Attention):
         mean = self.project(features) if projected_features is None else projected_features
         rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
         uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
+        if isinstance(mean, tuple):
+            mean, visible = mean
+            uniform = equations.attention_weights(equations.visible_scores(uniform, visible))
         context = equations.attended_features(ops.ones((rows, 1)), mean)
         return Attended(context, uniform, uniform)
 

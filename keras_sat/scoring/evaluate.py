@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import warnings
 from pathlib import Path
@@ -22,6 +23,7 @@ from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
 from keras_sat.scoring.faithfulness import figures_of as means_of
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
+from keras_sat.scoring.region_nouns import region_nouns
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
 
@@ -50,6 +52,7 @@ def evaluate(
     allow_training_photos: bool = False,
     compare_with: str | tuple[str, ...] | list[str] = (),
     boxes: Any = None,
+    regions: bool = False,
     faithfulness: bool = False,
     pixel_photos: int = PIXEL_PHOTOS,
     keep_results: bool = False,
@@ -75,6 +78,7 @@ def evaluate(
             reference of each photo, scored against its other references.
         boxes: boxes of what the words name, to measure attention: Boxes, or a path that
             `data_utils.datasets.phrase_boxes.read_boxes` accepts.
+        regions: with `boxes`, also describe their regions, see `keras_sat.scoring.region_nouns`.
         faithfulness: measure whether words depend on the places that they attend to, in the generated captions and in
             the first human caption of each photo; see `keras_sat.scoring.faithfulness`.
         pixel_photos: of so many photos blur these places too. That encodes a photo some twenty times.
@@ -136,6 +140,9 @@ def evaluate(
         grounded = {"grounding": figures_of(of_people)}
         grounded["grounding_generated"] = figures_of(ground_captions(results, images, boxes))
         photos = {**table.photos, GROUNDING.contributions: of_people.round(10).tolist()}
+        if regions:
+            describe = functools.partial(caption_photos, captioner, images, **reading, **options)
+            grounded["regions"] = region_nouns(images, boxes, results, describe)
         table = dataclasses.replace(table, photos=photos, **grounded)
     if faithfulness:
         photos, figures, own = dict(table.photos), {}, [result.words for result in results]

@@ -35,26 +35,27 @@ class SearchResult(NamedTuple):
 # === The searches ===
 
 
-def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_length, allow_unknown=False, **options):
+def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknown=False, for_region=False, **options):
     """Run the search that the options select: beam_search, sample_search or greedy_search."""
-    shared = {"num_regions": num_regions, "max_length": max_length, **special_tokens(vocabulary, allow_unknown)}
-    joining = options.pop("no_repeat_around", "")
-    if joining:
+    options = {"num_regions": num_regions, **special_tokens(vocabulary, allow_unknown, for_region), **options}
+    if joining := options.pop("no_repeat_around", ""):
         (options["joining_token_id"],) = vocabulary.caption_to_ids([joining])
     if "num_beams" in options:
-        return beam_search(step, state, **options, **shared)
+        return beam_search(step, state, **options)
     if "temperature" in options:
-        return sample_search(step, state, word_noise, **options, **shared)
-    return greedy_search(step, state, **options, **shared)
+        return sample_search(step, state, noise, **options)
+    return greedy_search(step, state, **options)
 
 
-def special_tokens(vocabulary, allow_unknown=False):
-    """Return the search arguments that depend on the vocabulary, as a dict."""
+def special_tokens(vocabulary, allow_unknown=False, for_region=False):
+    """Return the search arguments that depend on the vocabulary, as a dict; phrases for regions start differently."""
+    starts = vocabulary.start_token_id, vocabulary.region_token_id
+    forbidden = {*starts, *(() if allow_unknown else (vocabulary.unk_token_id,))}
     return {
-        "start_token_id": vocabulary.start_token_id,
+        "start_token_id": starts[for_region],
         "end_token_id": vocabulary.end_token_id,
         "pad_token_id": vocabulary.pad_token_id,
-        "forbidden_token_ids": () if allow_unknown else (vocabulary.unk_token_id,),
+        "forbidden_token_ids": tuple(sorted(forbidden)),
     }
 
 

@@ -24,6 +24,7 @@ class CaptionResult:
         alternatives: the other results, best first.
         consensus: similarity from 0 to 1 to the captions of similar training photos; None without an index.
         similar_photos: the ids of the most similar training photos, or an empty list.
+        region: the rectangle (left, top, right, bottom) that it describes, in fractions of the photo's sides, or None.
         word_probs: p of each word given the previous words, (words,); p(`<end>`) is only in `log_prob`.
     """
 
@@ -39,6 +40,7 @@ class CaptionResult:
     consensus: float | None = None
     similar_photos: list = field(default_factory=list, repr=False)
     word_probs: np.ndarray | None = field(default=None, repr=False)
+    region: tuple | None = None
 
 
 def _extra(name, doc):

@@ -74,7 +74,7 @@ def fit(
         from_scratch: do not start from the bundled captioner.
         **options: see TrainingOptions, ConsistencyOptions, SelfCriticalOptions and CaptionerOptions.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
-        boxes: for `box_weight`: boxes of phrases of the training captions, see
+        boxes: for `box_weight` and `region_weight`: boxes of phrases of the training captions, see
             `data_utils.datasets.phrase_boxes.read_boxes`.
         callbacks: Keras callbacks, called after the scores and before anything is saved. Their state is not saved.
         show_progress: False prints nothing.

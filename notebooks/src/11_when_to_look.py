@@ -296,8 +296,7 @@ _ = axes[2].legend(title="removed", fontsize="small")
 #
 # ## Next
 #
-# That was the last story. [The table of contents](README.md) says where each idea is, and
-# [01](01_words_and_ids.ipynb) starts again.
+# [12](12_point_and_tell.ipynb) points at a place and asks what is there.
 #
 # The last cell checks what this notebook has claimed.
 
