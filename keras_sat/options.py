@@ -9,6 +9,7 @@ import importlib
 import inspect
 import math
 import numbers
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,7 @@ MOST = 2**31 - 1  # of an int32
 MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
 MOST_BEAMS = 1_000  # memory grows with them
 CONSENSUS_BEAMS = 10  # the default number of beams for a choice by consensus
+CONSENSUS = ("consensus_weight", "consensus_photos", "consensus_captions")
 MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
 
@@ -127,9 +129,7 @@ def name_in(module, registry, listed, also=""):
     return Bound(lambda: f"one of: {', '.join(names())}{also}", is_valid, str, listed)
 
 
-one_word = Bound(
-    'one word, or ""', lambda value: isinstance(value, str) and len(value) < 100 and value.split() in ([], [value])
-)
+one_word = Bound('one word, or ""', lambda value: isinstance(value, str) and re.fullmatch(r"\S{0,99}", value))
 a_training = one_of("frozen", "fine-tuned", "scratch")
 an_encoder = name_in("encoders", "ENCODERS", ENCODER_NAMES, also=", or a keras.Model, or None")
 
@@ -290,7 +290,7 @@ class CaptionerOptions(DecoderOptions):
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
     no_repeat_around: str = search("", _AROUND, one_word)
     consensus_weight: float = search(0.0, _CONSENSUS, at_least_zero)
-    consensus_photos: int = search(15, "consensus: number of similar training photos", count())
+    consensus_photos: int = search(15, "consensus: number of similar training photos", count(1, 100))
     consensus_captions: int = search(30, "consensus: most similar captions of these photos", count())
 
 
@@ -318,7 +318,9 @@ class ConsensusOptions(BeamSearchOptions):
     """Options of a search that may choose among its beams by consensus."""
 
     consensus_weight: float = search(None, _CONSENSUS, at_least_zero, none="the captioner's own")
-    consensus_photos: int = search(None, "consensus: similar training photos", count(), none="the captioner's own")
+    consensus_photos: int = search(
+        None, "consensus: similar training photos", count(1, 100), none="the captioner's own"
+    )
     consensus_captions: int = search(None, "consensus: their captions", count(), none="the captioner's own")
 
 

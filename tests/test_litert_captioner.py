@@ -286,7 +286,12 @@ def again(home, quick, tmp_path, monkeypatch):
     content = read_litert(litert_captioner.made_folder(PRETRAINED / "scenes"))
     times = []
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(litert_captioner, "_converted", lambda directory: times.append(directory) or content)
+
+    def convert(directory, folder):
+        times.append(directory)
+        write_litert(folder, *content)
+
+    monkeypatch.setattr(litert_captioner, "_convert", convert)
     litert_captioner.make_file("scenes")
     times.clear()
     return times

@@ -1,16 +1,16 @@
 """Consensus: choose the caption of a beam search that agrees most with captions of similar training photos.
 
 An index holds a short vector for each training photo, and its captions. A beam's score grows by `consensus_weight`
-times its agreement: the mean of its greatest similarities to captions of the nearest photos. Captions are as similar as
-in CIDEr-D, but each n-gram counts once. A tenth as much counts the similarity to the other beams, weighted by their
-probability. The weight falls to 0 for pictures unlike all training photos, whose features lose much of their norm in
-the short vector.
+times its agreement: the mean of its greatest similarities to captions of the nearest photos, as in CIDEr-D, but each
+n-gram counts once. Similarities to the other beams, weighted by their probability, count a tenth as much. The weight
+falls to 0 for pictures unlike all training photos, whose features lose much of their norm in the short vector.
 
 Source: Devlin et al., 2015, Exploring Nearest Neighbor Approaches for Image Captioning; for the other beams Kumar and
 Byrne, 2004, Minimum Bayes-Risk Decoding for Statistical Machine Translation.
 Gain here: CIDEr .614 instead of .582 and BLEU-4 25.5 instead of 24.7 (10 beams, dev); see benchmarks/flickr8k/tried.md.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -21,7 +21,7 @@ from data_utils.progress import Progress
 
 FEWEST_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
 MOST_CAPTIONS, MOST_WORDS = 5, 20  # of a photo, of a caption
-MOST_IDS = MOST_CAPTIONS * (MOST_WORDS + 1) + 1  # of a photo's captions, with `<end>` and `<pad>`
+MOST_IDS = MOST_CAPTIONS * (MOST_WORDS + 1)  # of a photo's captions, with `<end>` between them and `<pad>`
 WEIGHT = 40.0  # `keras-sat index` saves it with a model
 DIMS = 64  # of a photo's vector, at most
 FAMILIAR = (0.005, 0.03)  # quantiles of the norms of photos' vectors
@@ -29,7 +29,6 @@ NUM_NEAREST = 5  # photos that a result names
 TEMPERATURE, OTHERS = 5.0, 0.1  # of the beams' probabilities; the weight of their similarities
 NUM_ORDERS = 4  # of the n-grams
 LENGTH_SPREAD = 6.0  # in words, as in CIDEr-D
-LAST = np.uint64(2**64 - 1)  # comes after all keys of n-grams
 BYTES = ("names", "captions")
 TEXT = {"encoding": "utf-8", "errors": "surrogatepass"}
 
@@ -38,8 +37,7 @@ class Consensus:
     """An index of training photos. Called with the results of searches, it chooses one for each photo.
 
     Args:
-        vocabulary: the captioner's Vocabulary.
-        feature_dim: of its features.
+        vocabulary, feature_dim: of the captioner.
         arrays: dict of
             mean: of the photos' features, which are averaged over the regions, (feature_dim,).
             projection: from centred features of length 1 to a photo's vector, (feature_dim, dims).
@@ -52,12 +50,10 @@ class Consensus:
 
     def __init__(self, vocabulary, arrays, feature_dim):
         self.vocabulary, self.arrays = vocabulary, arrays
-        try:
-            is_sound = self._unpack(feature_dim)
-        except (LookupError, TypeError, ValueError):  # missing arrays, other shapes, or bytes that are not text
-            is_sound = False
-        if not is_sound:
-            raise ValueError("The index of training photos is damaged. Build it again with `keras-sat index`.")
+        with contextlib.suppress(LookupError, TypeError, ValueError):  # missing arrays, other shapes, no text
+            if self._unpack(feature_dim):
+                return
+        raise ValueError("The index of training photos is damaged. Build it again with `keras-sat index`.")
 
     def _unpack(self, feature_dim):
         """Unpack the arrays; return whether they fit each other, as those of a model from somebody else may not."""
@@ -78,10 +74,8 @@ class Consensus:
         """Return the index of a captioner's training photos.
 
         Args:
-            captioner: Captioner.
             images: list of CaptionedImage; of more than MOST_PHOTOS, some are chosen at equal distances.
             cache: FeatureCache with their features; None reads and encodes the photos.
-            show_progress: show progress on standard error.
         """
         if len(images) < FEWEST_PHOTOS:
             raise ValueError(f"Expected at least {FEWEST_PHOTOS} photos with captions. Received: {len(images)} photos")
@@ -104,49 +98,42 @@ class Consensus:
         arrays["vectors"] = np.round(vectors * (127 / np.abs(vectors).max())).astype(np.int8)
         return cls(vocabulary, arrays, mean.size)
 
-    def __call__(self, results, features, *, weight, photos, captions, length_penalty, num_results=1):
+    def __call__(self, results, features, options, *, num_results=1):
         """Return the result with the best sum of score and agreement of each photo, with the others as `alternatives`.
 
         Args:
             results: list of CaptionResults, with the other beams in `alternatives`, best first.
             features: of the photos, (photos, regions, feature_dim).
-            weight, photos, captions: the options consensus_weight, consensus_photos and consensus_captions.
-            length_penalty: of the search.
-            num_results: results to keep for each photo.
+            options, num_results: of the search; `options` is a dict.
         """
         vectors = _of_length_1(np.asarray(features).mean(axis=1) - self._mean) @ self._projection
         low, high = self._limits
-        weights = weight * np.clip((np.linalg.norm(vectors, axis=1) - low) / (high - low), 0, 1)
+        weights = options["consensus_weight"] * np.clip((np.linalg.norm(vectors, axis=1) - low) / (high - low), 0, 1)
         chosen = []
         for result, similarities, weight in zip(results, vectors @ self._vectors.T, weights):
-            nearest = np.argsort(-similarities, kind="stable")[: max(photos, NUM_NEAREST)]
-            beams = [result, *result.alternatives]
-            agreement, alike = self._agreement([beam.words for beam in beams], nearest[:photos], captions)
+            nearest, beams = np.argsort(-similarities, kind="stable"), [result, *result.alternatives]
+            photos, num_captions = nearest[: options["consensus_photos"]], options["consensus_captions"]
+            agreement, alike = self._agreement([beam.words for beam in beams], photos, num_captions)
             log_probs = np.array([beam.log_prob for beam in beams])
             probabilities = np.exp((log_probs - log_probs.max()) / TEMPERATURE)
             lengths = np.array([len(beam.words) + beam.is_finished for beam in beams])
             scores = weight * (agreement + OTHERS * (alike @ probabilities) / probabilities.sum())
-            scores += log_probs / lengths**length_penalty
+            scores += log_probs / lengths ** options["length_penalty"]
             best = np.lexsort((-scores, [not beam.is_finished for beam in beams]))[0]
-            for number, beam in enumerate(beams):
-                named = [self.photo_ids[photo] for photo in nearest[:NUM_NEAREST]]
-                own = {"consensus": float(agreement[number]), "similar_photos": named, "alternatives": []}
-                beams[number] = dataclasses.replace(beam, **own)
+            named = [self.photo_ids[photo] for photo in nearest[:NUM_NEAREST]]
+            own = [{"consensus": float(x), "similar_photos": named, "alternatives": []} for x in agreement]
+            beams = [dataclasses.replace(beam, **new) for beam, new in zip(beams, own)]
             chosen.append(beams.pop(best))
             chosen[-1].alternatives.extend(beams[: num_results - 1])
         return chosen
 
     def _agreement(self, captions, photos, num_captions):
-        """Return, for each caption (list of words), the mean of its greatest similarities to captions of photos.
-
-        Also return the similarities of the captions to each other, (captions, captions).
-        """
+        """Return the mean greatest similarity of each caption to those of photos, and the similarities to each other."""
         captions = [_as_text(self.vocabulary, words) for words in captions]
         num_ours = len(captions)
         captions += itertools.chain(*(self._captions[photo] for photo in photos))
-        owners = np.arange(len(captions))
         vectors = []
-        for (keys, rows), (known, rarity) in zip(self._ngrams(captions, owners), self._rarities):
+        for (keys, rows), (known, rarity) in zip(self._ngrams(captions, np.arange(len(captions))), self._rarities):
             keys, columns = np.unique(keys, return_inverse=True)
             places = np.searchsorted(known, keys)
             values = np.where(known[places] == keys, rarity[places], rarity[-1])
@@ -167,7 +154,8 @@ class Consensus:
         for keys, photos in self._ngrams([*itertools.chain(*self._captions)], owners):
             known, numbers = np.unique(keys, return_inverse=True)
             counts = np.bincount(np.unique(numbers * num_photos + photos) // num_photos)
-            found.append((np.append(known, LAST), np.log(num_photos / np.append(counts, 1))))
+            known = np.append(known, np.uint64(2**64 - 1))  # so that every key has a place among them
+            found.append((known, np.log(num_photos / np.append(counts, 1))))
         return found
 
     def _ngrams(self, captions, owners):

@@ -11,10 +11,8 @@ import numpy as np
 from keras import ops
 
 from data_utils.training_photos import union
-from keras_sat.options import SearchOptions
+from keras_sat.options import CONSENSUS, SearchOptions
 from keras_sat.search.generation import CaptionGenerator
-
-CONSENSUS = ("consensus_weight", "consensus_photos", "consensus_captions")
 
 
 class Ensemble(CaptionGenerator):
@@ -39,31 +37,22 @@ class Ensemble(CaptionGenerator):
         if any(captioner.vocabulary != self.vocabulary for captioner in self.captioners):
             sizes = [len(captioner.vocabulary) for captioner in self.captioners]
             raise ValueError(f"The captioners must have the same vocabulary. Received: vocabularies of sizes {sizes}")
+        indexed = next((n for n, captioner in enumerate(self.captioners) if captioner.consensus), 0)
+        self.consensus = functools.partial(self._agree, indexed) if self.captioners[indexed].consensus else None
         of_members = [captioner.options for captioner in self.captioners]
         mean = float(np.mean([options.length_penalty for options in of_members]))
         self.options = SearchOptions(
             length_penalty=mean if length_penalty is None else length_penalty,
             no_repeat_ngram=min(filter(None, (options.no_repeat_ngram for options in of_members)), default=0),
             no_repeat_around=next(filter(None, (options.no_repeat_around for options in of_members)), ""),
-            **{name: getattr(of_members[self._indexed or 0], name) for name in CONSENSUS},
+            **{name: getattr(of_members[indexed], name) for name in CONSENSUS},
         )
 
     length_penalty = property(lambda self: self.options.length_penalty)
     no_repeat_ngram = property(lambda self: self.options.no_repeat_ngram)
-    no_repeat_around = property(lambda self: self.options.no_repeat_around)
 
-    @property
-    def _indexed(self):
-        """The number of the first member with an index of training photos, or None."""
-        return next((n for n, captioner in enumerate(self.captioners) if captioner.consensus is not None), None)
-
-    @property
-    def consensus(self):
-        """The function that chooses among beams, from the first member with an index; None if there is none."""
-        if self._indexed is None:
-            return None
-        choose = self.captioners[self._indexed].consensus
-        return lambda results, features, **options: choose(results, features[self._indexed], **options)
+    def _agree(self, indexed, results, features, *options, **others):
+        return self.captioners[indexed].consensus(results, features[indexed], *options, **others)
 
     @property
     def extra_dims(self) -> dict[str, int]:

@@ -1,7 +1,6 @@
 """Extensions of the paper: one idea per file, with its source and its measured gain.
 
 HOOKS maps options to changes of the decoder, objective or training, whose own code does not depend on these options.
-Confidence and ensembles work on a trained captioner.
 """
 
 from keras_sat.beyond.attend_after import AttendAfter

@@ -4,6 +4,7 @@ Each imports its dependencies when it runs, which keeps `--help` fast.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -364,22 +365,17 @@ def run_index(model, data, split="train", skip_unreadable=False, consensus_weigh
     """Index photos and captions for a choice by consensus, and save the index with the model."""
     from data_utils.images import readable_photos
     from keras_sat.beyond.consensus import WEIGHT, Consensus
-    from keras_sat.options import CaptionerOptions
 
     weight = WEIGHT if consensus_weight is None else consensus_weight
-    CaptionerOptions.check(consensus_weight=weight)
-    with _model_to_change(model, data, split, consensus_weight=weight, **options) as (captioner, images, cache):
-        if cache is None:
-            images = readable_photos(images, skip=skip_unreadable)
+    with _model_to_change(model, data, split, **options) as (captioner, images, cache):
+        captioner.options = dataclasses.replace(captioner.options, consensus_weight=weight)
+        images = images if cache else readable_photos(images, skip=skip_unreadable)
         captioner.consensus = Consensus.build(captioner, images, cache=cache)
-        num_bytes = sum(array.nbytes for array in captioner.consensus.arrays.values())
-        print(f"{len(captioner.consensus.photo_ids)} photos indexed: {num_bytes:,} bytes; consensus weight {weight:g}")
+        print(f"{len(captioner.consensus.photo_ids)} photos indexed; consensus weight {weight:g}")
 
 
 @contextlib.contextmanager
-def _model_to_change(
-    model, data, split, cache_dir=None, encoder_weights=None, output_dir=None, consensus_weight=None, **reading
-):
+def _model_to_change(model, data, split, cache_dir=None, encoder_weights=None, output_dir=None, **reading):
     """Yield a saved captioner, photos and a cache; then save the captioner's records with it, or with a copy."""
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
@@ -398,7 +394,7 @@ def _model_to_change(
     images = [image for image in photos_of_split(read_data(data, **reading), split) if image.captions]
     cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
     yield captioner, images, cache
-    save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir), consensus_weight)
+    save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
 
 
 def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):

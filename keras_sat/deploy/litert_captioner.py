@@ -29,7 +29,7 @@ from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import nothing_on_standard_error
-from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_index, read_litert, write_index, write_litert
+from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_index, read_litert, write_litert
 from keras_sat.files.model_folder import model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions
 from keras_sat.search.result import CaptionResult
@@ -108,16 +108,13 @@ def make_file(model, *, wait_s=0):
         if not is_made(model):
             clear_half_written(folder)
             shutil.rmtree(folder, ignore_errors=True)
-            content, captioner, agreeing = _converted(model_directory(model))
             with whole_folder(folder) as temporary:
-                write_litert(temporary, content, captioner.vocabulary)
-                if agreeing:
-                    write_index(temporary, captioner.consensus, agreeing | {"num_results": CONSENSUS_BEAMS})
+                _convert(model_directory(model), temporary)
     return folder
 
 
-def _converted(directory):
-    """Use TensorFlow to convert a saved captioner; return the LiteRT file, the captioner and its consensus options."""
+def _convert(directory, folder):
+    """Use TensorFlow to convert a saved captioner; write its LiteRT files into a folder."""
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
     from keras_sat.deploy.litert import litert_file
@@ -126,7 +123,8 @@ def _converted(directory):
     check_captioner(captioner, for_litert=True)
     agreeing = captioner.consensus_options(SearchOptions())
     beams = {"num_beams": CONSENSUS_BEAMS} if agreeing else {}
-    return litert_file(captioner, *search_arguments(captioner, **beams)), captioner, agreeing
+    content = litert_file(captioner, *search_arguments(captioner, **beams))
+    write_litert(folder, content, captioner.vocabulary, consensus=agreeing and captioner.consensus, options=agreeing)
 
 
 class LiteRTCaptioner:
@@ -213,7 +211,7 @@ class LiteRTCaptioner:
             return self._best(self._run("serving_default", images=photo[None]), photo)
         features = self._run("encode", images=photo[None])
         best = self._described(photo, features, np.ones(self._grid), self.vocabulary.start_token_id)
-        return self.consensus([best], features["features"])[0] if self.consensus else best
+        return self.consensus([best], features["features"], num_results=CONSENSUS_BEAMS)[0] if self.consensus else best
 
     def _phrases(self, photo, regions):
         features, results = self._run("encode", images=photo[None]), []

@@ -12,14 +12,11 @@ digest was checked. Digests detect damage, not malice: whoever can write the fil
 import functools
 import gzip
 import hashlib
-import json
-
-import numpy as np
 
 from data_utils.atomic_files import expectation, read_bytes, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.files.model_folder import read_arrays, write_arrays
+from keras_sat.files.model_folder import INDEX, index_in, read_arrays
 
 FORMAT_VERSION = 2
 MANIFEST, MODEL, PACKED, WORDS = "litert.json", "model.tflite", "model.tflite.gz", "vocabulary.txt"
@@ -27,14 +24,15 @@ MOST_BYTES = 1_000_000_000
 HINT = ("the LiteRT files that keras-sat export --tflite or --web wrote", "Export the captioner again.")
 
 
-def write_litert(folder, content, vocabulary, *, packed=False):
-    """Write a LiteRT network (bytes) and its Vocabulary into a folder; `packed` compresses the network with gzip."""
+def write_litert(folder, content, vocabulary, *, packed=False, consensus=None, options=None):
+    """Write a LiteRT network (bytes), Vocabulary and Consensus with options; `packed` compresses the network."""
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
     files = {**model, WORDS: "".join(f"{token}\n" for token in vocabulary.tokens).encode()}
     for name, file in files.items():
         write_whole(folder / name, file)
     digests = {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
-    write_sealed_json(folder / MANIFEST, {"format": "litert", "version": FORMAT_VERSION, "sha256": digests})
+    manifest = {"format": "litert", "version": FORMAT_VERSION, "sha256": digests, "consensus": options}
+    write_sealed_json(folder / MANIFEST, {**manifest, **index_in(folder, consensus)})
 
 
 def read_litert(folder):
@@ -53,16 +51,10 @@ def read_litert(folder):
     return content, Vocabulary(tokens[len(SPECIAL_TOKENS) :])
 
 
-def write_index(folder, consensus, options):
-    """Write a Consensus into a folder, with the options with which it is called."""
-    options = np.frombuffer(json.dumps(options).encode(), np.uint8)
-    write_arrays(folder, "index", {**consensus.arrays, "options": options})
-
-
 def read_index(folder, vocabulary):
     """Return the Consensus in a folder with its options applied, or None."""
-    for path in folder.glob("index-*.npz"):
-        arrays = read_arrays(path, *HINT)
-        options = json.loads(bytes(arrays.pop("options")))
-        return functools.partial(Consensus(vocabulary, arrays, arrays["mean"].size), **options)
-    return None
+    manifest = read_sealed_json(folder / MANIFEST, *HINT)
+    if INDEX not in manifest:
+        return None
+    arrays = read_arrays(folder / manifest[INDEX], *HINT)
+    return functools.partial(Consensus(vocabulary, arrays, arrays["mean"].size), options=manifest["consensus"])

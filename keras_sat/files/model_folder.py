@@ -61,17 +61,16 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", in
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         weights = write_arrays(directory, "weights", arrays)
         files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
-        add_index(directory, index, files)
+        files |= index_in(directory, index)
         content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
         vocabulary.save(directory / files["vocabulary"])
         write_sealed_json(directory / "config.json", content)
         remove_others(directory, OURS, ["config.json", "lock", "lock-journal", *files.values()])
 
 
-def add_index(directory, consensus, files):
-    """Write the index of a Consensus, unless that is None, and add its name to `files`, those of the model."""
-    if consensus is not None:
-        files[INDEX] = write_arrays(directory, INDEX, consensus.arrays)
+def index_in(directory, consensus):
+    """Write the index of a Consensus into a folder; return a dict with its file name, or {} for None."""
+    return {INDEX: write_arrays(directory, INDEX, consensus.arrays)} if consensus else {}
 
 
 def copy_of_model(directory, copy):
@@ -156,8 +155,7 @@ def _read_files(directory, settings):
         other = _path_of(directory, files[ENCODER])
         stored = _unrounded(read_arrays(other, EXPECTED, WAY_OUT), other)
         arrays |= {f"{ENCODER}/{name}": array for name, array in stored.items()}
-    index = _path_of(directory, files[INDEX]) if INDEX in files else None
-    settings[INDEX] = None if index is None else read_arrays(index, EXPECTED, WAY_OUT)
+    settings[INDEX] = read_arrays(_path_of(directory, files[INDEX]), EXPECTED, WAY_OUT) if INDEX in files else None
     return settings, vocabulary, arrays
 
 

@@ -12,15 +12,7 @@ from data_utils.foreign_text import brief
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.files.model_folder import (
-    EXPECTED,
-    PRETRAINED,
-    WAY_OUT,
-    add_index,
-    assign_arrays,
-    read_model,
-    write_model,
-)
+from keras_sat.files.model_folder import EXPECTED, PRETRAINED, WAY_OUT, assign_arrays, index_in, read_model, write_model
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
@@ -55,16 +47,15 @@ def save(captioner, directory, overwrite, precision):
     write_model(directory, settings, captioner.vocabulary, arrays, precision, captioner.consensus)
 
 
-def save_records(captioner, directory, consensus_weight=None):
-    """Add a captioner's confidence and index, if any, and a new `consensus_weight` to the folder where it is saved."""
+def save_records(captioner, directory):
+    """Add a captioner's confidence, index and `consensus_weight` to the folder in which it is saved."""
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
         if captioner.confidence is not None:
             settings["confidence"] = captioner.confidence.to_dict()
-        add_index(directory, captioner.consensus, settings["files"])
-        if consensus_weight is not None:
-            settings["captioner"]["consensus_weight"] = consensus_weight
+        settings["files"] |= index_in(directory, captioner.consensus)
+        settings["captioner"]["consensus_weight"] = captioner.consensus_weight
         write_sealed_json(directory / "config.json", settings)
 
 

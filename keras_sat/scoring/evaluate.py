@@ -18,7 +18,7 @@ from data_utils.images import readable_photos
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from data_utils.training_photos import seen_in_training, warn_of_copies
-from keras_sat.options import CONSENSUS_BEAMS, ConsensusOptions, SearchOptions, with_options
+from keras_sat.options import CONSENSUS_BEAMS, CaptionerOptions, ConsensusOptions, SearchOptions, with_options
 from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
 from keras_sat.scoring.faithfulness import figures_of as means_of
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
@@ -122,12 +122,12 @@ def evaluate(
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, digests)
     boxes = None if boxes is None else read_boxes(boxes, images)
     rows = _other_rows(compare_with, data, images)
-    own = {"length_penalty": 0, "no_repeat_ngram": 0, "no_repeat_around": ""}
-    options = {name: getattr(captioner, name, default) for name, default in own.items()}
+    own = getattr(captioner, "options", CaptionerOptions())
+    options = {name: getattr(own, name) for name in ("length_penalty", "no_repeat_ngram", "no_repeat_around")}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}
     agreeing = getattr(captioner, "consensus_options", lambda _: None)(SearchOptions(**search.to_dict()))
     options["num_beams"] = search.num_beams or (CONSENSUS_BEAMS if agreeing else search.beams)
-    options |= {"consensus_weight": agreeing["weight"]} if agreeing else {}
+    options |= {"consensus_weight": agreeing["consensus_weight"]} if agreeing else {}
     reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
     results = caption_photos(captioner, images, **reading, **options)
     settings = _settings(data, split, split_seed, captioner.encoder, options)

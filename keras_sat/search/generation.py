@@ -24,7 +24,7 @@ from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
-from keras_sat.options import ANY_COUNT, CONSENSUS_BEAMS, SearchOptions, one_of, with_options
+from keras_sat.options import ANY_COUNT, CONSENSUS, CONSENSUS_BEAMS, SearchOptions, one_of, with_options
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
 
@@ -151,20 +151,18 @@ class CaptionGenerator:
             shown = equations.only_visible(features, *visible) if visible else features
             confidences = np.asarray(self.confidence(found.word_probs, shown))
         results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
-        return self.consensus(results, features, num_results=options.num_results, **agreeing) if agreeing else results
+        return self.consensus(results, features, agreeing, num_results=options.num_results) if agreeing else results
 
     def consensus_options(self, options):
         """Return the captioner's or the given options of `self.consensus` as a dict, or None without consensus."""
-        weight = self._own(options, "consensus_weight")
+        own = {name: self._own(options, name) for name in (*CONSENSUS, "length_penalty")}
         if self.consensus is None and options.consensus_weight:
             raise ValueError(
                 "`consensus_weight` requires an index of training photos: run `keras-sat index`. "
                 f"Received: {options.consensus_weight=}"
             )
-        if self.consensus is None or not weight or options.temperature is not None or options.num_beams == 1:
-            return None
-        numbers = {name: self._own(options, f"consensus_{name}") for name in ("photos", "captions")}
-        return {"weight": weight, "length_penalty": self._own(options, "length_penalty"), **numbers}
+        is_search = options.temperature is None and options.num_beams != 1
+        return own if self.consensus and own["consensus_weight"] and is_search else None
 
     def _own(self, options, name):
         given = getattr(options, name)
@@ -182,8 +180,8 @@ class CaptionGenerator:
             if agreeing:
                 num_beams = num_results = options.num_beams or max(CONSENSUS_BEAMS, num_results)
             if num_beams > 1:
-                arguments |= {"num_beams": num_beams, "num_results": num_results}
-                arguments |= {"length_penalty": self._own(options, "length_penalty")}
+                own = {"length_penalty": self._own(options, "length_penalty")}
+                arguments |= {"num_beams": num_beams, "num_results": num_results, **own}
         return {name: getattr(options, name) for name in names} | arguments
 
     # === Given captions ===
