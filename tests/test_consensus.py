@@ -181,7 +181,7 @@ def test_the_command_line_builds_and_shows_it(scenes, paths, tmp_path, capsys):
     assert main([*command, "--consensus-weight", "-1"]) == 2
     assert "`--consensus-weight` must be a number of at least 0" in capsys.readouterr().err
     assert main([*command, "--consensus-weight", "2"]) == 0
-    assert "photos indexed: " in capsys.readouterr().out
+    assert "photos indexed; consensus weight 2" in capsys.readouterr().out
     assert main(["caption", paths[0], "--model", str(tmp_path / "copy"), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert 0 < shown["consensus"] <= 1 and len(shown["similar_photos"]) == 5

@@ -128,7 +128,7 @@ class Consensus:
         return chosen
 
     def _agreement(self, captions, photos, num_captions):
-        """Return the mean greatest similarity of each caption to those of photos, and the similarities to each other."""
+        """Return the mean of each caption's greatest similarities to those of photos, and all to each other."""
         captions = [_as_text(self.vocabulary, words) for words in captions]
         num_ours = len(captions)
         captions += itertools.chain(*(self._captions[photo] for photo in photos))

@@ -115,7 +115,7 @@ def _reject_foreign_files(directory):
 def read_model(directory):
     """Read a model folder and return the settings, the Vocabulary and a dict of arrays.
 
-    The names of the encoder's arrays start with "encoder/". settings["index"] has the arrays of the index, or None. An
+    The names of the encoder's arrays start with "encoder/". settings["index"] has the arrays of the index, if any. An
     incomplete or damaged folder is a ValueError.
     """
     directory = Path(directory).expanduser()
@@ -155,7 +155,8 @@ def _read_files(directory, settings):
         other = _path_of(directory, files[ENCODER])
         stored = _unrounded(read_arrays(other, EXPECTED, WAY_OUT), other)
         arrays |= {f"{ENCODER}/{name}": array for name, array in stored.items()}
-    settings[INDEX] = read_arrays(_path_of(directory, files[INDEX]), EXPECTED, WAY_OUT) if INDEX in files else None
+    if INDEX in files:
+        settings[INDEX] = read_arrays(_path_of(directory, files[INDEX]), EXPECTED, WAY_OUT)
     return settings, vocabulary, arrays
 
 

@@ -76,8 +76,8 @@ def load(kind, directory, encoder, encoder_weights):
 def _restore_records(captioner, settings):
     captioner.training_photos = from_settings(settings)
     captioner.confidence = Confidence(**settings["confidence"]) if "confidence" in settings else None
-    if (index := settings["index"]) is not None:
-        captioner.consensus = Consensus(captioner.vocabulary, index, captioner.feature_shape[-1])
+    if "index" in settings:
+        captioner.consensus = Consensus(captioner.vocabulary, settings["index"], captioner.feature_shape[-1])
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):
