@@ -13,6 +13,8 @@ from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from data_utils.vocabulary import REGION_TOKEN
 from keras_sat import Captioner
 from keras_sat.__main__ import main
+from keras_sat.accelerated import fused
+from keras_sat.accelerated.switch import without_fast_twins
 
 WORDS = ["a", "dog", "cat", "red", "in"]
 VISIBLE = np.array([[1, 1, 0, 1, 0, 0], [0, 0, 0, 1, 1, 1]], bool)
@@ -25,8 +27,8 @@ def numbers(*shape, seed=0):
 
 
 def make_captioner(num_regions=6, **options):
-    sizes = {"embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "seed": 1}
-    captioner = Captioner(Vocabulary(WORDS), encoder=None, **sizes, **options)
+    options = {"embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "seed": 1} | options
+    captioner = Captioner(Vocabulary(WORDS), encoder=None, **options)
     captioner.build(((None, num_regions, 3), (None, None)))
     return captioner
 
@@ -46,6 +48,16 @@ def test_what_is_hidden_is_as_good_as_absent(options):
     np.testing.assert_array_equal(again.attention_weights, found.attention_weights)
     every = captioner.read(features, *CAPTIONS, visible=np.ones((2, 6), bool))
     np.testing.assert_allclose(every.log_probs, captioner.read(features, *CAPTIONS).log_probs, rtol=1e-5)
+
+
+def test_fast_scores_hide_the_same(monkeypatch):
+    monkeypatch.setattr(fused, "SMALL", 1)
+    captioner, features = make_captioner(attention_dim=64), numbers(2, 6, 3)
+    assert isinstance(captioner.decoder.project_features(features), fused.Projected)
+    found = captioner.read(features, *CAPTIONS, visible=VISIBLE)
+    with without_fast_twins():
+        plain = captioner.read(features, *CAPTIONS, visible=VISIBLE)
+    np.testing.assert_allclose(found.log_probs, plain.log_probs, rtol=1e-5)
 
 
 def test_the_first_state_is_made_from_the_visible_mean():

@@ -9,7 +9,7 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.model.cells import LoopDense
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import Attended
+from keras_sat.model.states import Attended, Visible
 
 
 class Attention(keras.layers.Layer):
@@ -52,7 +52,7 @@ class Attention(keras.layers.Layer):
 
     def scores(self, query, projected_features):
         """Return `score`, with -inf for hidden regions if there are any; see `CaptionDecoder.reveal`."""
-        if not isinstance(projected_features, tuple):
+        if not isinstance(projected_features, Visible):
             return self.score(query, projected_features)
         projected_features, visible = projected_features
         return equations.visible_scores(self.score(query, projected_features), visible)
