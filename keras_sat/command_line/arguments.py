@@ -123,9 +123,8 @@ FEATURES = "Encode the photos of a data set once and keep their features. If kil
 CALIBRATE = """Fit the confidence of captions on photos that the model was not trained on, save
 it with the model, and print how well calibrated it is. `keras-sat fit` ends with
 the same step, on the dev split."""
-INDEX = """Index the photos and captions of a data set, and save the index with the model. Of
-the captions found by beam search, the model then chooses one that agrees with the
-captions of similar photos. Index only photos that the model was trained on."""
+INDEX = """Index the photos that a model was trained on, with their captions. Of several beams,
+the model then chooses the caption that agrees most with those of similar photos."""
 EXPORT = """Write a captioner, including encoder and search, for programs without keras_sat: a
 SavedModel for TensorFlow Serving, in DIRECTORY/1 or the next free number."""
 APP = """Serve a page on this computer that captions photos and synthetic scenes in the
