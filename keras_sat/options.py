@@ -149,7 +149,7 @@ def optional(bound):
 _LONGER = "values above 0 favour longer captions"
 _CONSENSUS = "weight of the agreement with captions of similar training photos; try 40"
 _NO_REPEAT = "do not repeat n-grams of this length; 0: no limit; try 3"
-_AROUND = 'say no word twice in a row or on both sides of this word; "": no limit; try and'
+_AROUND = 'say no word twice in a row or around this word; "": no limit; try and'
 
 
 def option(kind, default, help, bound, none="", unset=False):
