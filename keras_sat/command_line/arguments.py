@@ -139,7 +139,7 @@ def _add_options(parser, options, *names):
         bound, default = field.metadata["bound"], field.metadata["none"] if field.default is None else field.default
         metavar = METAVARS.get(name, None if bound.choices else METAVARS.get(bound.kind))
         choices = f": {', '.join(bound.choices)}" if bound.choices and metavar else ""
-        text = f"{field.metadata['help']}{choices}; default: {DEFAULTS.get(name, '""' if default == '' else default)}"
+        text = f"{field.metadata['help']}{choices}; default: {DEFAULTS.get(name, default or repr(default))}"
         if bound.kind is bool:
             parser.add_argument(flag_of(name), action=argparse.BooleanOptionalAction, help=text)
         elif bound.kind is not None:
