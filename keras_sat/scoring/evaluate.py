@@ -200,7 +200,7 @@ def _settings(data, split, split_seed, encoder=None, search=None):
     settings = {"data": _name(data), "split": split, "encoder": encoder, "num_beams": num_beams}
     settings |= {"length_penalty": length_penalty, "tokenisation": TOKENISATION}
     settings |= {
-        name: value for name, value in search.items() if name not in settings and value not in (0, defaults[name])
+        name: value for name, value in search.items() if name not in settings and value not in (0, "", defaults[name])
     }
     return settings if split_seed is None else {**settings, "split_seed": split_seed}
 
