@@ -256,6 +256,8 @@ class CaptionResult:
     confidence: float | None
     image: Any
     alternatives: list
+    consensus: float | None
+    similar_photos: list
     word_probs: np.ndarray | None
     region: tuple | None
     def __init__(
@@ -269,6 +271,8 @@ class CaptionResult:
         confidence: float | None = ...,
         image: Any = ...,
         alternatives: list = ...,
+        consensus: float | None = ...,
+        similar_photos: list = ...,
         word_probs: np.ndarray | None = ...,
         region: tuple | None = ...,
     ) -> None: ...
@@ -283,6 +287,7 @@ class Captioner(keras.Model):
     vocabulary: Any
     decoder: Any
     confidence: Any
+    consensus: Any
     training_photos: Any
     photo_encoder: Any
     adapter: Any
@@ -341,6 +346,10 @@ class Captioner(keras.Model):
         use_baseline: bool = ...,
         length_penalty: float = ...,
         no_repeat_ngram: int = ...,
+        no_repeat_around: str = ...,
+        consensus_weight: float = ...,
+        consensus_photos: int = ...,
+        consensus_captions: int = ...,
         name: Any = ...,
     ) -> None: ...
     @staticmethod
@@ -385,7 +394,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -405,7 +418,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -426,7 +443,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -438,12 +459,14 @@ class Captioner(keras.Model):
         images: Any = ...,
     ) -> list[CaptionResult]: ...
     def visible_cells(self, regions: Any) -> Any: ...
-    def arguments_of_search(self, options: Any) -> Any: ...
+    def consensus_options(self, options: Any) -> Any: ...
+    def arguments_of_search(self, options: Any, agreeing: Any = ...) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
     ) -> Iterator[tuple[Any, Any]]: ...
     def attend_features(self, features: Any, captions: Any, *, images: Any = ...) -> list[CaptionResult]: ...
+    def features_each(self, images: Any, *, cache: FeatureCache | None = ...) -> Iterator[tuple[Any, Any]]: ...
     def features_of(self, photos: Any) -> Any: ...
     def encode(self, photos: np.ndarray) -> np.ndarray: ...
     def search(
@@ -580,6 +603,14 @@ class Captioner(keras.Model):
     def length_penalty(self) -> Any: ...
     @property
     def no_repeat_ngram(self) -> Any: ...
+    @property
+    def no_repeat_around(self) -> Any: ...
+    @property
+    def consensus_weight(self) -> Any: ...
+    @property
+    def consensus_photos(self) -> Any: ...
+    @property
+    def consensus_captions(self) -> Any: ...
 
 class Comparison:
     names: tuple
@@ -613,6 +644,7 @@ ENCODERS: dict[str, Any]
 class Ensemble:
     captioners: Any
     vocabulary: Any
+    consensus: Any
     options: Any
     def __init__(self, captioners: list, *, length_penalty: float | None = ...) -> None: ...
     @property
@@ -627,7 +659,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -647,7 +683,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -668,7 +708,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -680,12 +724,14 @@ class Ensemble:
         images: Any = ...,
     ) -> list[CaptionResult]: ...
     def visible_cells(self, regions: Any) -> Any: ...
-    def arguments_of_search(self, options: Any) -> Any: ...
+    def consensus_options(self, options: Any) -> Any: ...
+    def arguments_of_search(self, options: Any, agreeing: Any = ...) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
     ) -> Iterator[tuple[Any, Any]]: ...
     def attend_features(self, features: Any, captions: Any, *, images: Any = ...) -> list[CaptionResult]: ...
+    def features_each(self, images: Any, *, cache: FeatureCache | None = ...) -> Iterator[tuple[Any, Any]]: ...
     def features_of(self, photos: Any) -> Any: ...
     def encode(self, photos: np.ndarray) -> np.ndarray: ...
     def search(
@@ -761,6 +807,7 @@ class KeepTraining(Any):
 
 class LiteRTCaptioner:
     vocabulary: Any
+    consensus: Any
     photo_size: Any
     has_confidence: Any
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = ...) -> None: ...
@@ -901,6 +948,7 @@ def beam_search(
     num_results: int = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    joining_token_id: int | None = ...,
     **options: Any,
 ) -> SearchResult: ...
 def calibrate(
@@ -915,7 +963,11 @@ def evaluate(
     max_length: int = ...,
     length_penalty: float | None = ...,
     no_repeat_ngram: int | None = ...,
+    no_repeat_around: str | None = ...,
     allow_unknown: bool = ...,
+    consensus_weight: float | None = ...,
+    consensus_photos: int | None = ...,
+    consensus_captions: int | None = ...,
     data_dir: str | os.PathLike | None = ...,
     split: str = ...,
     split_seed: int | None = ...,
@@ -1017,6 +1069,10 @@ def fit(
     use_baseline: bool = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    no_repeat_around: str = ...,
+    consensus_weight: float = ...,
+    consensus_photos: int = ...,
+    consensus_captions: int = ...,
     data_dir: Any = ...,
     split_seed: Any = ...,
     preset: Any = ...,
@@ -1039,7 +1095,9 @@ def gallery(
     references: list[list[str]] | None = ...,
     title: str = ...,
 ) -> Path: ...
-def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = ..., **options: Any) -> SearchResult: ...
+def greedy_search(
+    step: Callable, state: Any, *, no_repeat_ngram: int = ..., joining_token_id: int | None = ..., **options: Any
+) -> SearchResult: ...
 def ground(results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ...) -> Grounding: ...
 def load_litert(model: str | os.PathLike | None = ..., *, num_threads: int | None = ...) -> LiteRTCaptioner: ...
 def plot_history(history: Any, ax: Any = ...) -> Any: ...

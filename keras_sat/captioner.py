@@ -64,6 +64,7 @@ class Captioner(CaptionGenerator, Trainer):
             self.vocabulary = Vocabulary([*self.vocabulary.words, REGION_TOKEN])
         self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
         self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
+        self.consensus = None  # chooses among beams, see `keras_sat.beyond.consensus`
         self.training_photos = None  # SeenPhotos, or None if unknown
         arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:

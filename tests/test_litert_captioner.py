@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_utils import draw_scenes
+from data_utils import DATASETS, draw_scenes
 from data_utils.atomic_files import exclusive_lock, write_json
 from keras_sat import Captioner, load_litert
 from keras_sat.__main__ import main
+from keras_sat.beyond.consensus import Consensus
 from keras_sat.deploy import litert_captioner
 from keras_sat.deploy.litert_folder import read_litert, write_litert
 from keras_sat.files.model_folder import PRETRAINED
@@ -63,6 +64,19 @@ def test_captions_are_those_of_the_captioner(quick, captioner, pictures):
         assert [same.caption for same in one.alternatives] == [same.caption for same in other.alternatives]
     one = quick.caption(pictures / "00.png")
     assert one.caption == found[0].caption and quick.caption([one.image])[0].caption == one.caption
+
+
+@pytest.mark.slow
+def test_it_chooses_by_consensus(home, captioner, pictures, tmp_path):
+    scenes = DATASETS["scenes"](tmp_path / "scenes", num_scenes=120, seed=77)
+    indexed = captioner.adapted(consensus_weight=3.0)
+    indexed.consensus = Consensus.build(indexed, scenes, show_progress=False)
+    indexed.save(tmp_path / "model")
+    quick, paths = load_litert(tmp_path / "model"), sorted(pictures.glob("*.png"))[:3]
+    for one, other in zip(quick.caption(paths), indexed.caption(paths)):
+        assert one.caption == other.caption and one.similar_photos == other.similar_photos
+        assert one.consensus == pytest.approx(other.consensus, abs=1e-3) and len(one.alternatives) == 9
+    assert quick.consensus and not load_litert("scenes").consensus
 
 
 def test_a_caption_that_is_given_is_read(quick, captioner, pictures):
@@ -272,7 +286,12 @@ def again(home, quick, tmp_path, monkeypatch):
     content = read_litert(litert_captioner.made_folder(PRETRAINED / "scenes"))
     times = []
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(litert_captioner, "_converted", lambda directory: times.append(directory) or content)
+
+    def convert(directory, folder):
+        times.append(directory)
+        write_litert(folder, *content)
+
+    monkeypatch.setattr(litert_captioner, "_convert", convert)
     litert_captioner.make_file("scenes")
     times.clear()
     return times

@@ -4,6 +4,7 @@ Each imports its dependencies when it runs, which keeps `--help` fast.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -81,6 +82,8 @@ def run_caption(
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
+    if options and fast and fast.consensus:
+        fast = None  # its file has more beams
     captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(outputs, paths)
     if say is None:
@@ -230,6 +233,8 @@ def _as_json(result, maps):
         parts["is_finished"] = False
     if result.confidence is not None:
         parts["confidence"] = round(result.confidence, 4)
+    if result.consensus is not None:
+        parts |= {"consensus": round(result.consensus, 4), "similar_photos": result.similar_photos}
     for name, decimals in (("from_photo", 4), ("word_probs", 6)):
         if (values := getattr(result, name)) is not None:
             parts[name] = values.astype("float64").round(decimals).tolist()
@@ -343,35 +348,53 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
         print(f"left out: {visible(reason)}", file=sys.stderr)
 
 
-def run_calibrate(
-    model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
-):
-    """Fit the confidence of a captioner, save it with the model, and print how well calibrated it is."""
+def run_calibrate(model, data, split="dev", report=None, skip_unreadable=False, **options):
+    """Fit and save the confidence of a captioner; print how well calibrated it is."""
+    from keras_sat.beyond.calibration import calibrate
+
+    if report is not None:
+        prepare_files([Path(report).expanduser()])
+    with _model_to_change(model, data, split, **options) as (captioner, images, cache):
+        calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
+        print(calibration)
+    if report is not None:
+        write_json(Path(report).expanduser(), calibration.to_dict())
+
+
+def run_index(model, data, split="train", skip_unreadable=False, consensus_weight=None, **options):
+    """Index photos and captions for a choice by consensus, and save the index with the model."""
+    from data_utils.images import readable_photos
+    from keras_sat.beyond.consensus import WEIGHT, Consensus
+
+    weight = WEIGHT if consensus_weight is None else consensus_weight
+    with _model_to_change(model, data, split, **options) as (captioner, images, cache):
+        captioner.options = dataclasses.replace(captioner.options, consensus_weight=weight)
+        images = images if cache else readable_photos(images, skip=skip_unreadable)
+        captioner.consensus = Consensus.build(captioner, images, cache=cache)
+        print(f"{len(captioner.consensus.photo_ids)} photos indexed; consensus weight {weight:g}")
+
+
+@contextlib.contextmanager
+def _model_to_change(model, data, split, cache_dir=None, encoder_weights=None, output_dir=None, **reading):
+    """Yield a saved captioner, photos and a cache; then save the captioner's records with it, or with a copy."""
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
-    from keras_sat.beyond.calibration import calibrate
     from keras_sat.captioner import Captioner
     from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
-    from keras_sat.files.saving import save_confidence
+    from keras_sat.files.saving import save_records
 
     folder = model_directory(model)
     if output_dir is None and folder.parent == PRETRAINED:
         raise ValueError(
             f"A bundled model cannot be changed. For a copy, pass a folder as --output-dir. Received: {visible(model)}"
         )
-    if report is not None:
-        prepare_files([Path(report).expanduser()])
     if output_dir is not None:
         reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
-    skip_unreadable = options.pop("skip_unreadable", False)
-    images = photos_of_split(read_data(data, **options), split)
+    images = [image for image in photos_of_split(read_data(data, **reading), split) if image.captions]
     cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
-    calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
-    print(calibration)
-    save_confidence(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
-    if report is not None:
-        write_json(Path(report).expanduser(), calibration.to_dict())
+    yield captioner, images, cache
+    save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
 
 
 def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):
@@ -471,6 +494,7 @@ COMMANDS = {
     "compare": run_compare,
     "features": run_features,
     "calibrate": run_calibrate,
+    "index": run_index,
     "export": run_export,
     "app": run_app,
     "info": run_info,

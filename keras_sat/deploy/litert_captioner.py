@@ -28,9 +28,9 @@ from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import nothing_on_standard_error
-from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_litert, write_litert
+from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_index, read_litert, write_litert
 from keras_sat.files.model_folder import model_directory
-from keras_sat.options import EXTRAS
+from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions
 from keras_sat.search.result import CaptionResult
 from keras_sat.weight_paths import keras_home
 
@@ -107,21 +107,23 @@ def make_file(model, *, wait_s=0):
         if not is_made(model):
             clear_half_written(folder)
             shutil.rmtree(folder, ignore_errors=True)
-            content, vocabulary = _converted(model_directory(model))
             with whole_folder(folder) as temporary:
-                write_litert(temporary, content, vocabulary)
+                _convert(model_directory(model), temporary)
     return folder
 
 
-def _converted(directory):
-    """Use TensorFlow to convert a saved captioner; return the LiteRT file (bytes) and the Vocabulary."""
+def _convert(directory, folder):
+    """Use TensorFlow to convert a saved captioner; write its LiteRT files into a folder."""
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
     from keras_sat.deploy.litert import litert_file
 
     captioner = Captioner.load(directory)  # checks the files
     check_captioner(captioner, for_litert=True)
-    return litert_file(captioner, *search_arguments(captioner)), captioner.vocabulary
+    agreeing = captioner.consensus_options(SearchOptions())
+    beams = {"num_beams": CONSENSUS_BEAMS} if agreeing else {}
+    content = litert_file(captioner, *search_arguments(captioner, **beams))
+    write_litert(folder, content, captioner.vocabulary, consensus=agreeing and captioner.consensus, options=agreeing)
 
 
 class LiteRTCaptioner:
@@ -133,6 +135,7 @@ class LiteRTCaptioner:
         vocabulary: Vocabulary.
         photo_size: (height, width) to which photos are resized.
         has_confidence: whether its captions have a confidence.
+        consensus: chooses among beams, or None.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
@@ -144,6 +147,7 @@ class LiteRTCaptioner:
 
         self._folder = Path(directory).expanduser()
         content, self.vocabulary = read_litert(self._folder)
+        self.consensus = read_index(self._folder, self.vocabulary)
         self._lock = threading.Lock()  # concurrent use of the interpreter would give wrong captions
         self._greeted = set()
         num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
@@ -205,7 +209,8 @@ class LiteRTCaptioner:
         if self._grid is None:
             return self._best(self._run("serving_default", images=photo[None]), photo)
         features = self._run("encode", images=photo[None])
-        return self._described(photo, features, np.ones(self._grid), self.vocabulary.start_token_id)
+        best = self._described(photo, features, np.ones(self._grid), self.vocabulary.start_token_id)
+        return self.consensus([best], features["features"], num_results=CONSENSUS_BEAMS)[0] if self.consensus else best
 
     def _phrases(self, photo, regions):
         features, results = self._run("encode", images=photo[None]), []

@@ -24,7 +24,7 @@ from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
-from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
+from keras_sat.options import ANY_COUNT, CONSENSUS, CONSENSUS_BEAMS, SearchOptions, one_of, with_options
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
 
@@ -144,7 +144,8 @@ class CaptionGenerator:
                 "`sample_attention` requires a single captioner with hard attention. "
                 f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
             )
-        arguments = self.arguments_of_search(options)
+        agreeing = self.consensus_options(options) if regions is None else None
+        arguments = self.arguments_of_search(options, agreeing)
         noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
         visible = [] if regions is None else [self.visible_cells(regions)]
         found = self._run(self.search, features, *noise, *visible, **arguments)
@@ -152,21 +153,38 @@ class CaptionGenerator:
         if self.confidence is not None:
             shown = equations.only_visible(features, *visible) if visible else features
             confidences = np.asarray(self.confidence(found.word_probs, shown))
-        return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+        results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+        return self.consensus(results, features, agreeing, num_results=options.num_results) if agreeing else results
 
-    def arguments_of_search(self, options):
+    def consensus_options(self, options):
+        """Return the captioner's or the given options of `self.consensus` as a dict, or None without consensus."""
+        own = {name: self._own(options, name) for name in (*CONSENSUS, "length_penalty")}
+        if self.consensus is None and options.consensus_weight:
+            raise ValueError(
+                "`consensus_weight` requires an index of training photos: run `keras-sat index`. "
+                f"Received: {options.consensus_weight=}"
+            )
+        is_search = options.temperature is None and options.num_beams != 1
+        return own if self.consensus and own["consensus_weight"] and is_search else None
+
+    def _own(self, options, name):
+        given = getattr(options, name)
+        return getattr(self.options, name) if given is None else given
+
+    def arguments_of_search(self, options, agreeing=None):
         """Convert SearchOptions to a dict of arguments for `search`; each distinct dict needs its own graph."""
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
             arguments = {"num_samples": options.num_results}
         else:
-            own, given = self.options.no_repeat_ngram, options.no_repeat_ngram
-            arguments = {"no_repeat_ngram": own if given is None else given}
-            if options.beams > 1:
-                own, given = self.options.length_penalty, options.length_penalty
-                arguments |= {"num_beams": options.beams, "num_results": options.num_results}
-                arguments |= {"length_penalty": own if given is None else given}
+            arguments = {name: self._own(options, name) for name in ("no_repeat_ngram", "no_repeat_around")}
+            num_beams, num_results = options.beams, options.num_results
+            if agreeing:
+                num_beams = num_results = options.num_beams or max(CONSENSUS_BEAMS, num_results)
+            if num_beams > 1:
+                own = {"length_penalty": self._own(options, "length_penalty")}
+                arguments |= {"num_beams": num_beams, "num_results": num_results, **own}
         return {name: getattr(options, name) for name in names} | arguments
 
     # === Given captions ===
@@ -235,6 +253,10 @@ class CaptionGenerator:
             results = iter(results_of_batch(features, photos, numbers) if numbers else ())
             for image, problem in zip(batch, problems):
                 yield image, problem or next(results)
+
+    def features_each(self, images: Any, *, cache: FeatureCache | None = None) -> Iterator[tuple[Any, Any]]:
+        """Yield (image, its features) for each photo, from the encoder or a cache; see `caption_each`."""
+        return self._each(lambda features, photos, numbers: features, images, ENCODED_TOGETHER, cache)
 
     def _read(self, images, errors):
         """Read images; return the argument of `features_of` ({} if all fail) and, for each image, None or its error."""
