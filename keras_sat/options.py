@@ -290,8 +290,8 @@ class CaptionerOptions(DecoderOptions):
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
     no_repeat_around: str = search("", _AROUND, one_word)
     consensus_weight: float = search(0.0, _CONSENSUS, at_least_zero)
-    consensus_photos: int = search(15, "consensus: number of similar training photos", count(1, 100))
-    consensus_captions: int = search(30, "consensus: most similar captions of these photos", count())
+    consensus_photos: int = search(10, "consensus: number of similar training photos", count(1, 100))
+    consensus_captions: int = search(20, "consensus: most similar captions of these photos", count())
 
 
 @dataclass(frozen=True, kw_only=True)
