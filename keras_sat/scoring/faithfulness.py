@@ -69,9 +69,6 @@ def _means(sums):
     return means | {"pixels": pixels / np.where(pixel_words > 0, pixel_words, np.nan)}
 
 
-# === Measurement ===
-
-
 def reject_unfit(captioner, pixel_photos):
     """Raise ValueError unless the captioner has attention and `pixel_photos` is a number of photos."""
     count(0).check("pixel_photos", pixel_photos)
@@ -195,9 +192,6 @@ def _log_probs(captioner, grids, replaced, maps, ids, position):
         *np.full((2, rows), [[ids[position]], [position]], "int32"),
     )
     return np.asarray(captioner._run(altered_log_probs, grids, replaced, maps, *of_rows))
-
-
-# === Comparison ===
 
 
 def _score(key, prefix):

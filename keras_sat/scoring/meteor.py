@@ -53,9 +53,6 @@ def score_meteor(references, candidates):
     return Meteor(NO_METEOR, None, None)
 
 
-# === METEOR 1.5 ===
-
-
 def meteor_jar():
     """Return the path of METEOR 1.5 in pycocoevalcap, or None."""
     package = importlib.util.find_spec("pycocoevalcap")
@@ -89,20 +86,13 @@ def meteor_of_java(references, candidates, jar, java="java"):
         try:
             statistics = []
             for photo_references, candidate in zip(references, candidates):
-                captions = [_line(caption) for caption in (*photo_references, candidate)]
-                statistics.append(answer(" ||| ".join(["SCORE", *captions])))
+                captions = [" ".join(words).replace("|||", " ").split() for words in (*photo_references, candidate)]
+                statistics.append(answer(" ||| ".join(["SCORE", *map(" ".join, captions)])))
             values = [float(answer(" ||| ".join(["EVAL", *statistics])))]
             values += [float(answer()) for _ in candidates]
         finally:
             process.kill()
     return Meteor(METEOR_JAVA, values[-1], np.array(values[:-1]))
-
-
-def _line(words):
-    return " ".join(" ".join(words).replace("|||", " ").split())
-
-
-# === nltk's METEOR ===
 
 
 def meteor_of_nltk(references, candidates):
