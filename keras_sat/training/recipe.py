@@ -97,10 +97,8 @@ def fit(
     the best epoch of each by CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the previous
     captioner is returned. Their loss has no attention penalty, label smoothing, or dropout of words and word vectors.
 
-    `deterministic` is a setting of TensorFlow for the rest of the process
-    (`tf.config.experimental.enable_op_determinism`): the same weights bit for bit on the same machine, with the same
-    packages and threads; a GPU may lack operations for it (UnimplementedError). When training is resumed, it can be
-    switched off, but not on.
+    `deterministic` is a setting of TensorFlow for the rest of the process: the same weights bit for bit on the same
+    machine, with the same packages and threads. When training is resumed, it can be switched off, but not on.
 
     With a `consensus_weight`, the training photos are indexed at the end; see `keras_sat.beyond.consensus`.
     At the end, the captioner's `confidence` is fitted on the dev split if that has at least 100 photos; see
