@@ -40,7 +40,7 @@ class WeightAverages:
         return self.variables
 
     def update(self, weights, iterations):
-        """Update the averages after an optimizer step; the momentum is smaller in early steps."""
+        """Update the averages after an optimizer step."""
         if self.variables:
             steps = ops.cast(iterations, "float32")
             momentum = ops.minimum(self.momentum, steps / (steps + 10))

