@@ -127,10 +127,8 @@ class Captioner(CaptionGenerator, Trainer):
         features = np.asarray(features)
         self.build_once(features.shape)
         if features.shape[1:] != self.feature_shape:
-            raise ValueError(
-                f"This captioner was built for features of shape (photos, {', '.join(map(str, self.feature_shape))}). "
-                f"Received: features.shape={features.shape}"
-            )
+            expected = f"(photos, {', '.join(map(str, self.feature_shape))})"
+            raise ValueError(f"This captioner was built for features of shape {expected}. Received: {features.shape=}")
         return features
 
     def rows_and_columns(self) -> tuple[int, int]:
@@ -217,7 +215,6 @@ class Captioner(CaptionGenerator, Trainer):
         """Load the captioner saved in a folder.
 
         Args:
-            directory: the folder.
             encoder: the `keras.Model`, if the encoder is not in ENCODERS.
             encoder_weights: a weights file for the frozen encoder, instead of Keras' download.
         """

@@ -81,11 +81,7 @@ PRESETS = {
         encoder_rate=0.1,
     ),
     "flickr30k": preset(**_FEW_PHOTOS, num_views=2, max_words=10_000),
-    "coco": preset(
-        **{**_FEW_PHOTOS, "attention_dim": 512, "learning_rate": 4e-4},
-        hidden_dim=1024,
-        max_words=10_000,
-    ),
+    "coco": preset(**{**_FEW_PHOTOS, "attention_dim": 512, "learning_rate": 4e-4}, hidden_dim=1024, max_words=10_000),
     "paper": preset(
         encoder="vgg19",
         attention="soft",
@@ -97,11 +93,7 @@ PRESETS = {
         label_smoothing=0.0,
     ),
     "seq2seq": preset(
-        attention="soft",
-        cell="gru",
-        deep_output=False,
-        context_gate=False,
-        attention_penalty_weight=0.0,
+        attention="soft", cell="gru", deep_output=False, context_gate=False, attention_penalty_weight=0.0
     ),
 }
 

@@ -1,8 +1,7 @@
 """The guide: word detectors, which are trained only on captions, supervise attention.
 
-A caption says that there is a dog in the photo, but not where. A detector gives each region a probability; the
-probability that at least one region shows the word is trained on the captions (multiple-instance learning). The
-detector's map is then the target of attention when the decoder predicts this word. Captioning needs no detectors.
+A detector gives each region a probability; the probability that at least one region shows the word is trained on the
+captions (multiple-instance learning). The detector's map is the target of attention when the decoder says this word.
 
 Source: the detectors are those of Fang et al., 2015, From Captions to Visual Concepts and Back.
 Gain here: the peak of attention is on the boxes of 50.6 % of the phrases instead of 45.9 % (small boxes: 27.7 % instead
@@ -65,10 +64,8 @@ class Guide(Term):
     def check(self, batches):
         (_, input_ids, *_), *_ = batches.element_spec
         if len(input_ids.shape) == 2:
-            raise ValueError(
-                'Word detectors need all captions of a photo in one batch: use make_batches(..., group_by="image"). '
-                f"Received: batches of captions by length, with guide_weight={self.weight}"
-            )
+            problem = 'Word detectors need all captions of a photo at once: use make_batches(..., group_by="image").'
+            raise ValueError(f"{problem} Received: captions by length, with guide_weight={self.weight}")
 
     def __call__(self, features, target_ids, read, extra):
         if not self.detectors.built:  # the captioner is not compiled

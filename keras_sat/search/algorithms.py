@@ -32,9 +32,6 @@ class SearchResult(NamedTuple):
     word_probs: Any  # p of each token given the previous ones, (photos, results, max_length), 0 after `<end>`
 
 
-# === The searches ===
-
-
 def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknown=False, for_region=False, **options):
     """Run the search that the options select: beam_search, sample_search or greedy_search."""
     options = {"num_regions": num_regions, **special_tokens(vocabulary, allow_unknown, for_region), **options}
@@ -225,9 +222,9 @@ def _without_repeats(log_probs, token_ids, said, t, size, joining_token_id):
     last = ops.take(said, ops.maximum(t - size + 1, 0) + ops.arange(size - 1), axis=1)
     again = ops.ones_like(said[:, :windows], dtype="bool")
     for place in range(size - 1):
-        again = ops.logical_and(again, said[:, place : place + windows] == last[:, place : place + 1])
+        again &= said[:, place : place + windows] == last[:, place : place + 1]
     completes = said[:, size - 1 :, None] == token_ids[:, None, :]
-    is_said_again = ops.logical_and(ops.any(ops.logical_and(again[:, :, None], completes), axis=1), t >= size)
+    is_said_again = ops.any(again[:, :, None] & completes, axis=1) & (t >= size)
     return ops.where(is_said_again, -float("inf"), log_probs)
 
 
