@@ -181,9 +181,6 @@ def make_batches(
     return dataset.map(tensors, num_parallel_calls=2, deterministic=True).prefetch(2).with_options(reading_options())
 
 
-# === The shift, the padding and the weights ===
-
-
 def inputs_and_targets(captions, vocabulary, longest=None):
     """Return input_ids and target_ids (int32) and token_weights (float32), of shape (captions, longest caption + 1).
 

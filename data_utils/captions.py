@@ -67,9 +67,6 @@ class Skipped:
             warnings.warn(f"{source}: {'; '.join(parts)}.", stacklevel=level)
 
 
-# === Documents and descriptions ===
-
-
 def load_document(path: str | os.PathLike) -> str:
     """Return the content of a text file as one string, with "\\n" as the line ending.
 
@@ -103,11 +100,9 @@ def reject_long_caption(text, image_id, source):
         raise ValueError(f"{source}: {problem} Received: {len(text)} characters for image_id={brief(image_id)}")
 
 
-def _as_windows_1252(error):
-    return error.object[error.start : error.end].decode("windows-1252", errors="replace"), error.end
-
-
-codecs.register_error("windows-1252", _as_windows_1252)
+codecs.register_error(
+    "windows-1252", lambda error: (error.object[error.start : error.end].decode("windows-1252", "replace"), error.end)
+)
 
 
 def pictures_by_folder(folder, *, lenient=False):
@@ -202,8 +197,6 @@ def save_descriptions(descriptions: dict[str, list[str]], path: str | os.PathLik
     lines = (f"{image_id}\t{text}\n" for image_id, texts in descriptions.items() for text in texts)
     write_whole(Path(path).expanduser(), "".join(lines))
 
-
-# === The tokeniser ===
 
 _STRAIGHT_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'})
 

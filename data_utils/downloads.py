@@ -76,10 +76,8 @@ def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = Non
             extract(data_dir / file, data_dir, show_progress=show_progress)
         num_photos = _count_photos(data_dir)
         if num_photos < source.num_photos:
-            raise ValueError(
-                f"{name} is incomplete: {num_photos} of {source.num_photos} photos were found. Remove "
-                f"{', '.join(source.files)} from {data_dir} and download again."
-            )
+            problem = f"{name} is incomplete: {num_photos} of {source.num_photos} photos were found."
+            raise ValueError(f"{problem} Remove {', '.join(source.files)} from {data_dir} and download again.")
         write_json(marker, is_finished)
         for file in source.files:
             (data_dir / file).unlink()

@@ -19,11 +19,8 @@ MOST_LETTERS_IN_WORD = 1_000  # a longer word would not fit into any plot
 class Vocabulary:
     """The words of a captioner and their ids; the four special tokens come first, and `<pad>` has id 0.
 
-    Args:
-        words: the words without the special tokens, in the order of their ids.
-
     Attributes:
-        words: the words without the special tokens.
+        words: the words without the special tokens, in the order of their ids.
         tokens: the special tokens and the words; the id is the index in this list.
         pad_token_id, start_token_id, end_token_id, unk_token_id: the ids of the special tokens.
         region_token_id: the id of the token that starts a phrase: `<region>` or, if it is not a word, `<start>`.

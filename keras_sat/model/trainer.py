@@ -137,7 +137,7 @@ class Trainer(keras.Model):
 
     def read(self, features, input_ids, target_ids, token_weights, **options):
         """Run the decoder on given captions; see `keras_sat.model.teacher_forcing.read_captions`."""
-        options["fixed_shapes"] = bool(self.compiled and self.jit_compile)
+        options["padded"] = bool(self.compiled and self.jit_compile)
         return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
 
     def train_step(self, batch):

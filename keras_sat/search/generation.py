@@ -48,8 +48,6 @@ class CaptionGenerator:
         """The graphs that `_run` has created, as a dict."""
         return {}
 
-    # === Captions ===
-
     @with_options(SearchOptions)
     def caption(self, images: Any, *, recursive: bool = False, region: Any = None, **options) -> Any:
         """Caption one photo and return a CaptionResult, or caption many photos and return a list of results.
@@ -133,9 +131,9 @@ class CaptionGenerator:
     def _captions(self, options, features, photos, numbers, regions=None):
         """Return the CaptionResults of a batch; `numbers`, the photos' places among all photos, determine the noise."""
         if options.sample_attention and not self.samples_attention:
+            problem = "`sample_attention` requires a single captioner with hard attention."
             raise ValueError(
-                "`sample_attention` requires a single captioner with hard attention. "
-                f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
+                f"{problem} Received: sample_attention=True, attention={getattr(self, 'attention', self)!r}"
             )
         agreeing = self.consensus_options(options) if regions is None else None
         arguments = self.arguments_of_search(options, agreeing)
@@ -177,8 +175,6 @@ class CaptionGenerator:
                 own = {"length_penalty": self._own(options, "length_penalty")}
                 arguments |= {"num_beams": num_beams, "num_results": num_results, **own}
         return {name: getattr(options, name) for name in names} | arguments
-
-    # === Given captions ===
 
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
         """Return a CaptionResult with the attention for each word of a given caption or, for many photos, a list.

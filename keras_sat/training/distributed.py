@@ -121,8 +121,6 @@ class Cluster:
         """Return the context manager in which all variables must be created."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
-    # === From the chief to the others ===
-
     def broadcast(self, value):
         """Return the chief's value on every host; JSON must be able to represent it."""
         if self.num_hosts == 1:
@@ -206,8 +204,6 @@ class Cluster:
                 "output of all hosts, and run the same command on all of them again: it resumes after the last "
                 f"complete epoch. (TensorFlow's message: {reason[:200]})"
             ) from None
-
-    # === Training ===
 
     # Keras' loop (`Captioner.fit`) does not work on several hosts, because only the chief has callbacks and decides
     # when to stop.

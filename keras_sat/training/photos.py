@@ -72,10 +72,6 @@ class TrainingPhotos:
         self.views = [built(folder / f"view{view}-{digest}", train, view=view) for view in range(1, num_views)]
         self.options = {}
 
-    def record_in(self, captioner):
-        """Record in a captioner that it was trained on these photos."""
-        captioner.note_training_photos([image.image_id for image in self.of_split("train")], self.records)
-
     def of_split(self, split):
         """Return the photos of a split, which may be an empty list."""
         return [image for image in self.images if image.split == split]

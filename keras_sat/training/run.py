@@ -94,7 +94,7 @@ class Training:
         """
         plan, cluster = self.plan, self.plan.cluster
         dev_images = plan.photos.of_split("dev")
-        plan.photos.record_in(captioner)
+        captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")], plan.photos.records)
         captioner.build_for(batches)
         if self.state:
             read_model(self.folder / "model")  # a damaged one is rejected before an epoch is spent
