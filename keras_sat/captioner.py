@@ -111,8 +111,6 @@ class Captioner(CaptionGenerator, Trainer):
         """Record training photos for `evaluate` to detect; `noted`: dict of their digests, see `readable_photos`."""
         self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
 
-    # === From photos to features ===
-
     def features(self, inputs, training=False):
         """Return features (photos, regions, feature_dim): encode photos, or cast inputs that already are features."""
         is_photos = len(inputs.shape) == 4
@@ -159,14 +157,11 @@ class Captioner(CaptionGenerator, Trainer):
         return self.decoder(features, as_rows(input_ids), training=training, noise=noise, sampled=sampled)
 
     def faithfulness(self, images: Any, captions: Any = None, *, pixel_photos: int = 100) -> dict[str, Any]:
-        """Measure whether words depend on the places that they attend to; see `keras_sat.scoring.faithfulness`.
+        """Measure whether words depend on the places that they attend to; return `scoring.faithfulness.figures_of`.
 
         Args:
-            images: see `caption`.
-            captions: see `attend`; None measures the captioner's own captions.
+            images, captions: see `attend`; captions=None measures the captioner's own captions.
             pixel_photos: number of photos, from the first, in which places are blurred.
-
-        Returns: the dict of `keras_sat.scoring.faithfulness.figures_of`.
         """
         from keras_sat.scoring.faithfulness import figures_of, measure, reject_unfit
 
@@ -175,8 +170,6 @@ class Captioner(CaptionGenerator, Trainer):
         own = captions is None
         words = [x.words for _, x in self.caption_each(photos)] if own else words_of_captions(captions, len(photos))
         return figures_of(measure(self, photos, words, pixel_photos=pixel_photos), self.num_regions)
-
-    # === Files ===
 
     def save(self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32") -> None:
         """Save settings, vocabulary and weights into a folder; see `keras_sat.files.model_folder`.

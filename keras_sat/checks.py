@@ -13,8 +13,7 @@ class ArgumentError(ValueError):
 
     Args:
         problem: what is wrong, in a sentence.
-        expected: what the first argument must be: "above 0".
-        way_out: what to pass instead as the first argument: "its path".
+        expected, way_out: what the first argument must be, "above 0", and what to pass instead, "its path".
         **received: the arguments, with their values.
     """
 

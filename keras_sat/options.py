@@ -45,9 +45,6 @@ MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
 
 
-# === Bounds ===
-
-
 @dataclass(frozen=True)
 class Bound:
     """The set of valid values of an option, for which `is_valid` returns True.

@@ -14,10 +14,8 @@ from keras import ops
 class WeightAverages:
     """The moving averages of a model's trained weights.
 
-    Args:
-        momentum: fraction of the average kept at each step, smaller in the first steps; None: no averages.
-
     Attributes:
+        momentum: fraction of the average kept at each step, smaller in the first steps; None: no averages.
         variables: one variable for each trained weight; empty before the first training.
         are_kept: whether training is updating them.
     """

@@ -1,8 +1,7 @@
 """EfficientNet-Lite in Keras: an ImageNet network for phones, without squeeze-and-excitation.
 
 Tan and Le, "EfficientNet", ICML 2019, in Google's variant for small devices: ReLU6 instead of swish, and stem and head
-of fixed size. Batch normalisation is folded into the convolutions for speed: these encoders never use batch statistics
-(see PhotoEncoder).
+of fixed size. Batch normalisation is folded into the convolutions: these encoders never use batch statistics.
 """
 
 import math

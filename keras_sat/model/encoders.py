@@ -1,8 +1,7 @@
 """Encoders turn RGB photos (0..255) into grids of features, the paper's annotation vectors a_i.
 
 Each encoder is a `keras.Model` from (batch, height, width, 3) to (batch, rows, columns, feature_dim), preprocessing
-included. ENCODERS maps names to functions that make encoders, with the arguments of `tiny`. To add one, write such a
-function and add it to ENCODERS. A captioner also accepts any other `keras.Model` from photos to grids.
+included. To add one, write a function with the arguments of `tiny` that makes it, and add it to ENCODERS.
 """
 
 import contextlib
@@ -34,8 +33,6 @@ class CaffePreprocessing(layers.Layer):
     def call(self, images):
         return images[..., ::-1] - keras.ops.array([103.939, 116.779, 123.68], dtype=images.dtype)
 
-
-# === Networks trained on ImageNet ===
 
 FOR_LITE = functools.partial(layers.Rescaling, 1 / 128, offset=-127 / 128)
 PRETRAINED = {  # class in keras.applications, or width and depth of EfficientNet-Lite; default layer; preprocessing
@@ -177,11 +174,9 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=
 
 
 def make_encoder_top(name, *, start, layer=None, **options):
-    """Return the part of an encoder after a given layer, a `keras.Model` from grid to grid.
+    """Return the part of an encoder after the layer `start`, a `keras.Model` from grid to grid; see `make_encoder`.
 
-    Args:
-        start: the layer whose grid is the input, such as the end of a block; later layers must depend only on it.
-        name, layer, **options: see `make_encoder`.
+    Later layers must depend only on the grid of `start`, such as the end of a block.
     """
     network = make_encoder(name, layer=layer, **options)
     while isinstance(network.layers[-1], keras.Model):  # the network after the preprocessing

@@ -168,10 +168,8 @@ class PhotoEncoder:
         if given and (self.is_custom or self.name is None):
             raise ValueError(f"These require an encoder in ENCODERS. Received: {given}, encoder={brief(self.name)}")
         if self.trained_up_to is not None and (self.layer is None or not self.is_frozen):
-            raise ValueError(
-                "`trained_up_to` requires `encoder_layer` and a frozen encoder. Received: "
-                f"{given}, encoder_layer={brief(self.layer)}, encoder_training={brief(self.training)}"
-            )
+            received = f"{given}, encoder_layer={brief(self.layer)}, encoder_training={brief(self.training)}"
+            raise ValueError(f"`trained_up_to` requires `encoder_layer` and a frozen encoder. Received: {received}")
 
     def _make(self, make, **options):
         weights = self._arrays if self.from_captioner else self.weights  # None if a folder has them: see `load`

@@ -71,10 +71,9 @@ class WeightUpdates:
     def check_rate(self, captioner):
         """Raise ValueError if an encoder rate is set but the encoder is not trained."""
         if min(self.encoder_rate, self.first_layer_rate) < 1 and not captioner.encoder_variables:
-            raise ValueError(
-                "No layer of the encoder is trained. To train it, set `trained_up_to` or `encoder_training`. "
-                f"Received: encoder_rate={self.encoder_rate}, first_layer_rate={self.first_layer_rate}"
-            )
+            problem = "No layer of the encoder is trained. To train it, set `trained_up_to` or `encoder_training`."
+            received = f"encoder_rate={self.encoder_rate}, first_layer_rate={self.first_layer_rate}"
+            raise ValueError(f"{problem} Received: {received}")
 
 
 def _layers_within(network):

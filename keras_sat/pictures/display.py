@@ -99,16 +99,12 @@ class AttentionDisplay:
         wanted = re.findall(r"[^\s,]+", words) if isinstance(words, str) else np.ravel(np.asarray(words, object))
         found = [[i for i, word in enumerate(self.words) if one in (i, word)] for one in wanted]
         if not found or not all(found):
-            raise ValueError(
-                '`words` must be "content", "all", or a list of words or positions in the caption '
-                f"{brief(' '.join(self.words))}. Received: words={brief(words)}"
-            )
+            expected = f'"content", "all", or a list of words or positions in the caption {brief(" ".join(self.words))}'
+            raise ValueError(f"`words` must be {expected}. Received: words={brief(words)}")
         return sorted({*chain(*found)})
 
     def _is_from_memory(self, position):
         return self.from_photo is not None and self.from_photo[position] < FROM_MEMORY
-
-    # === Panels ===
 
     def plot(
         self,
@@ -226,8 +222,6 @@ class AttentionDisplay:
             size = _title(panel, self.words[position], **self._style(position))
             box = {"ha": "center", "color": "white", "bbox": {"facecolor": "black", "linewidth": 0, "pad": 2}}
             panel.text(0.5, 0.05, note, size=max(8, 0.8 * size), style="italic", transform=panel.transAxes, **box)
-
-    # === GIF and player ===
 
     def animate(
         self,

@@ -35,7 +35,6 @@ def gallery(
     Photos show their `confidence`; if all have one, the page can be sorted by it.
 
     Args:
-        results: list of CaptionResult.
         path: path of the page, ending in .html, or a folder, for index.html.
         images: list of the photos: paths, PIL images or arrays; None uses those of the results.
         names: list of titles of the photos; None numbers them.

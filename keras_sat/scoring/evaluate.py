@@ -219,9 +219,6 @@ def _scores(references, candidates):
     return scores, photos
 
 
-# === Training photos ===
-
-
 def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
     """Reject or warn about photos that a captioner was trained on; return their number, or None if unknown.
 
@@ -257,17 +254,12 @@ def _warn_of_copies(images, train, split, digests):
     warn_of_copies(train, images, digests, f"in {split!r} are in 'train'", therefore, stacklevel=3)
 
 
-# === Rows for the paper and for humans ===
-
-
 def _other_rows(compare_with, data, images):
     """Return the rows that `compare_with` requests (the paper, human captions) as a dict from labels to scores."""
     possible = ("human", "paper") if _name(data) in PUBLISHED else ("human",)
     if not set(compare_with) <= set(possible):
-        raise ValueError(
-            f"`compare_with` accepts only: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
-            f"Received: compare_with={compare_with!r} with data={_name(data)!r}"
-        )
+        problem = f"`compare_with` accepts: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}."
+        raise ValueError(f"{problem} Received: compare_with={compare_with!r} with data={_name(data)!r}")
     rows = dict(PUBLISHED[data]) if "paper" in compare_with else {}
     if "human" in compare_with:
         alone = sum(len(image.captions) < 2 for image in images)

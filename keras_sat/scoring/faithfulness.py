@@ -78,13 +78,11 @@ def reject_unfit(captioner, pixel_photos):
 
 
 def measure(captioner, images, captions, *, cache=None, batch_size=64, pixel_photos=PIXEL_PHOTOS, show_progress=False):
-    """Return each photo's contribution to `figures_of`, (photos, sum of SIZES).
+    """Return each photo's contribution to `figures_of`, (photos, sum of SIZES); for the other arguments see `evaluate`.
 
     Args:
-        captioner: Captioner with attention.
         images: list of photos, see `Captioner.caption_each`.
         captions: the words of a caption for each photo. Words that name nothing or are unknown are not measured.
-        cache, batch_size, show_progress: see `evaluate`.
         pixel_photos: number of photos, from the first, in which places are blurred.
     """
     if not len(images):

@@ -60,7 +60,6 @@ def ground(
     """Measure how much attention is on the objects that captions name; return a Grounding.
 
     Args:
-        results: list of CaptionResult.
         places: a list with one entry per result: a Scene, or for other data a list of data_utils.scenes.WordPlace.
             False captions of scenes have no boxes, and are not counted.
         word_classes: the word classes to measure, in scenes "colour", "shape", "size", "relation", "number"; None: all.

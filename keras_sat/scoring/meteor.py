@@ -1,8 +1,7 @@
 """Compute METEOR, which aligns words with a reference by spelling, stem, synonym and, in version 1.5, paraphrase.
 
-METEOR 1.5 is a Java program. It is used, as in coco-caption, if Java and the package pycocoevalcap (the extra `coco`)
-are installed. Otherwise NLTK's METEOR is used with the weights of METEOR 1.5: with NLTK's default weights, scores would
-be about twice as high. It needs WordNet's data. `Meteor.kind` says which METEOR was used.
+METEOR 1.5 is a Java program, used as in coco-caption if Java and pycocoevalcap (the extra `coco`) are installed.
+Otherwise NLTK's METEOR is used with the weights of METEOR 1.5: with its defaults, scores would be about twice as high.
 """
 
 import importlib.util
