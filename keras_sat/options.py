@@ -124,11 +124,6 @@ def unchecked(kind=None, *choices):
     return Bound("", lambda value: True, kind, choices, takes_none=True)
 
 
-def optional(bound):
-    """Return a copy of a Bound that also allows None."""
-    return dataclasses.replace(bound, takes_none=True)
-
-
 # === Options ===
 
 _LONGER = "values above 0 favour longer captions"
@@ -144,7 +139,7 @@ def option(kind, default, help, bound, none="", unset=False):
         none: the meaning of None, in a few words; "": None is not valid.
         unset: whether `fit` replaces None with the preset or default; it always does if None is not valid.
     """
-    bound = optional(bound) if none else bound
+    bound = dataclasses.replace(bound, takes_none=True) if none else bound
     metadata = {"kind": kind, "help": help, "bound": bound, "none": none, "none_is_unset": unset or not none}
     return dataclasses.field(default=default, metadata=metadata)
 
