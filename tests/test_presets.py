@@ -66,9 +66,6 @@ def test_settings_that_the_options_rule_out_are_left_out(options, left_out):
     assert set(PRESETS[name]) - set(fitting_settings(name, options)) - {"encoder"} == left_out
 
 
-# === The encoder where none is named ===
-
-
 @pytest.fixture
 def installed(monkeypatch, tmp_path_factory):
     """Return a function that seems to install the weights of EfficientNet-Lite0, or to remove them."""
