@@ -1,7 +1,8 @@
 """The guide: word detectors, which are trained only on captions, supervise attention.
 
-A detector gives each region a probability; the probability that at least one region shows the word is trained on the
-captions (multiple-instance learning). The detector's map is the target of attention when the decoder says this word.
+A caption says that there is a dog in the photo, but not where. A detector gives each region a probability; the
+probability that at least one region shows the word is trained on the captions (multiple-instance learning). The
+detector's map is then the target of attention when the decoder predicts this word. Captioning needs no detectors.
 
 Source: the detectors are those of Fang et al., 2015, From Captions to Visual Concepts and Back.
 Gain here: the peak of attention is on the boxes of 50.6 % of the phrases instead of 45.9 % (small boxes: 27.7 % instead

@@ -17,7 +17,7 @@ def soft(attention_weights, noise, sampled):
 
 
 def hard(attention_weights, noise, sampled):
-    """Return a one-hot sample from alpha_t, (rows, regions). Without noise, return alpha_t.
+    """Return a one-hot sample from alpha_t, (rows, regions). Without noise, or where `sampled` is 0, return alpha_t.
 
     Args:
         noise: Gumbel noise (rows, regions), or None.

@@ -132,9 +132,8 @@ class CaptionGenerator:
         """Return the CaptionResults of a batch; `numbers`, the photos' places among all photos, determine the noise."""
         if options.sample_attention and not self.samples_attention:
             problem = "`sample_attention` requires a single captioner with hard attention."
-            raise ValueError(
-                f"{problem} Received: sample_attention=True, attention={getattr(self, 'attention', self)!r}"
-            )
+            received = f"sample_attention=True with attention={getattr(self, 'attention', self)!r}"
+            raise ValueError(f"{problem} Received: {received}")
         agreeing = self.consensus_options(options) if regions is None else None
         arguments = self.arguments_of_search(options, agreeing)
         noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
