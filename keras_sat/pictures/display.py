@@ -232,10 +232,9 @@ class AttentionDisplay:
         seconds_per_word: float = 0.7,
         width: int | None = None,
     ) -> None:
-        """Write a GIF: first the photo, then the caption grows, while the light moves over the photo.
+        """Write a .gif file: first the photo, then the caption grows, while the light moves over the photo.
 
         Args:
-            path: ending in .gif.
             words, look: see `plot`.
             seconds_per_word: how long each word is shown.
             width: width of the picture in pixels; None uses 480.

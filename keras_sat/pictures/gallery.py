@@ -41,7 +41,6 @@ def gallery(
         references: list of lists of human captions, one list for each photo. With references, each photo shows its
             BLEU-4 and CIDEr, and the page can be sorted by them. BLEU-4 is 0 without four matching words in a row;
             CIDEr depends on how rare words are in all these references.
-        title: title of the page.
     """
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):

@@ -21,7 +21,6 @@ class Comparison:
     """A comparison of two captioners' scores on the same photos. It prints as a table.
 
     Attributes:
-        names: names of the two captioners.
         num_photos, num_seeds: number of photos that both captioned, and of training runs of each.
         rows: dict from the name of a score to a dict of "first" and "second" (one score for each seed), "difference"
             (second minus first, averaged over seeds) and "interval" (low, high): the 95 % interval over resampled

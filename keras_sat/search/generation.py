@@ -7,6 +7,7 @@ SearchResult -> CaptionResult   `results_of`: ids become words, and maps get row
 
 import dataclasses
 import functools
+import os
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -26,6 +27,7 @@ from keras_sat.options import ANY_COUNT, CONSENSUS, CONSENSUS_BEAMS, SearchOptio
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
 
+PROCESS = os.getpid()  # a fork has another process id
 ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
 LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of this, to share a graph
 
@@ -181,8 +183,7 @@ class CaptionGenerator:
         Args:
             images: see `caption`.
             captions: a sentence, or a list with one sentence for each photo. Unknown words are read as `<unk>`.
-            cache: see `caption_each`.
-            batch_size: photos per batch.
+            cache, batch_size: see `caption_each`.
         """
         photos, many = photos_of(images)
         results = [result for _, result in self.attend_each(photos, captions, cache=cache, batch_size=batch_size)]
@@ -271,7 +272,8 @@ class CaptionGenerator:
 
     def _run(self, function, *tensors, **options):
         """Run a method as a graph; each method and set of options, tensor shapes and dtypes has its own graph."""
-        reject_fork()
+        if os.getpid() != PROCESS:
+            reject_fork()
         options = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
         specs = tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), tensors)
         key = function.__name__, tuple(options.items()), repr(specs)

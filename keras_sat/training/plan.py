@@ -26,7 +26,6 @@ class TrainingRequest:
     """The options given to `fit`, grouped by kind.
 
     Attributes:
-        training: TrainingOptions.
         further: dict from the names in FURTHER_EPOCHS to the options of these phases.
         captioner: dict of the given options of Captioner; the others have their default, or that of the initial model.
         encoder_weights: see Captioner; the initial model is loaded with them.
