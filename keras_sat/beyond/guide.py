@@ -65,7 +65,7 @@ class Guide(Term):
     def check(self, batches):
         (_, input_ids, *_), *_ = batches.element_spec
         if len(input_ids.shape) == 2:
-            problem = 'Word detectors need all captions of a photo at once: use make_batches(..., group_by="image").'
+            problem = 'Detectors need all captions of a photo in one batch: use make_batches(..., group_by="image").'
             raise ValueError(f"{problem} Received: batches of captions by length, with guide_weight={self.weight}")
 
     def __call__(self, features, target_ids, read, extra):
