@@ -111,10 +111,8 @@ def read_json(path, expected="JSON", way_out=""):
     content = read_bytes(path, MOST_JSON_BYTES)
     hint = expectation(expected, way_out)
     if (num_signs := sum(map(content.count, JSON_SIGNS))) > MOST_JSON_SIGNS:
-        raise ValueError(
-            f"{path}: this file has too many JSON values. {hint} Received: {num_signs:,} brackets, commas and colons "
-            f"(the limit is {MOST_JSON_SIGNS:,})"
-        )
+        received = f"{num_signs:,} brackets, commas and colons (the limit is {MOST_JSON_SIGNS:,})"
+        raise ValueError(f"{path}: this file has too many JSON values. {hint} Received: {received}")
     try:
         content = content.decode("utf-8-sig")  # frees the bytes
         return json.loads(content)

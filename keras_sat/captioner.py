@@ -111,8 +111,6 @@ class Captioner(CaptionGenerator, Trainer):
         """Record training photos for `evaluate` to detect; `noted`: dict of their digests, see `readable_photos`."""
         self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
 
-    # === From photos to features ===
-
     def features(self, inputs, training=False):
         """Return features (photos, regions, feature_dim): encode photos, or cast inputs that already are features."""
         is_photos = len(inputs.shape) == 4
@@ -127,10 +125,8 @@ class Captioner(CaptionGenerator, Trainer):
         features = np.asarray(features)
         self.build_once(features.shape)
         if features.shape[1:] != self.feature_shape:
-            raise ValueError(
-                f"This captioner was built for features of shape (photos, {', '.join(map(str, self.feature_shape))}). "
-                f"Received: features.shape={features.shape}"
-            )
+            expected = f"(photos, {', '.join(map(str, self.feature_shape))})"
+            raise ValueError(f"This captioner was built for features of shape {expected}. Received: {features.shape=}")
         return features
 
     def rows_and_columns(self) -> tuple[int, int]:
@@ -161,14 +157,11 @@ class Captioner(CaptionGenerator, Trainer):
         return self.decoder(features, as_rows(input_ids), training=training, noise=noise, sampled=sampled)
 
     def faithfulness(self, images: Any, captions: Any = None, *, pixel_photos: int = 100) -> dict[str, Any]:
-        """Measure whether words depend on the places that they attend to; see `keras_sat.scoring.faithfulness`.
+        """Measure whether words depend on the places that they attend to; return `scoring.faithfulness.figures_of`.
 
         Args:
-            images: see `caption`.
-            captions: see `attend`; None measures the captioner's own captions.
+            images, captions: see `attend`; captions=None measures the captioner's own captions.
             pixel_photos: number of photos, from the first, in which places are blurred.
-
-        Returns: the dict of `keras_sat.scoring.faithfulness.figures_of`.
         """
         from keras_sat.scoring.faithfulness import figures_of, measure, reject_unfit
 
@@ -177,8 +170,6 @@ class Captioner(CaptionGenerator, Trainer):
         own = captions is None
         words = [x.words for _, x in self.caption_each(photos)] if own else words_of_captions(captions, len(photos))
         return figures_of(measure(self, photos, words, pixel_photos=pixel_photos), self.num_regions)
-
-    # === Files ===
 
     def save(self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32") -> None:
         """Save settings, vocabulary and weights into a folder; see `keras_sat.files.model_folder`.
@@ -217,7 +208,6 @@ class Captioner(CaptionGenerator, Trainer):
         """Load the captioner saved in a folder.
 
         Args:
-            directory: the folder.
             encoder: the `keras.Model`, if the encoder is not in ENCODERS.
             encoder_weights: a weights file for the frozen encoder, instead of Keras' download.
         """

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import write_photos
+from conftest import numbers, write_photos
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
@@ -20,10 +20,6 @@ WORDS = ["a", "dog", "cat", "red", "in"]
 VISIBLE = np.array([[1, 1, 0, 1, 0, 0], [0, 0, 0, 1, 1, 1]], bool)
 CAPTIONS = np.array([[1, 4, 5], [1, 4, 6]]), np.array([[4, 5, 2], [4, 6, 2]]), np.ones((2, 3), "float32")
 AFTER = {"attends": "after", "sentinel": True, "scoring": "bilinear"}
-
-
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def make_captioner(num_regions=6, **options):
@@ -117,9 +113,6 @@ def test_the_command_line_takes_regions(tmp_path, capsys):
         assert main([*command, "--region", *options]) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and ("A region must be a rectangle" in error or "pass one --region" in error)
-
-
-# === Training ===
 
 
 def described_images():

@@ -58,13 +58,8 @@ def test_the_agreement_is_the_mean_of_the_greatest_similarities(indexed, scenes)
     counts = Counter()
     for scene in scenes:
         counts.update(set().union(*(ngrams(caption.split()) for caption in scene.captions)))
-    candidates = [
-        "a red circle is above a blue square",
-        "a red red circle a red red circle",
-        "square a under",
-        "red",
-        "",
-    ]
+    candidates = ["a red circle is above a blue square", "a red red circle a red red circle"]
+    candidates += ["square a under", "red", ""]
     photos = [7, 0, 30]
     found, alike = indexed.consensus._agreement([text.split() for text in candidates], np.array(photos), 4)
     expected = similarity(candidates[0].split(), candidates[0].split()[:5], counts, len(scenes))
@@ -84,9 +79,8 @@ def test_the_beam_with_the_best_sum_is_chosen(indexed, scenes, paths):
     for scene, before, result in zip(scenes, plain, chosen):
         beams = sorted([result, *result.alternatives], key=lambda beam: [beam.words, -beam.log_prob])
         assert [beam.words for beam in beams] == sorted(beam.words for beam in [before, *before.alternatives])
-        assert [b.log_prob for b in result.alternatives] == sorted(
-            (b.log_prob for b in result.alternatives), reverse=True
-        )
+        log_probs = [other.log_prob for other in result.alternatives]
+        assert log_probs == sorted(log_probs, reverse=True)
         assert result.similar_photos[0] == scene.image_id and len(result.similar_photos) == 5
         scores = np.array([beam.log_prob + 3 * beam.consensus for beam in beams])
         best = [beam.words == result.words for beam in beams].index(True)

@@ -209,9 +209,8 @@ def test_an_animation_shows_the_frame_that_was_read_and_transparent_pixels_are_w
         read = load_image(tmp_path / name, (64, 64))
         assert page.caption == captioner.caption(tmp_path / name, num_beams=3).caption
         np.testing.assert_allclose(page.shown()[..., :3], read, atol=1)
-        assert (page.shown()[..., 3] == 255).all() and "image/gif" not in page.find(".sat-stage img").get_attribute(
-            "src"
-        )
+        assert (page.shown()[..., 3] == 255).all()
+        assert "image/gif" not in page.find(".sat-stage img").get_attribute("src")
     assert (read[:, 32:] == 255).all()
     Image.new("RGB", (3000, 1500), "teal").save(tmp_path / "large.jpg")
     page.give(tmp_path / "large.jpg")
@@ -449,13 +448,10 @@ def test_a_word_that_stays_though_its_light_is_covered_is_named(page, tmp_path):
 
 
 def test_the_picture_that_is_saved_has_the_photo_the_words_and_the_sentence(page, browser, tmp_path):
-    browser.execute_cdp_cmd(
-        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path / "saved")}
-    )
-    rng = np.random.default_rng(0)
-    Image.fromarray(np.repeat(np.repeat(rng.integers(0, 256, (4, 6, 3), np.uint8), 50, 0), 50, 1)).save(
-        tmp_path / "a.png"
-    )
+    behaviour = {"behavior": "allow", "downloadPath": str(tmp_path / "saved")}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
+    Image.fromarray(np.repeat(np.repeat(pixels, 50, 0), 50, 1)).save(tmp_path / "a.png")
     page.give(tmp_path / "a.png")
     page.word(1).click()
     before = page.step
@@ -580,9 +576,8 @@ def test_shapes_that_overlap_are_said_to_be_unknown(page):
     assert found == [True, True, False]
     page.open("#scenes", ("done",))
     page.browser.execute_script(MOVE)
-    page.until(
-        lambda: "never trained on shapes that overlap: expect mistakes" in page.find('[data-role="scene-help"]').text
-    )
+    said = "never trained on shapes that overlap: expect mistakes"
+    page.until(lambda: said in page.find('[data-role="scene-help"]').text)
 
 
 MOVE = """

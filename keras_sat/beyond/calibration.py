@@ -93,7 +93,6 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
         images: list of CaptionedImage, at least 100.
         cache: FeatureCache with their features; None reads and encodes the photos.
         skip_unreadable: without a cache, leave out unreadable photos, with a warning that counts them.
-        show_progress: show progress on standard error.
     """
     images = [image for image in images if image.captions and (cache is None or image.image_id not in cache.unreadable)]
     digests = {} if cache is None else cache.noted_of([image.image_id for image in images])

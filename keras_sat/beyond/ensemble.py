@@ -76,10 +76,8 @@ class Ensemble(CaptionGenerator):
     def encoder_model(self):
         """The encoder that all members share, for a FeatureCache. Raises ValueError if their encoders differ."""
         if any(self._first_with_same_encoder):
-            raise ValueError(
-                "A feature cache requires members with the same encoder. For these members, pass photos. "
-                f"Received: encoders {self.encoder}"
-            )
+            problem = "A feature cache requires members with the same encoder. For these members, pass photos."
+            raise ValueError(f"{problem} Received: encoders {self.encoder}")
         return self.captioners[0].encoder_model
 
     def rows_and_columns(self) -> tuple[int, int]:

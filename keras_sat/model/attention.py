@@ -75,10 +75,7 @@ class Attention(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class BahdanauAttention(Attention):
-    """Additive attention: e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4).
-
-    Args:
-        attention_dim: length of v.
+    """Additive attention: e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4). The length of v is attention_dim.
 
     >>> attention = BahdanauAttention(attention_dim=8)
     >>> context, attention_weights, *_ = attention(ops.zeros((2, 16)), ops.ones((2, 49, 32)))

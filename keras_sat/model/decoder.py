@@ -142,8 +142,6 @@ class CaptionDecoder(layers.Layer):
             cell_states += cell_state if self.has_cell_states else []
         return DecoderState(tuple(hidden_states), tuple(cell_states))
 
-    # === A whole caption ===
-
     def call(self, features, input_ids, training=False, noise=None, sampled=None):
         embedded, hidden, context, *maps = self.unroll(features, input_ids, noise, sampled, training=training)
         decoded = Decoded(self.readout(embedded, hidden, context, training=training), *maps)

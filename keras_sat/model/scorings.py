@@ -31,7 +31,7 @@ class DotAttention(Attention):
 
 
 @keras.saving.register_keras_serializable("keras_sat")
-class BilinearAttention(Attention):
+class BilinearAttention(DotAttention):
     """Bilinear attention, e_ti = a_i . W h_{t-1}. Projecting the state is cheaper than projecting all a_i."""
 
     def build(self, hidden_state_shape, features_shape, **_):
@@ -43,9 +43,6 @@ class BilinearAttention(Attention):
 
     def project_state(self, hidden_state):
         return self.state_projection(hidden_state)
-
-    def score(self, query, projected_features):
-        return equations.dot_scores(projected_features, query)
 
 
 SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": BilinearAttention}

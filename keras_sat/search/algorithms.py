@@ -32,9 +32,6 @@ class SearchResult(NamedTuple):
     word_probs: Any  # p of each token given the previous ones, (photos, results, max_length), 0 after `<end>`
 
 
-# === The searches ===
-
-
 def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknown=False, for_region=False, **options):
     """Run the search that the options select: beam_search, sample_search or greedy_search."""
     options = {"num_regions": num_regions, **special_tokens(vocabulary, allow_unknown, for_region), **options}
@@ -99,8 +96,7 @@ def sample_search(
         step, state: see above; state has num_samples adjacent rows for each photo.
         noise: uniform noise in 0..1, (rows, max_length).
         temperature: values below 1 make probable words more probable, and values above 1 less.
-        top_k: sample only from the k most probable words.
-        top_p: sample from the smallest set of words with this total probability.
+        top_k, top_p: sample from the k most probable words, or the smallest set with this total probability.
     """
 
     def draw(logits, t, said):
@@ -148,7 +144,9 @@ def beam_search(
         result = step(input_ids, state)
         # The best continuations of all beams of a photo are among the best of each beam.
         num_words = num_beams + _most_blocked(captions.token_ids, *rules)
-        log_probs, token_ids = _best_words(result.logits, num_words, **options)
+        logits = ops.cast(result.logits, "float32")
+        best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
+        log_probs = best - ops.logsumexp(logits, axis=-1, keepdims=True)
         log_probs = _without_repeats(log_probs, token_ids, captions.token_ids, t, *rules)
         choices = log_probs.shape[-1]
         ended = captions.is_finished[:, None]
@@ -177,9 +175,6 @@ def beam_search(
     return _as_result(_take_rows(captions, rows), num_results)
 
 
-# === Shared steps ===
-
-
 def _choose_word_by_word(step, state, choose, num_results, **options):
     """Search each row independently; `choose(logits, t, said)` returns the next tokens, given the previous ones."""
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
@@ -196,13 +191,6 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
         return t + 1, token_ids, result.state, captions
 
     return _as_result(_until_all_finished(advance, state, _empty(state, **options), **options), num_results)
-
-
-def _best_words(logits, num_words, **options):
-    """Return log p and the ids of up to `num_words` allowed words of each row, most probable first."""
-    logits = ops.cast(logits, "float32")
-    best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
-    return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
 
 
 def _most_blocked(said, size, joining_token_id):
@@ -225,9 +213,9 @@ def _without_repeats(log_probs, token_ids, said, t, size, joining_token_id):
     last = ops.take(said, ops.maximum(t - size + 1, 0) + ops.arange(size - 1), axis=1)
     again = ops.ones_like(said[:, :windows], dtype="bool")
     for place in range(size - 1):
-        again = ops.logical_and(again, said[:, place : place + windows] == last[:, place : place + 1])
+        again &= said[:, place : place + windows] == last[:, place : place + 1]
     completes = said[:, size - 1 :, None] == token_ids[:, None, :]
-    is_said_again = ops.logical_and(ops.any(ops.logical_and(again[:, :, None], completes), axis=1), t >= size)
+    is_said_again = ops.any(again[:, :, None] & completes, axis=1) & (t >= size)
     return ops.where(is_said_again, -float("inf"), log_probs)
 
 

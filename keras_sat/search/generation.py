@@ -5,14 +5,12 @@ features -> SearchResult        `search`: from tensors to tensors, in one graph
 SearchResult -> CaptionResult   `results_of`: ids become words, and maps get rows and columns
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os
 import random
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,6 +18,7 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.captions import words_of_captions
+from data_utils.features.cache import FeatureCache
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
@@ -27,9 +26,6 @@ from keras_sat.model.forks import reject_fork
 from keras_sat.options import ANY_COUNT, CONSENSUS, CONSENSUS_BEAMS, SearchOptions, one_of, with_options
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
-
-if TYPE_CHECKING:
-    from data_utils import FeatureCache
 
 PROCESS = os.getpid()  # a fork has another process id
 ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
@@ -53,8 +49,6 @@ class CaptionGenerator:
     def graphs(self):
         """The graphs that `_run` has created, as a dict."""
         return {}
-
-    # === Captions ===
 
     @with_options(SearchOptions)
     def caption(self, images: Any, *, recursive: bool = False, region: Any = None, **options) -> Any:
@@ -91,9 +85,8 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption_each", options)
         one_of("raise", "yield").check("errors", errors)
-        return self._each(
-            self._captions_or_phrases(options, images, regions), images, options.batch_size, cache, errors
-        )
+        results_of_batch = self._captions_or_phrases(options, images, regions)
+        return self._each(results_of_batch, images, options.batch_size, cache, errors)
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
@@ -140,10 +133,9 @@ class CaptionGenerator:
     def _captions(self, options, features, photos, numbers, regions=None):
         """Return the CaptionResults of a batch; `numbers`, the photos' places among all photos, determine the noise."""
         if options.sample_attention and not self.samples_attention:
-            raise ValueError(
-                "`sample_attention` requires a single captioner with hard attention. "
-                f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
-            )
+            problem = "`sample_attention` requires a single captioner with hard attention."
+            received = f"sample_attention=True with attention={getattr(self, 'attention', self)!r}"
+            raise ValueError(f"{problem} Received: {received}")
         agreeing = self.consensus_options(options) if regions is None else None
         arguments = self.arguments_of_search(options, agreeing)
         noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
@@ -159,11 +151,9 @@ class CaptionGenerator:
     def consensus_options(self, options):
         """Return the captioner's or the given options of `self.consensus` as a dict, or None without consensus."""
         own = {name: self._own(options, name) for name in (*CONSENSUS, "length_penalty")}
-        if self.consensus is None and options.consensus_weight:
-            raise ValueError(
-                "`consensus_weight` requires an index of training photos: run `keras-sat index`. "
-                f"Received: {options.consensus_weight=}"
-            )
+        if self.consensus is None and (weight := options.consensus_weight):
+            way_out = "`consensus_weight` requires an index of training photos: run `keras-sat index`."
+            raise ValueError(f"{way_out} Received: consensus_weight={weight}")
         is_search = options.temperature is None and options.num_beams != 1
         return own if self.consensus and own["consensus_weight"] and is_search else None
 
@@ -187,16 +177,13 @@ class CaptionGenerator:
                 arguments |= {"num_beams": num_beams, "num_results": num_results, **own}
         return {name: getattr(options, name) for name in names} | arguments
 
-    # === Given captions ===
-
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
         """Return a CaptionResult with the attention for each word of a given caption or, for many photos, a list.
 
         Args:
             images: see `caption`.
             captions: a sentence, or a list with one sentence for each photo. Unknown words are read as `<unk>`.
-            cache: see `caption_each`.
-            batch_size: photos per batch.
+            cache, batch_size: see `caption_each`.
         """
         photos, many = photos_of(images)
         results = [result for _, result in self.attend_each(photos, captions, cache=cache, batch_size=batch_size)]
@@ -230,10 +217,8 @@ class CaptionGenerator:
         token_ids = keras.utils.pad_sequences(ids, longest, padding="post", value=self.vocabulary.pad_token_id)
         found = self._run(self.forced_search, features, token_ids)
         results = results_of(found, self.vocabulary, self.rows_and_columns(), photos)
-        return [
-            dataclasses.replace(result, words=words, caption=" ".join(words))
-            for result, words in zip(results, captions)
-        ]
+        pairs = zip(results, captions)
+        return [dataclasses.replace(result, words=words, caption=" ".join(words)) for result, words in pairs]
 
     # === Photos -> features ===
 
@@ -344,11 +329,9 @@ class CaptionGenerator:
 
 
 def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=None):
-    """Return the best CaptionResult of each photo, with the others in its `alternatives`.
+    """Return the best CaptionResult of each photo in a SearchResult, with the others in its `alternatives`.
 
     Args:
-        found: SearchResult.
-        vocabulary: Vocabulary.
         rows_and_columns: shape of the maps.
         photos: `CaptionResult.image` for each photo, or None.
         confidences: (photos, results), or None.
@@ -376,9 +359,6 @@ def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=Non
             )
         results.append(dataclasses.replace(of_photo[0], alternatives=of_photo[1:]))
     return results
-
-
-# === Noise ===
 
 
 def _rows_per_photo(arguments):

@@ -87,9 +87,8 @@ def fit(
     else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a
     frozen encoder are computed once; a trained encoder reads the photos in each epoch.
 
-    If `schedule` is "constant", a finished run can be continued with more `epochs`. epochs=0 with an
-    `initial_model` runs only the later phases, and keeps its vocabulary. `expectation_epochs` count as the best only if
-    no others follow. `photo_jitter` (`data_utils.photo_augmentation`) needs an encoder that is trained. `num_views`
+    If `schedule` is "constant", a finished run can be continued with more `epochs`. epochs=0 with an `initial_model`
+    runs only the later phases, and keeps its vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
     (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of the features.
 
     `consistency_epochs` (`keras_sat.beyond.feature_consistency`) and `self_critical_epochs`
@@ -97,14 +96,11 @@ def fit(
     the best epoch of each by CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the previous
     captioner is returned. Their loss has no attention penalty, label smoothing, or dropout of words and word vectors.
 
-    `deterministic` is a setting of TensorFlow for the rest of the process
-    (`tf.config.experimental.enable_op_determinism`): the same weights bit for bit on the same machine, with the same
-    packages and threads; a GPU may lack operations for it (UnimplementedError). When training is resumed, it can be
-    switched off, but not on.
+    `deterministic` is a setting of TensorFlow for the rest of the process: the same weights bit for bit on the same
+    machine, with the same packages and threads. When training is resumed, it can be switched off, but not on.
 
-    With a `consensus_weight`, the training photos are indexed at the end; see `keras_sat.beyond.consensus`.
-    At the end, the captioner's `confidence` is fitted on the dev split if that has at least 100 photos; see
-    `keras_sat.beyond.calibration`.
+    At the end, the training photos are indexed if there is a `consensus_weight` (`keras_sat.beyond.consensus`), and the
+    `confidence` is fitted on the dev split if that has at least 100 photos (`keras_sat.beyond.calibration`).
     """
     if from_scratch and initial_model is not None:
         received = {"from_scratch": from_scratch, "initial_model": initial_model}
