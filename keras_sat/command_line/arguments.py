@@ -222,6 +222,13 @@ def _add_caption(parser):
         gif="the same as an animation: a file, or a folder for many",
         gallery="write one page with all pictures into this folder",
     )
+    _add_switches(parser, text_files="write the caption of photo.jpg into photo.txt next to it")
+    _add_values(parser, "FILE", csv="write a table for `fit --data folder`")
+    _add_switches(
+        parser,
+        metadata="write metadata.jsonl into the folder of the pictures, as Hugging Face's imagefolder reads it",
+        overwrite="replace existing captions in these files; default: keep them, and caption only what is missing",
+    )
     _add_values(parser, "WORDS", words='words to draw: "content" (default), "all", or some, such as "dog,ball"')
     parser.add_argument("--width", type=float, metavar="INCHES", help="with --plot: 3.3 for a column of a paper")
 

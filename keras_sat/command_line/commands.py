@@ -58,6 +58,7 @@ def run_caption(
     """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
     from data_utils.images import find_pictures
     from data_utils.progress import Progress
+    from keras_sat.command_line.caption_files import caption_files
     from keras_sat.deploy.litert_captioner import ready_captioner
 
     outputs = {option: options.pop(option) for option in ("plot", "html", "gif", "gallery") if option in options}
@@ -72,29 +73,39 @@ def run_caption(
     if say is not None and (options or min_confidence is not None):
         other = flag_of(next(iter(options), "min_confidence"))
         raise ValueError(f"{other} has no effect with --say, which gives the caption. Received: --say with {other}")
+    file_options = ("text_files", "csv", "metadata", "overwrite")
     paths = find_pictures(images, recursive=recursive)
+    files = caption_files(images, paths, **{name: options.pop(name) for name in file_options if name in options})
+    to_do = [path for path in paths if outputs or not files or not all(file.has(path) for file in files)]
+    if num_done := len(paths) - len(to_do):
+        print(f"keras-sat: captioned before: {num_done} of {len(paths)} pictures (see --overwrite)", file=sys.stderr)
+    if not to_do:
+        return
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
     captioner = fast or _captioner_of(models, encoder_weights)
-    drawings = drawing_paths(outputs, paths)
+    drawings = drawing_paths(outputs, to_do)
     if say is None:
-        results = captioner.caption_each(paths, errors="yield", **({} if fast else options))
+        results = captioner.caption_each(to_do, errors="yield", **({} if fast else options))
     else:
         unknown = [word for word in dict.fromkeys(tokenise(say)) if word not in captioner.vocabulary]
         if unknown:
             print(f"keras-sat: unknown words: {visible(', '.join(unknown))}", file=sys.stderr)
-        results = captioner.attend_each(paths, say, errors="yield")
-    if "gallery" in outputs:
-        results = _kept_in_gallery(results, drawings[paths[0]]["gallery"])
+        results = captioner.attend_each(to_do, say, errors="yield")
+    results = _kept_in_files(results, files, drawings[to_do[0]].get("gallery"), min_confidence)
     failed = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
-    with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
-        progress.advance(0)  # shows 0 until the first batch is complete
+    progress = Progress(len(paths), label="captions", unit="pictures", show=show, delay=1)
+    with _resumable(files), progress:
+        progress.skip(num_done)
+        progress.advance(0)  # shows the start until the first batch is complete
         for path, result in results:
             progress.advance(1)
             if isinstance(result, Exception):
                 failed.append(_why_unreadable(path, result))
+                if files:  # of many pictures
+                    print(f"keras-sat: {visible(failed[-1])}", file=sys.stderr)
                 if as_json:
                     _print_json({"image": path, "error": failed[-1]})
                 continue
@@ -117,7 +128,7 @@ def run_caption(
             if drawings[path].keys() - {"gallery"} and (problem := _draw(result, path, drawings[path], **drawn)):
                 failed.append(problem)
     if failed:
-        raise ValueError("; ".join(map(visible, failed)))
+        raise ValueError(f"failed: {len(failed)} pictures" if files else "; ".join(map(visible, failed)))
     if fits_litert and not fast:
         _prepare_litert(models[0])
 
@@ -182,28 +193,60 @@ def _draw(result, path, drawings, words="content", **options):
     return None
 
 
-def _kept_in_gallery(results, page_path):
-    """Yield results, and write a gallery of them: at the end, even after Ctrl-C, and again and again until then."""
-    from keras_sat.pictures.gallery import GalleryPage
+def _kept_in_files(results, files, page_path, min_confidence):
+    """Yield results, and write files of them: at the end, even after Ctrl-C, and again and again until then.
 
-    page, num_written = GalleryPage(page_path), 0
+    Args:
+        results: iterator of (path, CaptionResult or error).
+        files: list from `caption_files`. Captions below `min_confidence` are left out.
+        page_path: path of a gallery, or None.
+    """
+    page = None
+    if page_path is not None:
+        from keras_sat.pictures.gallery import GalleryPage
+
+        page = GalleryPage(page_path)
+    num_results = num_written = 0
     try:
         for path, result in results:
-            if isinstance(result, Exception):
+            is_error = isinstance(result, Exception)
+            for file in files:
+                if not is_error and not file.has(path) and _is_sure(result, min_confidence):
+                    file.add(path, result.caption)
+            if page and is_error:
                 page.errors.append(_why_unreadable(path, result))
-            else:
+            elif page:
                 page.add(visible(path), result, path)
             yield path, result
-            if len(page.photos) > 1.2 * num_written:  # a killed command loses at most a sixth
-                page.write()
-                num_written = len(page.photos)
+            num_results += 1
+            if num_results > 1.2 * num_written:  # a killed command loses at most a sixth
+                _write(files, page)
+                num_written = num_results
     finally:
-        if page.photos:  # otherwise an earlier gallery is kept
-            print(f"gallery: {visible(page.write())}", file=sys.stderr)
+        _write(files, page)
+        if page and page.photos:
+            print(f"gallery: {visible(page.path)}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _resumable(files):
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            "captions in files are kept. Run the same command to resume." if files else ""
+        ) from None
+
+
+def _write(files, page):
+    for file in files:
+        file.write()
+    if page and page.photos:  # otherwise an earlier gallery is kept
+        page.write()
 
 
 def _is_sure(result, min_confidence):
-    return min_confidence is None or result.confidence >= min_confidence
+    return min_confidence is None or (result.confidence or 0) >= min_confidence
 
 
 def _as_line(path, result, min_confidence):
