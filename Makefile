@@ -56,6 +56,11 @@ lint: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[litert]"
 	touch $@
 
+# Captioners on the Hugging Face Hub.
+.venv/hub: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable ".[hub]"
+	touch $@
+
 bench: .venv/bench .venv/litert
 	$(BIN)/python benchmarks/bench.py
 

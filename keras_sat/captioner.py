@@ -16,8 +16,8 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
 from keras_sat.beyond import make_decoder, terms_of
-from keras_sat.files import saving, transfer
-from keras_sat.files.model_folder import model_directory
+from keras_sat.files import hub, saving, transfer
+from keras_sat.files.model_folder import is_on_hub, model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.forks import reject_fork
 from keras_sat.model.objective import PaperObjective
@@ -61,6 +61,7 @@ class Captioner(CaptionGenerator, Trainer):
         self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
         self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
         self.training_photos = None  # SeenPhotos, or None if unknown
+        self.source = None  # the model on the Hugging Face Hub that it started from, if any, with its revision
         arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
             arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
@@ -202,14 +203,40 @@ class Captioner(CaptionGenerator, Trainer):
 
     @classmethod
     def from_pretrained(cls, model: str | os.PathLike | None = None, **options) -> Captioner:
-        """Load a saved or bundled captioner. Nothing is downloaded.
+        """Load a saved or bundled captioner without a download, or one from the Hugging Face Hub.
 
         Args:
             model: a folder that `save` wrote, or a bundled name: "flickr8k" (None), "flickr8k-hard" or
-                "flickr8k-paper" for photos, "scenes", "scenes-hard" or "scenes-none" for the built-in scenes.
+                "flickr8k-paper" for photos, "scenes", "scenes-hard" or "scenes-none" for the built-in scenes. Or
+                "hf://owner/name" or "hf://owner/name@revision", see `keras_sat.files.hub`.
             **options: see `load`.
         """
-        return cls.load(model_directory(model), **options)
+        directory = model_directory(model)
+        captioner = cls.load(directory, **options)
+        if is_on_hub(model):
+            captioner.source = hub.pinned(model, directory)
+        return captioner
+
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        scores: Any = None,
+        license: str | None = None,
+        private: bool | None = None,
+        precision: str = "float32",
+    ) -> str:
+        """Upload the captioner with a model card to the Hugging Face Hub; return its address, with the revision.
+
+        Args:
+            repository: "owner/name"; created if needed.
+            scores: the ScoreTable of `evaluate`, for the model card.
+            license: the hub's name of a licence, such as "apache-2.0". None: not stated, but non-commercial for
+                captioners trained on Flickr8k, as those that started from a bundled one.
+            private: whether a new repository is private; None: the owner's default.
+            precision: see `save`.
+        """
+        return hub.push(self, repository, scores, license, private, precision)
 
     def adapted(self, vocabulary: Vocabulary | None = None, **options) -> Captioner:
         """Return a new captioner that has the same weights but different options.

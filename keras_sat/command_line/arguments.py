@@ -23,7 +23,7 @@ from keras_sat.presets import DEFAULT_MODEL, PRESETS
 METAVARS = {"encoder": "NAME", "encoder_layer": "LAYER", "encoder_weights": "FILE", "trained_up_to": "LAYER"}
 METAVARS |= {int: "N", float: "X"}
 DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
-MODEL = "the folder of a saved model, or the name of a bundled model"
+MODEL = "the folder of a saved model, a bundled name, or hf://owner/name[@revision]"
 BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
 RUNTIME = "a folder into which npm has installed @litertjs/core; default: downloaded once from npm's registry"
 

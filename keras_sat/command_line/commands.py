@@ -383,13 +383,14 @@ def run_calibrate(
     from data_utils.features.cache import FeatureCache
     from keras_sat.beyond.calibration import calibrate
     from keras_sat.captioner import Captioner
-    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
+    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, is_on_hub, model_directory, reject_taken_folder
     from keras_sat.files.saving import save_confidence
 
     folder = model_directory(model)
-    if output_dir is None and folder.parent == PRETRAINED:
+    if output_dir is None and (folder.parent == PRETRAINED or is_on_hub(model)):
         raise ValueError(
-            f"A bundled model cannot be changed. For a copy, pass a folder as --output-dir. Received: {visible(model)}"
+            "A bundled or downloaded model cannot be changed. For a copy, pass a folder as --output-dir. "
+            f"Received: {visible(model)}"
         )
     if report is not None:
         prepare_files([Path(report).expanduser()])

@@ -124,15 +124,7 @@ def read_model(directory):
 
 def _read_files(directory, settings):
     """Read the files listed in the settings; see `read_model`."""
-    config = directory / "config.json"
-    kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
-    is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()
-    is_whole = is_whole and all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())
-    if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
-        raise ValueError(
-            f"{config}: this is not a model, or it was saved by another version of keras_sat. Expected: {EXPECTED}, "
-            f"version {FORMAT_VERSION}. Received: {str(kind)[:80]}, version {str(version)[:80]}"
-        )
+    files = listed_files(settings, directory / "config.json")
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
     try:
         vocabulary = Vocabulary.load(words_path)
@@ -146,6 +138,19 @@ def _read_files(directory, settings):
         stored = _unrounded(read_arrays(other, EXPECTED, WAY_OUT), other)
         arrays |= {f"{ENCODER}/{name}": array for name, array in stored.items()}
     return settings, vocabulary, arrays
+
+
+def listed_files(settings, config):
+    """Remove the list of files from the settings in config.json, and return it: a dict from kinds to checked names."""
+    kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
+    is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()
+    is_whole = is_whole and all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())
+    if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
+        raise ValueError(
+            f"{config}: this is not a model, or it was saved by another version of keras_sat. Expected: {EXPECTED}, "
+            f"version {FORMAT_VERSION}. Received: {str(kind)[:80]}, version {str(version)[:80]}"
+        )
+    return files
 
 
 def _path_of(directory, name):
@@ -268,14 +273,23 @@ def pretrained_directory(name):
     return PRETRAINED / name
 
 
+def is_on_hub(model):
+    return isinstance(model, str) and model.startswith("hf://")
+
+
 def model_directory(model):
     """Return the folder of a saved model, or of the bundled model with this name.
 
     Args:
-        model: a folder, or a name; None: the bundled photo captioner, even if a local folder has its name.
+        model: a folder, a name, or an address on the hub; None: the bundled photo captioner, even if a local folder has
+            its name.
     """
     if model is None:
         return PRETRAINED / DEFAULT_MODEL
+    if is_on_hub(model):
+        from keras_sat.files.hub import hub_folder
+
+        return hub_folder(model)
     folder = Path(model).expanduser()
     if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
         return folder  # a folder of photos may be called "scenes" too
