@@ -16,8 +16,10 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
 from keras_sat.beyond import make_decoder, terms_of
-from keras_sat.files import hub, saving, transfer
-from keras_sat.files.model_folder import is_on_hub, model_directory
+from keras_sat.files import saving, transfer
+from keras_sat.files.hub import is_on_hub, pinned
+from keras_sat.files.model_card import push
+from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.forks import reject_fork
 from keras_sat.model.objective import PaperObjective
@@ -214,7 +216,7 @@ class Captioner(CaptionGenerator, Trainer):
         directory = model_directory(model)
         captioner = cls.load(directory, **options)
         if is_on_hub(model):
-            captioner.source = hub.pinned(model, directory)
+            captioner.source = pinned(model, directory)
         return captioner
 
     def push_to_hub(
@@ -236,7 +238,7 @@ class Captioner(CaptionGenerator, Trainer):
             private: whether a new repository is private; None: the owner's default.
             precision: see `save`.
         """
-        return hub.push(self, repository, scores, license, private, precision)
+        return push(self, repository, scores, license, private, precision)
 
     def adapted(self, vocabulary: Vocabulary | None = None, **options) -> Captioner:
         """Return a new captioner that has the same weights but different options.

@@ -383,7 +383,8 @@ def run_calibrate(
     from data_utils.features.cache import FeatureCache
     from keras_sat.beyond.calibration import calibrate
     from keras_sat.captioner import Captioner
-    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, is_on_hub, model_directory, reject_taken_folder
+    from keras_sat.files.hub import is_on_hub
+    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
     from keras_sat.files.saving import save_confidence
 
     folder = model_directory(model)

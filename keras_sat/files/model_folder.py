@@ -24,6 +24,7 @@ import numpy as np
 from data_utils.atomic_files import exclusive_lock, expectation, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import Vocabulary
 from keras_sat.checks import near_name
+from keras_sat.files.hub import hub_folder, is_on_hub
 from keras_sat.options import one_of
 from keras_sat.presets import DEFAULT_MODEL
 
@@ -124,7 +125,7 @@ def read_model(directory):
 
 def _read_files(directory, settings):
     """Read the files listed in the settings; see `read_model`."""
-    files = listed_files(settings, directory / "config.json")
+    files = _listed_files(settings, directory / "config.json")
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
     try:
         vocabulary = Vocabulary.load(words_path)
@@ -140,7 +141,7 @@ def _read_files(directory, settings):
     return settings, vocabulary, arrays
 
 
-def listed_files(settings, config):
+def _listed_files(settings, config):
     """Remove the list of files from the settings in config.json, and return it: a dict from kinds to checked names."""
     kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
     is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()
@@ -151,6 +152,10 @@ def listed_files(settings, config):
             f"version {FORMAT_VERSION}. Received: {str(kind)[:80]}, version {str(version)[:80]}"
         )
     return files
+
+
+def _files_of(config):
+    return [*_listed_files(read_sealed_json(config, EXPECTED, WAY_OUT), config).values()]
 
 
 def _path_of(directory, name):
@@ -273,10 +278,6 @@ def pretrained_directory(name):
     return PRETRAINED / name
 
 
-def is_on_hub(model):
-    return isinstance(model, str) and model.startswith("hf://")
-
-
 def model_directory(model):
     """Return the folder of a saved model, or of the bundled model with this name.
 
@@ -287,9 +288,7 @@ def model_directory(model):
     if model is None:
         return PRETRAINED / DEFAULT_MODEL
     if is_on_hub(model):
-        from keras_sat.files.hub import hub_folder
-
-        return hub_folder(model)
+        return hub_folder(model, _files_of)
     folder = Path(model).expanduser()
     if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
         return folder  # a folder of photos may be called "scenes" too
