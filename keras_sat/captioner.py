@@ -219,26 +219,9 @@ class Captioner(CaptionGenerator, Trainer):
             captioner.source = pinned(model, directory)
         return captioner
 
-    def push_to_hub(
-        self,
-        repository: str,
-        *,
-        scores: Any = None,
-        license: str | None = None,
-        private: bool | None = None,
-        precision: str = "float32",
-    ) -> str:
-        """Upload the captioner with a model card to the Hugging Face Hub; return its address, with the revision.
-
-        Args:
-            repository: "owner/name"; created if needed.
-            scores: the ScoreTable of `evaluate`, for the model card.
-            license: the hub's name of a licence, such as "apache-2.0". None: not stated, but non-commercial for
-                captioners trained on Flickr8k, as those that started from a bundled one.
-            private: whether a new repository is private; None: the owner's default.
-            precision: see `save`.
-        """
-        return push(self, repository, scores, license, private, precision)
+    def push_to_hub(self, repository: str, **options) -> str:
+        """Upload the captioner to the Hugging Face Hub as "owner/name"; see `keras_sat.files.model_card.push`."""
+        return push(self, repository, **options)
 
     def adapted(self, vocabulary: Vocabulary | None = None, **options) -> Captioner:
         """Return a new captioner that has the same weights but different options.

@@ -95,7 +95,7 @@ def test_ctrl_c_and_unsure_captions(photos, spoken, capsys):
         (["--text-files"], "Two pictures would have the same text file. Rename one. Received: "),
         (["--csv", "{}/sub/a.csv"], "This table must be in a folder that contains "),
         (["--csv", "{}/a.jpg", "--overwrite"], "Expected a file name that ends in .csv. Received: --csv "),
-        (["--csv", "{}/other.csv"], "other.csv: its header is not image,caption, so no rows can be added."),
+        (["--csv", "{}/other.csv"], "other.csv: the header is not image,caption."),
         (["--csv", "{}/taken.csv"], "taken.csv: Is a directory"),
         (["--overwrite"], "--overwrite has no effect without --text-files, --csv or --metadata."),
         (["--say", "a dog", "--text-files"], "--text-files has no effect with --say"),

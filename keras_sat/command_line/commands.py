@@ -96,8 +96,7 @@ def run_caption(
     results = _kept_in_files(results, files, drawings[to_do[0]].get("gallery"), min_confidence)
     failed = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
-    progress = Progress(len(paths), label="captions", unit="pictures", show=show, delay=1)
-    with _resumable(files), progress:
+    with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
         progress.skip(num_done)
         progress.advance(0)  # shows the start until the first batch is complete
         for path, result in results:
@@ -194,55 +193,39 @@ def _draw(result, path, drawings, words="content", **options):
 
 
 def _kept_in_files(results, files, page_path, min_confidence):
-    """Yield results, and write files of them: at the end, even after Ctrl-C, and again and again until then.
-
-    Args:
-        results: iterator of (path, CaptionResult or error).
-        files: list from `caption_files`. Captions below `min_confidence` are left out.
-        page_path: path of a gallery, or None.
-    """
-    page = None
+    """Yield results, and write `caption_files` and a gallery: at the end, even after Ctrl-C, and often until then."""
+    page, num_results, num_written = None, 0, 0
     if page_path is not None:
         from keras_sat.pictures.gallery import GalleryPage
 
         page = GalleryPage(page_path)
-    num_results = num_written = 0
+
+    def write():
+        for file in [*files, page] if page and page.photos else files:  # otherwise an earlier gallery is kept
+            file.write()
+
     try:
         for path, result in results:
-            is_error = isinstance(result, Exception)
-            for file in files:
-                if not is_error and not file.has(path) and _is_sure(result, min_confidence):
-                    file.add(path, result.caption)
-            if page and is_error:
-                page.errors.append(_why_unreadable(path, result))
+            if not isinstance(result, Exception):
+                if page:
+                    page.add(visible(path), result, path)
+                for file in files:
+                    if not file.has(path) and _is_sure(result, min_confidence):
+                        file.add(path, result.caption)
             elif page:
-                page.add(visible(path), result, path)
+                page.errors.append(_why_unreadable(path, result))
             yield path, result
             num_results += 1
             if num_results > 1.2 * num_written:  # a killed command loses at most a sixth
-                _write(files, page)
+                write()
                 num_written = num_results
+    except KeyboardInterrupt:
+        kept = "captions in files are kept. Run the same command to resume." if files else ""
+        raise KeyboardInterrupt(kept) from None
     finally:
-        _write(files, page)
+        write()
         if page and page.photos:
             print(f"gallery: {visible(page.path)}", file=sys.stderr)
-
-
-@contextlib.contextmanager
-def _resumable(files):
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            "captions in files are kept. Run the same command to resume." if files else ""
-        ) from None
-
-
-def _write(files, page):
-    for file in files:
-        file.write()
-    if page and page.photos:  # otherwise an earlier gallery is kept
-        page.write()
 
 
 def _is_sure(result, min_confidence):

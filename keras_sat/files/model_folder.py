@@ -125,7 +125,15 @@ def read_model(directory):
 
 def _read_files(directory, settings):
     """Read the files listed in the settings; see `read_model`."""
-    files = _listed_files(settings, directory / "config.json")
+    config = directory / "config.json"
+    kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
+    is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()
+    is_whole = is_whole and all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())
+    if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
+        raise ValueError(
+            f"{config}: this is not a model, or it was saved by another version of keras_sat. Expected: {EXPECTED}, "
+            f"version {FORMAT_VERSION}. Received: {str(kind)[:80]}, version {str(version)[:80]}"
+        )
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
     try:
         vocabulary = Vocabulary.load(words_path)
@@ -139,23 +147,6 @@ def _read_files(directory, settings):
         stored = _unrounded(read_arrays(other, EXPECTED, WAY_OUT), other)
         arrays |= {f"{ENCODER}/{name}": array for name, array in stored.items()}
     return settings, vocabulary, arrays
-
-
-def _listed_files(settings, config):
-    """Remove the list of files from the settings in config.json, and return it: a dict from kinds to checked names."""
-    kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
-    is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()
-    is_whole = is_whole and all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())
-    if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
-        raise ValueError(
-            f"{config}: this is not a model, or it was saved by another version of keras_sat. Expected: {EXPECTED}, "
-            f"version {FORMAT_VERSION}. Received: {str(kind)[:80]}, version {str(version)[:80]}"
-        )
-    return files
-
-
-def _files_of(config):
-    return [*_listed_files(read_sealed_json(config, EXPECTED, WAY_OUT), config).values()]
 
 
 def _path_of(directory, name):
@@ -282,13 +273,13 @@ def model_directory(model):
     """Return the folder of a saved model, or of the bundled model with this name.
 
     Args:
-        model: a folder, a name, or an address on the hub; None: the bundled photo captioner, even if a local folder has
-            its name.
+        model: a folder, a name, or an address on the hub, which is downloaded; None: the bundled photo captioner, even
+            if a local folder has its name.
     """
     if model is None:
         return PRETRAINED / DEFAULT_MODEL
     if is_on_hub(model):
-        return hub_folder(model, _files_of)
+        return hub_folder(model)
     folder = Path(model).expanduser()
     if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
         return folder  # a folder of photos may be called "scenes" too

@@ -95,14 +95,14 @@ class DrawAttention(ShowCaptions):
                 AttentionDisplay.from_result(result, image=image.image_path).save(picture, dpi=100)
                 content = picture.read_bytes()
                 size = map(str, struct.unpack(">2I", content[16:24]))  # width and height in the header of a PNG
-                _write_summary(f"attention/{image.image_id}", [*size, content], "images", "DATA_CLASS_BLOB_SEQUENCE")
+                _write_summary(f"attention/{image.image_id}", [*size, content], "images", "BLOB_SEQUENCE")
         writer.close()
 
 
-def _write_summary(name, value, kind, data_class):
-    """Write a summary as tf.summary.scalar and tf.summary.image do, but without the package TensorBoard."""
-    plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name=kind)
-    metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin, data_class=data_class)
+def _write_summary(name, value, plugin, kind):
+    """Write a summary as tf.summary.scalar and tf.summary.image do, which need TensorBoard installed."""
+    plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name=plugin)
+    metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin, data_class=f"DATA_CLASS_{kind}")
     tf.summary.write(name, tf.constant(value), metadata=metadata)
 
 
@@ -211,7 +211,7 @@ class KeepTraining(keras.callbacks.Callback):
             write_history(self.directory / "history.csv", epochs)
             with self._log.as_default(step=epoch + 1):
                 for name, value in figures.items():
-                    _write_summary(name, value, "scalars", "DATA_CLASS_SCALAR")
+                    _write_summary(name, value, "scalars", "SCALAR")
             self._log.flush()
         if has_plateaued(known, self.patience, self.monitored):
             self.model.stop_training = True
