@@ -275,7 +275,6 @@ class Captioner(keras.Model):
     decoder: Any
     confidence: Any
     training_photos: Any
-    source: Any
     photo_encoder: Any
     adapter: Any
     trained_encoder: Any
@@ -472,15 +471,6 @@ class Captioner(keras.Model):
     ) -> Captioner: ...
     @classmethod
     def from_pretrained(cls, model: str | os.PathLike | None = ..., **options: Any) -> Captioner: ...
-    def push_to_hub(
-        self,
-        repository: str,
-        *,
-        scores: Any = ...,
-        license: str | None = ...,
-        private: bool | None = ...,
-        precision: str = ...,
-    ) -> str: ...
     def adapted(self, vocabulary: Vocabulary | None = ..., **options: Any) -> Captioner: ...
     def restore_weights(self, directory: str | os.PathLike) -> None: ...
     def weights_digest(self) -> str: ...
