@@ -10,9 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
+from data_utils.training_photos import from_settings
 from keras_sat import Captioner, ScoreTable
 from keras_sat.__main__ import main
 from keras_sat.files import hub
+from keras_sat.files.model_folder import pretrained_directory
 
 constants = pytest.importorskip(
     "huggingface_hub.constants", reason="huggingface_hub is not installed: the hub is not tested"
@@ -105,7 +107,11 @@ def test_a_captioner_is_pushed_loaded_pinned_and_found_without_network(server, t
     (result,) = head["model-index"][0]["results"]
     assert result["dataset"]["split"] == "dev" and result["metrics"] == [{"type": "bleu_4", "value": 0.25}]
     captioner.baseline.assign(1.0)
+    bundled = json.loads((pretrained_directory("flickr8k") / "config.json").read_text())
+    captioner.training_photos = from_settings(bundled)
     captioner.push_to_hub(REPOSITORY)
+    card = [*server.revisions.values()][1]["README.md"].decode()
+    assert ModelCard(card).data.license == "other" and "trained on 6,000 photos" in card
     assert [len(files) for files in server.revisions.values()] == [4, 4], "old weights are removed"
 
     [*server.revisions.values()][1]["code.py"] = b"raise SystemExit"

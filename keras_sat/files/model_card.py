@@ -26,8 +26,7 @@ def push(captioner, repository, *, scores=None, license=None, private=None, prec
         private: whether a new repository is private; None: the owner's default.
         precision: see `Captioner.save`.
     """
-    address = f"hf://{repository}"
-    with hub_library(address) as (hub, repository, _), tempfile.TemporaryDirectory() as temporary:
+    with hub_library(f"hf://{repository}") as (hub, repository, _), tempfile.TemporaryDirectory() as temporary:
         folder, api = Path(temporary, "model"), hub.HfApi()
         captioner.save(folder, precision=precision)
         (folder / "README.md").write_text(model_card(captioner, repository, scores, license), encoding="utf-8")
@@ -35,7 +34,7 @@ def push(captioner, repository, *, scores=None, license=None, private=None, prec
         sent = {"folder_path": folder, "ignore_patterns": "lock*", "delete_patterns": FILES}
         commit = api.upload_folder(repo_id=repository, commit_message="A captioner of keras_sat", **sent)
     hub_folder.cache_clear()
-    return f"{address}@{commit.oid}"
+    return f"hf://{repository}@{commit.oid}"
 
 
 def model_card(captioner, repository, scores, license):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
-from data_utils.foreign_text import MOST_SHOWN, brief
+from data_utils.foreign_text import MOST_SHOWN, brief, visible
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.files.model_folder import EXPECTED, PRETRAINED, WAY_OUT, assign_arrays, read_model, write_model
@@ -73,7 +73,7 @@ def load(kind, directory, encoder, encoder_weights):
 def _restore_records(captioner, settings):
     captioner.training_photos = from_settings(settings)
     captioner.confidence = Confidence(**settings["confidence"]) if "confidence" in settings else None
-    captioner.source = settings["source"][:MOST_SHOWN] if "source" in settings else None
+    captioner.source = visible(settings["source"])[:MOST_SHOWN] if "source" in settings else None
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):
