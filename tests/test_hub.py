@@ -3,7 +3,10 @@
 import base64
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -117,6 +120,10 @@ def test_a_captioner_is_pushed_loaded_pinned_and_found_without_network(server, t
     [*server.revisions.values()][1]["code.py"] = b"raise SystemExit"
     newest = Captioner.from_pretrained(f"hf://{REPOSITORY}")
     assert newest.weights_digest() == captioner.weights_digest() and "code.py" not in server.asked
+    code = f"from keras_sat.files.hub import hub_folder; print(hub_folder({first!r}))"
+    environment = {**os.environ, "HF_ENDPOINT": constants.ENDPOINT, "HF_HUB_CACHE": str(tmp_path / "other")}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (ran.stdout.strip(), ran.stderr) == (str(next((tmp_path / "other").glob(f"*/snapshots/{commit}"))), "")
     older = Captioner.from_pretrained(first)
     assert older.weights_digest() != captioner.weights_digest()
     older.adapted(dropout_words=0.1).save(tmp_path / "mine")

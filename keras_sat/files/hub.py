@@ -7,6 +7,7 @@ and `model_folder` and `untrusted` check them like those of any other folder.
 import contextlib
 import functools
 import hashlib
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ def hub_folder(address):
     """
     with hub_library(address) as (hub, repository, revision):
         if not sys.stderr.isatty():
-            hub.utils.disable_progress_bars()
+            importlib.import_module("huggingface_hub.utils").disable_progress_bars()
         return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=FILES))
 
 
