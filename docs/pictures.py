@@ -20,7 +20,7 @@ KINDS = {"soft": "scenes", "hard": "scenes-hard"}
 
 def draw_scenes_and_captions():
     scenes = draw_scenes(5, seed=12, image_size=128)
-    figure = Figure(figsize=(WIDTH, 2.3), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
     for panel, scene in zip(figure.subplots(1, 5), scenes):
         panel.imshow(scene.image)
         panel.set_axis_off()

@@ -105,6 +105,7 @@ class AttentionDisplay:
 class BahdanauAttention(Any):
     attention_dim: Any
     selection: Any
+    select: Any
     feature_projection: Any
     state_projection: Any
     def __init__(self, attention_dim: Any = ..., **kwargs: Any) -> None: ...
@@ -127,6 +128,7 @@ class BeginWithExpectations(Any):
 class BilinearAttention(Any):
     attention_dim: Any
     selection: Any
+    select: Any
     def __init__(self, attention_dim: Any = ..., *, selection: Any = ..., **kwargs: Any) -> None: ...
     def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
     def project(self, features: Any) -> Any: ...
@@ -464,6 +466,7 @@ class Captioner(keras.Model):
     def build(self, input_shape: Any) -> Any: ...
     def build_once(self, features_shape: Any, input_ids_shape: Any = ...) -> Any: ...
     def call(self, inputs: Any, training: Any = ..., noise: Any = ..., sampled: Any = ...) -> Any: ...
+    def faithfulness(self, images: Any, captions: Any = ..., *, pixel_photos: int = ...) -> dict[str, Any]: ...
     def save(self, directory: str | os.PathLike, overwrite: bool = ..., *, precision: str = ...) -> None: ...
     def get_build_config(self) -> Any: ...
     def export(self, directory: str | os.PathLike, format: str | list[str] = ..., **options: Any) -> Path: ...
@@ -579,6 +582,7 @@ class DecoderState(NamedTuple):
 class DotAttention(Any):
     attention_dim: Any
     selection: Any
+    select: Any
     def __init__(self, attention_dim: Any = ..., *, selection: Any = ..., **kwargs: Any) -> None: ...
     def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
     def project(self, features: Any) -> Any: ...
@@ -776,6 +780,8 @@ class ScoreTable:
     photos: dict
     grounding: dict | None
     grounding_generated: dict | None
+    faithfulness: dict | None
+    faithfulness_references: dict | None
     compare_with: dict
     images: list
     results: list
@@ -788,6 +794,8 @@ class ScoreTable:
         photos: dict = ...,
         grounding: dict | None = ...,
         grounding_generated: dict | None = ...,
+        faithfulness: dict | None = ...,
+        faithfulness_references: dict | None = ...,
         compare_with: dict = ...,
         images: list = ...,
         results: list = ...,
@@ -906,6 +914,8 @@ def evaluate(
     allow_training_photos: bool = ...,
     compare_with: str | tuple[str, ...] | list[str] = ...,
     boxes: Any = ...,
+    faithfulness: bool = ...,
+    pixel_photos: int = ...,
     keep_results: bool = ...,
     show_progress: bool = ...,
 ) -> ScoreTable: ...

@@ -10,7 +10,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from data_utils.captions import words_of_captions
 from data_utils.foreign_text import brief
+from data_utils.images import photos_of
 from data_utils.training_photos import digests_of, union
 from data_utils.vocabulary import Vocabulary
 from keras_sat.accelerated.install import accelerate
@@ -145,7 +147,7 @@ class Captioner(CaptionGenerator, Trainer):
         self.num_regions = adapted_shape[1]
         self.photo_encoder.check_features(self.feature_shape, self.num_regions)
         self.decoder.build(adapted_shape, (None, None))
-        accelerate(self.decoder, self.num_regions)
+        accelerate(self.decoder, self.num_regions, in_training=self.compiled)
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
@@ -157,6 +159,24 @@ class Captioner(CaptionGenerator, Trainer):
         features, input_ids, *_ = inputs
         features = self.adapter(self.features(features, training), training=training)
         return self.decoder(features, as_rows(input_ids), training=training, noise=noise, sampled=sampled)
+
+    def faithfulness(self, images: Any, captions: Any = None, *, pixel_photos: int = 100) -> dict[str, Any]:
+        """Measure whether words depend on the places that they attend to; see `keras_sat.scoring.faithfulness`.
+
+        Args:
+            images: see `caption`.
+            captions: see `attend`; None measures the captioner's own captions.
+            pixel_photos: number of photos, from the first, in which places are blurred.
+
+        Returns: the dict of `keras_sat.scoring.faithfulness.figures_of`.
+        """
+        from keras_sat.scoring.faithfulness import figures_of, measure, reject_unfit
+
+        reject_unfit(self, pixel_photos)
+        photos, _ = photos_of(images)
+        own = captions is None
+        words = [x.words for _, x in self.caption_each(photos)] if own else words_of_captions(captions, len(photos))
+        return figures_of(measure(self, photos, words, pixel_photos=pixel_photos), self.num_regions)
 
     # === Files ===
 

@@ -129,7 +129,7 @@ def test_what_is_small_or_plain_or_cannot_be_compiled_is_left_to_the_equation(mo
     assert fused.prepare(small) is small
     with without_fast_twins():
         assert fused.prepare(features) is features
-    monkeypatch.setattr(fused, "has_xla", lambda: False)
+    monkeypatch.setattr(fused, "may_compile", lambda: False)
     assert fused.prepare(features) is features
     expected = equations.additive_scores(features, state, vector)
     np.testing.assert_array_equal(fused.additive_scores(features, state, vector), expected)

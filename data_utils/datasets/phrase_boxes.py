@@ -38,6 +38,7 @@ _SMALL_WORDS = """
     whom whose which what where when there here not no it's
 """
 PLACELESS = NAMELESS | {*_SMALL_WORDS.split()}
+NOT_CONTENT = PLACELESS | {"front", "left", "right"}  # also those of "in front of": they are not drawn
 EXPECTED = "a folder of Flickr30k Entities with Annotations and Sentences, or a JSON file of boxes"
 MOST_BOXES = 1_000  # per photo; annotators draw fewer than fifty
 _MARKED = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
@@ -75,6 +76,11 @@ class Boxes:
 
     phrases: dict = field(repr=False)
     unsure: frozenset = frozenset()
+
+
+def content_positions(words: list[str]) -> list[int]:
+    """Return the positions of the words that may name something."""
+    return [position for position, word in enumerate(words) if word.lower() not in NOT_CONTENT]
 
 
 def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) -> Boxes:

@@ -19,7 +19,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.accelerated.switch import fast_twins_are_on, has_xla
+from keras_sat.accelerated.switch import may_compile
 
 SMALL = 2**14  # values for each caption; below this, all captions of a batch fit into the cache
 LARGEST = 40.0  # |a| and |b| are clipped to this, to keep x y from being 0 times infinity; see `additive_scores`
@@ -40,7 +40,7 @@ def prepare(projected_features):
     """
     _, regions, attention_dim = projected_features.shape
     can_be_cut = min(len(_parts(regions, shortest=1)), len(_parts(attention_dim, shortest=16))) >= FEWEST_PARTS
-    if regions * attention_dim < SMALL or not (can_be_cut and fast_twins_are_on() and has_xla()):
+    if regions * attention_dim < SMALL or not (can_be_cut and may_compile()):
         return projected_features
     return Projected(projected_features, ops.stop_gradient(_exponential(projected_features)))
 

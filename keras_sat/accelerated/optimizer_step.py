@@ -10,7 +10,7 @@ import math
 import keras
 import tensorflow as tf
 
-from keras_sat.accelerated.switch import fast_twins_are_on, has_xla
+from keras_sat.accelerated.switch import may_compile
 
 SMALL = 2**22  # total number of weights that fit into the cache
 NOT_COMPILED = (keras.optimizers.LossScaleOptimizer,)  # it checks first whether all gradients are finite
@@ -21,7 +21,7 @@ def apply_gradients(optimizer, gradients, weights):
     is_large = sum(math.prod(weight.shape) for weight in weights) >= SMALL
     is_plain = type(optimizer).__module__.startswith("keras.") and type(optimizer) not in NOT_COMPILED
     in_graph = not tf.executing_eagerly() and not tf.distribute.has_strategy()  # `apply` sums over its replicas
-    if not (is_large and is_plain and in_graph and fast_twins_are_on() and has_xla()):
+    if not (is_large and is_plain and in_graph and may_compile()):
         optimizer.apply(gradients, weights)
         return
     compiled = tf.function(lambda *gradients: optimizer.apply(list(gradients), weights), jit_compile=True)

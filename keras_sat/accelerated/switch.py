@@ -33,6 +33,11 @@ def fast_twins_are_on():
     return _are_on.get()
 
 
+def may_compile():
+    """Return whether code that is traced now may be compiled with XLA."""
+    return fast_twins_are_on() and has_xla()
+
+
 @functools.cache
 def has_xla():
     """Return whether TensorFlow can compile with XLA here."""

@@ -251,6 +251,9 @@ def _add_evaluate(parser):
     )
     _add_switches(parser, grounding="measure whether the model looks at the objects that it names")
     _add_values(parser, "PATH", boxes=f"with --grounding on photos: {BOXES}")
+    _add_switches(parser, faithfulness="measure whether words depend on the places that the model looks at")
+    pixels = "with --faithfulness: blur these places in N photos too, each encoded some twenty times; default: 100"
+    parser.add_argument("--pixel-photos", type=int, metavar="N", help=pixels)
 
 
 def _add_compare(parser):

@@ -274,6 +274,8 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
 
     if grounding != ("boxes" in options) and not (grounding and data == "scenes"):
         raise ValueError("Pass --grounding and --boxes together, or only --grounding with --data scenes.")
+    if "pixel_photos" in options and not options.get("faithfulness"):
+        raise ValueError("--pixel-photos has no effect without --faithfulness. Pass both or neither.")
     kinds = ("json", "csv", "coco_results", "gallery")
     outputs = {kind: Path(options.pop(kind)).expanduser() for kind in kinds if kind in options}
     if "gallery" in outputs:

@@ -33,6 +33,7 @@ class Attention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.attention_dim = attention_dim
         self.selection = selection
+        self.select = ATTENTIONS[selection].select
 
     def build(self, hidden_state_shape, features_shape, **_):
         """Create the weights of the scoring function. The base class has none."""
@@ -57,7 +58,7 @@ class Attention(keras.layers.Layer):
     def look(self, attention_scores, features, noise=None, sampled=None):
         """Compute Attended from scores e_ti of shape (rows, regions), with equation (5) and then (8) or (13)."""
         attention_weights = equations.attention_weights(attention_scores)
-        selection = ATTENTIONS[self.selection].select(attention_weights, noise, sampled)
+        selection = self.select(attention_weights, noise, sampled)
         context = equations.attended_features(selection, ops.cast(features, self.compute_dtype))
         return Attended(context, attention_weights, selection)
 

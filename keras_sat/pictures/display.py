@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data_utils.atomic_files import write_whole
+from data_utils.datasets.phrase_boxes import content_positions
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
-from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, NOT_CONTENT, light_of, outline, spotlight, upsampled
+from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, light_of, outline, spotlight, upsampled
 from keras_sat.scoring.scores import unit_and_digits
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class AttentionDisplay:
     def positions(self, words: Any = "content") -> list[int]:
         """Return the positions of the words to show: see `words` of `plot`."""
         if isinstance(words, str) and words in ("content", "all"):
-            content = [i for i, word in enumerate(self.words) if word.lower() not in NOT_CONTENT]
+            content = content_positions(self.words)
             return content if words == "content" and content else list(range(len(self.words)))
         wanted = re.findall(r"[^\s,]+", words) if isinstance(words, str) else np.ravel(np.asarray(words, object))
         found = [[i for i, word in enumerate(self.words) if one in (i, word)] for one in wanted]

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_sat.pictures.spotlight import AMBER, DARK, DIM, FROM_MEMORY, NAN_COLOUR, NOT_CONTENT
+from data_utils.datasets.phrase_boxes import NOT_CONTENT
+from keras_sat.pictures.spotlight import AMBER, DARK, DIM, FROM_MEMORY, NAN_COLOUR
 
 LOOK = {"dim": DIM, "shade": 3 * [DARK], "amber": AMBER, "nan": NAN_COLOUR}  # what player.html has from other files
 LOOK |= {"memory": FROM_MEMORY, "placeless": sorted(NOT_CONTENT)}

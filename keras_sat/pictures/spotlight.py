@@ -6,7 +6,6 @@ region that holds half of the attention: it can be compared between words and mo
 
 import numpy as np
 
-from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.foreign_text import brief
 
 DIM = 0.48  # of the photo's contrast that remains where the model did not look
@@ -14,7 +13,6 @@ DARK = 40  # the grey that the photo is mixed with there; with black, dark photo
 AMBER = (255, 176, 0)  # of the line
 NAN_COLOUR = (230, 0, 160)  # for pixels whose weight is NaN
 GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue, as in ITU-R BT.601
-NOT_CONTENT = PLACELESS | {"front", "left", "right"}  # words that name nothing, also those of "in front of"
 FROM_MEMORY = 0.5  # a word of which less came from the photo has no map
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from data_utils.foreign_text import brief, visible
+from keras_sat.scoring.faithfulness import FAITHFULNESS
 from keras_sat.scoring.phrases import GROUNDING
 from keras_sat.scoring.scores import SCORES, columns, unit_and_digits
-from keras_sat.scoring.table import ScoreTable
+from keras_sat.scoring.table import MEASURED, ScoreTable
 
 NUM_RESAMPLES = 1000
 
@@ -36,13 +37,13 @@ class Comparison:
     rows: dict
 
     def __str__(self):
-        lines = [f"{'':17}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
+        titles = columns() | {name: title for score in MEASURED for name, title in score.columns.items()}
+        lines = [f"{'':26}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
         for name, row in self.rows.items():
             unit, digits = (GROUNDING.unit, GROUNDING.digits) if name in GROUNDING.columns else unit_and_digits(name)
             sides = (mean_and_deviation(unit * np.array(row[side]), digits, digits + 1) for side in ("first", "second"))
             numbers = (f"{unit * number:+.{digits + 1}f}" for number in (row["difference"], *row["interval"]))
-            title = (columns() | GROUNDING.columns)[name]
-            lines.append("{:17}{:>16}{:>16}{:>12}  {} to {}".format(title, *sides, *numbers))
+            lines.append("{:26}{:>16}{:>16}{:>12}  {} to {}".format(titles[name], *sides, *numbers))
         for side, name, num_seeds in zip(("first", "second"), self.names, self.num_seeds):
             lines.append(f"{side}: {visible(name)}, seeds: {num_seeds}")
         lines.append(f"{self.num_photos} photos; intervals: bootstrap over photos and seeds")
@@ -73,10 +74,11 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
     counts = np.concatenate([np.ones((1, num_photos)), draws])  # the first row: every photo once
     scored = [[_scores_of_draws(table.photos, counts) for table in tables] for tables in sides]
     rows = {}
-    for name in columns() | (GROUNDING.columns if _have_same_phrases([*sides[0], *sides[1]]) else {}):
+    names = [*columns(), *(GROUNDING.columns if _have_same_phrases([*sides[0], *sides[1]]) else ())]
+    for name in [*names, *(name for score in FAITHFULNESS for name in score.columns)]:
         kinds = {table.scores.get(f"{name}_kind") for tables in sides for table in tables}
-        if any(name not in scores for side in scored for scores in side) or len(kinds) > 1:
-            continue  # METEOR, if a table lacks it or has another kind
+        if any(name not in scores or np.isnan(scores[name][0]) for side in scored for scores in side) or len(kinds) > 1:
+            continue  # METEOR, if a table lacks it or has another kind; what was measured on no words
         one, two = (np.stack([scores[name] for scores in side]) for side in scored)  # (seeds, 1 + resamples)
         differences = _mean_of_seeds(two, rng) - _mean_of_seeds(one, rng)
         rows[name] = {
@@ -107,7 +109,7 @@ def _mean_of_seeds(scores, rng):
 def _scores_of_draws(photos, counts):
     """Return the scores of each bootstrap draw; `counts` (draws, photos) says how often each photo was drawn."""
     scores = {}
-    for score in (*SCORES.values(), GROUNDING):
+    for score in (*SCORES.values(), *MEASURED):
         contributions = photos.get(score.contributions)
         if contributions is not None:
             sums = np.tensordot(counts, np.array(contributions, dtype=float), 1)

@@ -18,6 +18,8 @@ from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from data_utils.training_photos import seen_in_training, warn_of_copies
 from keras_sat.options import BeamSearchOptions, with_options
+from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
+from keras_sat.scoring.faithfulness import figures_of as means_of
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES
@@ -48,6 +50,8 @@ def evaluate(
     allow_training_photos: bool = False,
     compare_with: str | tuple[str, ...] | list[str] = (),
     boxes: Any = None,
+    faithfulness: bool = False,
+    pixel_photos: int = PIXEL_PHOTOS,
     keep_results: bool = False,
     show_progress: bool = True,
     **options,
@@ -71,6 +75,9 @@ def evaluate(
             reference of each photo, scored against its other references.
         boxes: boxes of what the words name, to measure attention: Boxes, or a path that
             `data_utils.datasets.phrase_boxes.read_boxes` accepts.
+        faithfulness: measure whether words depend on the places that they attend to, in the generated captions and in
+            the first human caption of each photo; see `keras_sat.scoring.faithfulness`.
+        pixel_photos: of so many photos blur these places too. That encodes a photo some twenty times.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
         **options: see `keras_sat.options.BeamSearchOptions`.
@@ -82,6 +89,8 @@ def evaluate(
         raise ValueError(
             f"The first argument must be a Captioner, and the second the data. Received: captioner={captioner!r}"
         )
+    if faithfulness:
+        reject_unfit(captioner, pixel_photos)
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
     if isinstance(cache, (str, Path)):
@@ -127,6 +136,13 @@ def evaluate(
         grounded["grounding_generated"] = figures_of(ground_captions(results, images, boxes))
         photos = {**table.photos, GROUNDING.contributions: of_people.round(10).tolist()}
         table = dataclasses.replace(table, photos=photos, **grounded)
+    if faithfulness:
+        photos, figures, own = dict(table.photos), {}, [result.words for result in results]
+        of_people = [tokenise(image.captions[0]) for image in images]
+        for name, captions in (("faithfulness", own), ("faithfulness_references", of_people)):
+            of_photos = measure(captioner, images, captions, pixel_photos=pixel_photos, **reading)
+            photos[name], figures[name] = of_photos.round(6).tolist(), means_of(of_photos, captioner.num_regions)
+        table = dataclasses.replace(table, photos=photos, **figures)
     if not keep_results:
         return table
     without_photos = [dataclasses.replace(result, image=None) for result in results]

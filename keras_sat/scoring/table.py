@@ -17,7 +17,7 @@ import numpy as np
 from data_utils.atomic_files import read_json, write_json, write_whole
 from data_utils.datasets.tables import cell_of
 from data_utils.foreign_text import visible
-from keras_sat.scoring.phrases import GROUNDING, as_table
+from keras_sat.scoring import faithfulness, phrases
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES, columns, shown
 
@@ -47,8 +47,10 @@ class ScoreTable:
             --grounding` grounding, see `Grounding.to_dict`.
         captions: list with a dict of image_id and caption for each photo.
         photos: the contribution of each photo to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
-            "rouge_l", "cider" and "meteor" (None if it cannot be computed), and "grounding" if it was measured.
+            "rouge_l", "cider" and "meteor" (None if it cannot be computed), and of MEASURED if it was measured.
         grounding, grounding_generated: with boxes, `phrases.figures_of` for human captions and for these captions.
+        faithfulness, faithfulness_references: if measured, `faithfulness.figures_of` for these captions and for the
+            first human caption of each photo.
         compare_with: dict from a label to other scores, which are printed below.
         images, results: list of CaptionedImage and list of CaptionResult (without the photo); empty unless `evaluate`
             was called with keep_results=True. They are not saved.
@@ -61,6 +63,8 @@ class ScoreTable:
     photos: dict = dataclasses.field(default_factory=dict, repr=False)
     grounding: dict | None = dataclasses.field(default=None, repr=False)
     grounding_generated: dict | None = dataclasses.field(default=None, repr=False)
+    faithfulness: dict | None = dataclasses.field(default=None, repr=False)
+    faithfulness_references: dict | None = dataclasses.field(default=None, repr=False)
     compare_with: dict = dataclasses.field(default_factory=dict, repr=False)
     images: list = dataclasses.field(default_factory=list, repr=False, compare=False)
     results: list = dataclasses.field(default_factory=list, repr=False, compare=False)
@@ -83,7 +87,10 @@ class ScoreTable:
         lines += [", ".join(counts), ", ".join(settings)]
         if self.grounding is not None:
             grounded = {"human captions": self.grounding, "these captions": self.grounding_generated}
-            lines += ["", as_table(grounded)]
+            lines += ["", phrases.as_table(grounded)]
+        if self.faithfulness is not None:
+            measured = {"these captions": self.faithfulness, "human captions": self.faithfulness_references}
+            lines += ["", faithfulness.as_table(measured)]
         return "\n".join(lines)
 
     def _rows(self, others):
@@ -132,7 +139,7 @@ class ScoreTable:
         try:
             grounded = {name: parts[name] for name in _GROUNDED if name in parts}
             table = cls(**{name: parts[name] for name in _PARTS}, **grounded)
-            for score in (*SCORES.values(), GROUNDING):
+            for score in (*SCORES.values(), *MEASURED):
                 contributions = np.array(table.photos.get(score.contributions) or [], dtype=float)
                 shape = (len(table.captions), *score.shape)
                 if contributions.size and not (contributions.shape == shape and np.isfinite(contributions).all()):
@@ -167,7 +174,8 @@ class ScoreTable:
 
 
 _PARTS = ("scores", "settings", "statistics", "captions", "photos")
-_GROUNDED = ("grounding", "grounding_generated")
+_GROUNDED = ("grounding", "grounding_generated", "faithfulness", "faithfulness_references")
+MEASURED = (phrases.GROUNDING, *faithfulness.FAITHFULNESS)  # other scores that `compare` shows, if a table has them
 
 
 def coco_image_id(image_id):

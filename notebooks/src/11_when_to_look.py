@@ -36,7 +36,7 @@ from keras import layers, ops
 from matplotlib import cbook
 from PIL import Image
 
-from data_utils import CaptionedImage, FeatureCache, draw_scenes, make_batches
+from data_utils import CaptionedImage, FeatureCache, draw_scenes, load_image, make_batches
 from keras_sat import AttentionDisplay, Captioner, equations, ground
 
 plt.rcParams["figure.dpi"] = 80
@@ -239,9 +239,49 @@ _ = AttentionDisplay.compare(read, names=list(looked), words="all", width=11)
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
 for_photos = Captioner.from_pretrained()
 read = for_photos.attend(photo, "a woman with a hat in front of a flag")
-_ = AttentionDisplay.from_result(read).plot(width=5)
+_ = AttentionDisplay.from_result(read).plot(width=4, columns=4)
 
 # %% [markdown]
+# ## Does the word come from there?
+#
+# A map on the hat does not prove that "hat" was said because of it: the decoder may know hats from the words before, or
+# from the mean annotation vector, which has seen the whole photo (Jain and Wallace, *Attention is not explanation*,
+# 2019). So take the place away. The tenth of the cells that "hat" looks at most gets the mean of all cells, and the
+# decoder reads the same words again: what does it say now? The same number of random cells is the control.
+
+# %%
+read = for_photos.attend(photo, "a person wearing glasses and a hat")
+position, vocabulary = read.words.index("hat"), for_photos.vocabulary
+token_ids = [[vocabulary.start_token_id, *vocabulary.caption_to_ids(read.words[:position])]]
+features = np.array(for_photos.adapt(for_photos.encode(load_image(photo, for_photos.photo_sizes[0])[None])))
+order = np.argsort(-read.attention_weights[position].ravel())
+removed = {"nothing": [], "what it looks at": order[:20], "20 random cells": np.random.default_rng(0).choice(196, 20)}
+said = {}
+for name, cells in removed.items():
+    altered = features.copy()
+    altered[0, cells] = features[0].mean(axis=0)
+    said[name] = ops.convert_to_numpy(ops.softmax(for_photos.decoder(altered, np.array(token_ids)).logits[0, position]))
+p_hat = {name: float(probabilities[vocabulary.caption_to_ids("hat")[0]]) for name, probabilities in said.items()}
+print({name: round(p, 3) for name, p in p_hat.items()})
+
+# %%
+_, axes = plt.subplots(1, 3, figsize=(7.5, 2.2), layout="constrained", width_ratios=(1, 1, 1.6))
+axes[0].imshow(AttentionDisplay.from_result(read).lit(position)[0])
+is_removed = np.isin(np.arange(196), order[:20]).reshape(14, 14).repeat(16, axis=0).repeat(16, axis=1)
+axes[1].imshow(np.where(is_removed[..., None], 128, read.image))
+for ax, title in zip(axes, ("hat", "without it", "the next word: probability")):
+    ax.set_title(title)
+    ax.set_axis_off() if ax is not axes[2] else ax.spines[["top", "right"]].set_visible(False)
+candidates = [token_id for token_id in np.argsort(-said["nothing"]) if token_id != vocabulary.unk_token_id][:4]
+for number, (name, probabilities) in enumerate(said.items()):
+    axes[2].bar(np.arange(4) + 0.27 * (number - 1), probabilities[candidates], 0.25, label=name)
+axes[2].set_xticks(range(4), [vocabulary.tokens[token_id] for token_id in candidates])
+_ = axes[2].legend(title="removed", fontsize="small")
+
+# %% [markdown]
+# The word goes with its place, and a random tenth of the photo changes nothing. `keras-sat evaluate --faithfulness`
+# asks this of every word that names something (docs/results.md has the answer, for each captioner of this package).
+#
 # ## Exercises
 #
 # 1. Which of the four writes true captions most often? Caption the scenes with all of them (`caption_features`), and
@@ -251,6 +291,8 @@ _ = AttentionDisplay.from_result(read).plot(width=5)
 #    attention then?
 # 4. Read a sentence that is wrong ("a dog on a beach") to the captioner of photos. Where does it look, and what does
 #    `log_prob` say?
+# 5. Is the same true of the captioners that this notebook has trained? `captioners["before"]` has no photos, but
+#    `decoder(features, token_ids)` takes `grids`.
 #
 # ## Next
 #
@@ -274,3 +316,4 @@ assert all(0 <= share <= 1 for result in looked["sentinel"] for share in result.
 assert looked["before"][0].from_photo is None
 assert min(shares[name][word] for name in shares for word in ("star", "red", "blue")) > 0.9
 assert min(shares["guided"][word] for word in ("a", "the", "of")) > 0.9
+assert p_hat["what it looks at"] < 0.4 * p_hat["nothing"] and p_hat["20 random cells"] > 0.8 * p_hat["nothing"]
