@@ -103,6 +103,7 @@ class Vocabulary:
     words: list[str]
     tokens: list[str]
     pad_token_id: int
+    region_token_id: int
     start_token_id: int
     end_token_id: int
     unk_token_id: int
@@ -164,6 +165,7 @@ def make_batches(
     shares: tuple[list[int], int] | None = ...,
     boxes: Any = ...,
     grid_shape: tuple[int, int] | None = ...,
+    num_phrases: int = ...,
 ) -> tf.data.Dataset: ...
 def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[CaptionedImage]: ...
 def read_data(

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data_utils.captions import Skipped
-from data_utils.datasets.phrase_boxes import covered_cells
+from data_utils.datasets.phrase_boxes import covered_cells, described_regions
 from data_utils.features.build import reading_options
 from data_utils.images import height_and_width, load_image
 from data_utils.photo_augmentation import jittered
+from data_utils.photo_regions import visible_cells
 from data_utils.tf_logging import import_tensorflow
-from data_utils.views import view_of
+from data_utils.views import region_in_view, view_of
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -53,6 +54,7 @@ def make_batches(
     shares: tuple[list[int], int] | None = None,
     boxes: Boxes | None = None,
     grid_shape: tuple[int, int] | None = None,
+    num_phrases: int = 0,
 ) -> tf.data.Dataset:
     """Return a tf.data.Dataset of ((features, input_ids), target_ids, token_weights).
 
@@ -85,16 +87,21 @@ def make_batches(
             input_ids, covered), target_ids, token_weights): covered, (.., time, regions), is the fraction of each
             region that is covered by the boxes of each target word; 0 for words without boxes.
         grid_shape: (rows, columns) of the regions; only with `boxes`.
+        num_phrases: with `boxes`, the number of phrases to draw for each photo, see `described_regions`. The inputs
+            then end with phrase_ids (photos, num_phrases, time), words and `<end>`, and visible (photos, num_phrases,
+            regions), see `visible_cells`. Missing phrases have only `<pad>`.
     """
     tf = import_tensorflow()
 
     if group_by not in GROUPINGS:
         raise ValueError(f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}")
-    if batch_size < 1 or num_views < 1 or not 0 <= jitter <= 1 or (boxes is None) != (grid_shape is None):
+    is_complete = (boxes is None) == (grid_shape is None) and not (num_phrases and boxes is None)
+    if batch_size < 1 or num_views < 1 or not 0 <= jitter <= 1 or not is_complete:
         raise ValueError(
-            "`batch_size` and `num_views` must be at least 1, `jitter` must be from 0 to 1, and `boxes` and "
-            f"`grid_shape` must be passed together. Received: batch_size={batch_size}, num_views={num_views}, "
-            f"jitter={jitter}, boxes of type {type(boxes).__name__}, grid_shape={grid_shape}"
+            "`batch_size` and `num_views` must be at least 1, `jitter` must be from 0 to 1, `boxes` and `grid_shape` "
+            "must be passed together, and `num_phrases` requires both. "
+            f"Received: batch_size={batch_size}, num_views={num_views}, jitter={jitter}, "
+            f"boxes of type {type(boxes).__name__}, grid_shape={grid_shape}, num_phrases={num_phrases}"
         )
     views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
     if bool(views) != (image_size is None) or views and (jitter or num_views > 1):
@@ -110,6 +117,8 @@ def make_batches(
         raise ValueError(f"There are no captions to train on. Received: split={split!r}")
     source = _CachedFeatures(views, images) if image_size is None else _Photos(images, image_size, keep_images)
     num_views = len(views) or num_views
+    described = [described_regions(image, boxes) for image in images] if num_phrases else []
+    phrases = [[(vocabulary.caption_to_ids(words), region) for words, region in of_image] for of_image in described]
     grouping = GROUPINGS[group_by](captions, batch_size)
     epochs = itertools.count(first_epoch)
 
@@ -121,6 +130,19 @@ def make_batches(
             chosen = view_rng.integers(num_views, size=len(members)) if num_views > 1 else np.zeros(len(members), int)
             for number in numbers:
                 yield members, chosen, number, epoch
+
+    def phrases_and_regions(photos, chosen, chance, is_used):
+        """Draw phrases of photos; return phrase_ids and visible, see `num_phrases`."""
+        drawn = []
+        for photo, view, of_photo in zip(photos, chosen, chance):
+            seen = ((words, region_in_view(box, view, images[photo].image_id)) for words, box in phrases[photo])
+            seen = [(words, region) for words, region in seen if region]
+            of_photo.shuffle(seen)
+            drawn += [(words, visible_cells(region, grid_shape)) for words, region in seen[:num_phrases]]
+            drawn += [(None, np.ones(grid_shape, bool))] * (num_phrases - len(seen))
+        ids, visible = zip(*drawn)
+        _, phrase_ids, _ = inputs_and_targets(ids if is_used else [None] * len(ids), vocabulary)
+        return [np.reshape(array, (len(photos), num_phrases, -1)) for array in (phrase_ids, visible)]
 
     def arrays(members, chosen, number, epoch):
         places = grouping.places(members)
@@ -141,12 +163,17 @@ def make_batches(
         if jitter:
             chance = [np.random.default_rng([seed, epoch, 2, member]) for member in members[rows]]
             photos = np.stack([jittered(photo, of_photo, jitter) for photo, of_photo in zip(photos, chance)])
+        if num_phrases:
+            chance = [np.random.default_rng([seed, epoch, 3, member]) for member in members[rows]]
+            of_words += phrases_and_regions([places[row][0][0] for row in rows], chosen[rows], chance, weight > 0)
         return photos, *of_words
 
     of_words = (None, *(None for _ in grouping.captions), None)  # shape of these arrays
     specs = [((None, *source.shape), source.dtype), (of_words, "int32"), (of_words, "int32"), (of_words, "float32")]
     if boxes is not None:
         specs.append(((*of_words, grid_shape[0] * grid_shape[1]), "float32"))
+    if num_phrases:
+        specs += [((None, num_phrases, None), "int32"), ((None, num_phrases, grid_shape[0] * grid_shape[1]), "bool")]
 
     def tensors(*plan):
         made = tf.numpy_function(arrays, plan, [dtype for _, dtype in specs], stateful=False)

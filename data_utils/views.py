@@ -38,6 +38,18 @@ def boxes_in_view(boxes, view, image_id):
     return tuple(map(tuple, seen[is_shown].tolist()))
 
 
+def region_in_view(region, view, image_id):
+    """Return the visible part of a region in a view, or None if it is less than half; see `boxes_in_view`."""
+    shown, crop = boxes_in_view([region], view, image_id), part_of_photo(view, image_id)
+    return shown[0] if shown and 2 * area(crop) * area(shown[0]) >= area(region) else None
+
+
+def area(region):
+    """Return the area of (left, top, right, bottom)."""
+    left, top, right, bottom = region
+    return (right - left) * (bottom - top)
+
+
 def part_of_photo(view, image_id):
     """Return the crop of a view as an array (left, top, right, bottom), each from 0 to 1."""
     if view < 2:

@@ -11,6 +11,7 @@ from data_utils.captions import CaptionedImage, tokenise
 from data_utils.foreign_text import UNSEEN, brief
 
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
+REGION_TOKEN = "<region>"  # a word that starts a phrase for a region, if the captioner was trained on phrases
 FORMAT_VERSION = 1
 MOST_LETTERS_IN_WORD = 1_000  # a longer word would not fit into any plot
 
@@ -25,6 +26,7 @@ class Vocabulary:
         words: the words without the special tokens.
         tokens: the special tokens and the words; the id is the index in this list.
         pad_token_id, start_token_id, end_token_id, unk_token_id: the ids of the special tokens.
+        region_token_id: the id of the token that starts a phrase: `<region>` or, if it is not a word, `<start>`.
     """
 
     words: list[str]
@@ -33,6 +35,7 @@ class Vocabulary:
     start_token_id: int
     end_token_id: int
     unk_token_id: int
+    region_token_id: int
 
     def __init__(self, words: list[str]):
         words = list(words)
@@ -47,6 +50,7 @@ class Vocabulary:
         self.tokens = [*SPECIAL_TOKENS, *words]
         self.pad_token_id, self.start_token_id, self.end_token_id, self.unk_token_id = range(len(SPECIAL_TOKENS))
         self._ids = {token: token_id for token_id, token in enumerate(self.tokens)}
+        self.region_token_id = self._ids.get(REGION_TOKEN, self.start_token_id)
 
     @classmethod
     def build(

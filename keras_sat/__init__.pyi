@@ -113,6 +113,7 @@ class BahdanauAttention(Any):
     def project(self, features: Any) -> Any: ...
     def project_state(self, hidden_state: Any) -> Any: ...
     def score(self, query: Any, projected_features: Any) -> Any: ...
+    def scores(self, query: Any, projected_features: Any) -> Any: ...
     def call(
         self, hidden_state: Any, features: Any, projected_features: Any = ..., noise: Any = ..., sampled: Any = ...
     ) -> Any: ...
@@ -134,6 +135,7 @@ class BilinearAttention(Any):
     def project(self, features: Any) -> Any: ...
     def project_state(self, hidden_state: Any) -> Any: ...
     def score(self, query: Any, projected_features: Any) -> Any: ...
+    def scores(self, query: Any, projected_features: Any) -> Any: ...
     def call(
         self, hidden_state: Any, features: Any, projected_features: Any = ..., noise: Any = ..., sampled: Any = ...
     ) -> Any: ...
@@ -193,6 +195,7 @@ class CaptionDecoder(Any):
     def has_gate(self) -> Any: ...
     def build(self, features_shape: Any, input_ids_shape: Any = ...) -> Any: ...
     def project_features(self, features: Any) -> Any: ...
+    def reveal(self, features: Any, visible: Any = ...) -> Any: ...
     def initial_state(self, features: Any, rows_per_photo: Any = ...) -> Any: ...
     def step(
         self,
@@ -227,6 +230,7 @@ class CaptionDecoder(Any):
         sampled: Any = ...,
         token_weights: Any = ...,
         training: Any = ...,
+        visible: Any = ...,
     ) -> Any: ...
     def read_words(
         self,
@@ -253,7 +257,10 @@ class CaptionResult:
     confidence: float | None
     image: Any
     alternatives: list
+    consensus: float | None
+    similar_photos: list
     word_probs: np.ndarray | None
+    region: tuple | None
     def __init__(
         self,
         caption: str,
@@ -265,8 +272,12 @@ class CaptionResult:
         confidence: float | None = ...,
         image: Any = ...,
         alternatives: list = ...,
+        consensus: float | None = ...,
+        similar_photos: list = ...,
         word_probs: np.ndarray | None = ...,
+        region: tuple | None = ...,
     ) -> None: ...
+    def of_region(self, region: Any) -> Any: ...
     @property
     def from_photo(self) -> Any: ...
 
@@ -277,6 +288,7 @@ class Captioner(keras.Model):
     vocabulary: Any
     decoder: Any
     confidence: Any
+    consensus: Any
     training_photos: Any
     source: Any
     photo_encoder: Any
@@ -325,6 +337,7 @@ class Captioner(keras.Model):
         attention_penalty_weight: float = ...,
         guide_weight: float = ...,
         box_weight: float = ...,
+        region_weight: float = ...,
         sharpness_weight: float = ...,
         label_smoothing: float = ...,
         num_samples: int = ...,
@@ -335,6 +348,10 @@ class Captioner(keras.Model):
         use_baseline: bool = ...,
         length_penalty: float = ...,
         no_repeat_ngram: int = ...,
+        no_repeat_around: str = ...,
+        consensus_weight: float = ...,
+        consensus_photos: int = ...,
+        consensus_captions: int = ...,
         name: Any = ...,
     ) -> None: ...
     @staticmethod
@@ -379,7 +396,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -389,6 +410,7 @@ class Captioner(keras.Model):
         first_photo: int = ...,
         batch_size: int = ...,
         recursive: bool = ...,
+        region: Any = ...,
     ) -> Any: ...
     def caption_each(
         self,
@@ -398,7 +420,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -409,6 +435,7 @@ class Captioner(keras.Model):
         batch_size: int = ...,
         cache: FeatureCache | None = ...,
         errors: str = ...,
+        regions: Any = ...,
     ) -> Iterator[tuple[Any, Any]]: ...
     def caption_features(
         self,
@@ -418,7 +445,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -429,12 +460,15 @@ class Captioner(keras.Model):
         batch_size: int = ...,
         images: Any = ...,
     ) -> list[CaptionResult]: ...
-    def arguments_of_search(self, options: Any) -> Any: ...
+    def visible_cells(self, regions: Any) -> Any: ...
+    def consensus_options(self, options: Any) -> Any: ...
+    def arguments_of_search(self, options: Any, agreeing: Any = ...) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
     ) -> Iterator[tuple[Any, Any]]: ...
     def attend_features(self, features: Any, captions: Any, *, images: Any = ...) -> list[CaptionResult]: ...
+    def features_each(self, images: Any, *, cache: FeatureCache | None = ...) -> Iterator[tuple[Any, Any]]: ...
     def features_of(self, photos: Any) -> Any: ...
     def encode(self, photos: np.ndarray) -> np.ndarray: ...
     def search(
@@ -442,12 +476,15 @@ class Captioner(keras.Model):
         features: Any,
         word_noise: Any = ...,
         region_noise: Any = ...,
+        visible: Any = ...,
         *,
         sample_attention: Any = ...,
         **options: Any,
     ) -> Any: ...
     def forced_search(self, features: Any, token_ids: Any) -> Any: ...
-    def steps(self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., drop: Any = ...) -> Any: ...
+    def steps(
+        self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., visible: Any = ..., drop: Any = ...
+    ) -> Any: ...
     def option(self, name: Any) -> Any: ...
     @property
     def baseline(self) -> Any: ...
@@ -548,6 +585,8 @@ class Captioner(keras.Model):
     @property
     def box_weight(self) -> Any: ...
     @property
+    def region_weight(self) -> Any: ...
+    @property
     def sharpness_weight(self) -> Any: ...
     @property
     def label_smoothing(self) -> Any: ...
@@ -567,6 +606,14 @@ class Captioner(keras.Model):
     def length_penalty(self) -> Any: ...
     @property
     def no_repeat_ngram(self) -> Any: ...
+    @property
+    def no_repeat_around(self) -> Any: ...
+    @property
+    def consensus_weight(self) -> Any: ...
+    @property
+    def consensus_photos(self) -> Any: ...
+    @property
+    def consensus_captions(self) -> Any: ...
 
 class Comparison:
     names: tuple
@@ -588,6 +635,7 @@ class DotAttention(Any):
     def project(self, features: Any) -> Any: ...
     def project_state(self, hidden_state: Any) -> Any: ...
     def score(self, query: Any, projected_features: Any) -> Any: ...
+    def scores(self, query: Any, projected_features: Any) -> Any: ...
     def call(
         self, hidden_state: Any, features: Any, projected_features: Any = ..., noise: Any = ..., sampled: Any = ...
     ) -> Any: ...
@@ -609,6 +657,7 @@ ENCODERS: dict[str, Any]
 class Ensemble:
     captioners: Any
     vocabulary: Any
+    consensus: Any
     options: Any
     def __init__(self, captioners: list, *, length_penalty: float | None = ...) -> None: ...
     @property
@@ -623,7 +672,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -633,6 +686,7 @@ class Ensemble:
         first_photo: int = ...,
         batch_size: int = ...,
         recursive: bool = ...,
+        region: Any = ...,
     ) -> Any: ...
     def caption_each(
         self,
@@ -642,7 +696,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -653,6 +711,7 @@ class Ensemble:
         batch_size: int = ...,
         cache: FeatureCache | None = ...,
         errors: str = ...,
+        regions: Any = ...,
     ) -> Iterator[tuple[Any, Any]]: ...
     def caption_features(
         self,
@@ -662,7 +721,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -673,12 +736,15 @@ class Ensemble:
         batch_size: int = ...,
         images: Any = ...,
     ) -> list[CaptionResult]: ...
-    def arguments_of_search(self, options: Any) -> Any: ...
+    def visible_cells(self, regions: Any) -> Any: ...
+    def consensus_options(self, options: Any) -> Any: ...
+    def arguments_of_search(self, options: Any, agreeing: Any = ...) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
     ) -> Iterator[tuple[Any, Any]]: ...
     def attend_features(self, features: Any, captions: Any, *, images: Any = ...) -> list[CaptionResult]: ...
+    def features_each(self, images: Any, *, cache: FeatureCache | None = ...) -> Iterator[tuple[Any, Any]]: ...
     def features_of(self, photos: Any) -> Any: ...
     def encode(self, photos: np.ndarray) -> np.ndarray: ...
     def search(
@@ -686,12 +752,15 @@ class Ensemble:
         features: Any,
         word_noise: Any = ...,
         region_noise: Any = ...,
+        visible: Any = ...,
         *,
         sample_attention: Any = ...,
         **options: Any,
     ) -> Any: ...
     def forced_search(self, features: Any, token_ids: Any) -> Any: ...
-    def steps(self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., drop: Any = ...) -> Any: ...
+    def steps(
+        self, features: Any, rows_per_photo: Any, *, region_noise: Any = ..., visible: Any = ..., drop: Any = ...
+    ) -> Any: ...
     @property
     def length_penalty(self) -> Any: ...
     @property
@@ -751,11 +820,12 @@ class KeepTraining(Any):
 
 class LiteRTCaptioner:
     vocabulary: Any
+    consensus: Any
     photo_size: Any
     has_confidence: Any
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = ...) -> None: ...
-    def caption(self, images: Any, *, recursive: bool = ...) -> Any: ...
-    def caption_each(self, images: Any, *, errors: str = ...) -> Iterator[tuple[Any, Any]]: ...
+    def caption(self, images: Any, *, recursive: bool = ..., region: Any = ...) -> Any: ...
+    def caption_each(self, images: Any, *, errors: str = ..., regions: Any = ...) -> Iterator[tuple[Any, Any]]: ...
     def attend(self, image: Any, caption: str) -> CaptionResult: ...
     def attend_each(self, images: Any, caption: str, *, errors: str = ...) -> Iterator[tuple[Any, Any]]: ...
 
@@ -780,6 +850,7 @@ class ScoreTable:
     photos: dict
     grounding: dict | None
     grounding_generated: dict | None
+    regions: dict | None
     faithfulness: dict | None
     faithfulness_references: dict | None
     compare_with: dict
@@ -794,6 +865,7 @@ class ScoreTable:
         photos: dict = ...,
         grounding: dict | None = ...,
         grounding_generated: dict | None = ...,
+        regions: dict | None = ...,
         faithfulness: dict | None = ...,
         faithfulness_references: dict | None = ...,
         compare_with: dict = ...,
@@ -890,6 +962,7 @@ def beam_search(
     num_results: int = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    joining_token_id: int | None = ...,
     **options: Any,
 ) -> SearchResult: ...
 def calibrate(
@@ -904,7 +977,11 @@ def evaluate(
     max_length: int = ...,
     length_penalty: float | None = ...,
     no_repeat_ngram: int | None = ...,
+    no_repeat_around: str | None = ...,
     allow_unknown: bool = ...,
+    consensus_weight: float | None = ...,
+    consensus_photos: int | None = ...,
+    consensus_captions: int | None = ...,
     data_dir: str | os.PathLike | None = ...,
     split: str = ...,
     split_seed: int | None = ...,
@@ -914,6 +991,7 @@ def evaluate(
     allow_training_photos: bool = ...,
     compare_with: str | tuple[str, ...] | list[str] = ...,
     boxes: Any = ...,
+    regions: bool = ...,
     faithfulness: bool = ...,
     pixel_photos: int = ...,
     keep_results: bool = ...,
@@ -994,6 +1072,7 @@ def fit(
     attention_penalty_weight: float = ...,
     guide_weight: float = ...,
     box_weight: float = ...,
+    region_weight: float = ...,
     sharpness_weight: float = ...,
     label_smoothing: float = ...,
     num_samples: int = ...,
@@ -1004,6 +1083,10 @@ def fit(
     use_baseline: bool = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    no_repeat_around: str = ...,
+    consensus_weight: float = ...,
+    consensus_photos: int = ...,
+    consensus_captions: int = ...,
     data_dir: Any = ...,
     split_seed: Any = ...,
     preset: Any = ...,
@@ -1026,7 +1109,9 @@ def gallery(
     references: list[list[str]] | None = ...,
     title: str = ...,
 ) -> Path: ...
-def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = ..., **options: Any) -> SearchResult: ...
+def greedy_search(
+    step: Callable, state: Any, *, no_repeat_ngram: int = ..., joining_token_id: int | None = ..., **options: Any
+) -> SearchResult: ...
 def ground(results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ...) -> Grounding: ...
 def load_litert(model: str | os.PathLike | None = ..., *, num_threads: int | None = ...) -> LiteRTCaptioner: ...
 def plot_history(history: Any, ax: Any = ...) -> Any: ...

@@ -14,7 +14,7 @@ from data_utils.captions import words_of_captions
 from data_utils.foreign_text import brief
 from data_utils.images import photos_of
 from data_utils.training_photos import digests_of, union
-from data_utils.vocabulary import Vocabulary
+from data_utils.vocabulary import REGION_TOKEN, Vocabulary
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
 from keras_sat.beyond import make_decoder, terms_of
@@ -62,8 +62,11 @@ class Captioner(CaptionGenerator, Trainer):
             of_keras["dtype"] = resolved_dtype(of_keras["dtype"])
         self.options = options = CaptionerOptions(**own)
         self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
+        if options.region_weight and REGION_TOKEN not in self.vocabulary:
+            self.vocabulary = Vocabulary([*self.vocabulary.words, REGION_TOKEN])
         self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
         self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
+        self.consensus = None  # chooses among beams, see `keras_sat.beyond.consensus`
         self.training_photos = None  # SeenPhotos, or None if unknown
         self.source = None  # the model on the Hugging Face Hub that it started from, if any, with its revision
         arrays, blur = None, options.photo_blur

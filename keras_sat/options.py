@@ -9,6 +9,7 @@ import importlib
 import inspect
 import math
 import numbers
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,8 @@ FIRST = ("encoder", "encoder_weights", "attention", "epochs", "batch_size", "lea
 MOST = 2**31 - 1  # of an int32
 MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
 MOST_BEAMS = 1_000  # memory grows with them
+CONSENSUS_BEAMS = 10  # the default number of beams for a choice by consensus
+CONSENSUS = ("consensus_weight", "consensus_photos", "consensus_captions")
 MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
 
@@ -126,6 +129,7 @@ def name_in(module, registry, listed, also=""):
     return Bound(lambda: f"one of: {', '.join(names())}{also}", is_valid, str, listed)
 
 
+one_word = Bound('one word, or ""', lambda value: isinstance(value, str) and re.fullmatch(r"\S{0,99}", value))
 a_training = one_of("frozen", "fine-tuned", "scratch")
 an_encoder = name_in("encoders", "ENCODERS", ENCODER_NAMES, also=", or a keras.Model, or None")
 
@@ -143,7 +147,9 @@ def optional(bound):
 # === Options ===
 
 _LONGER = "values above 0 favour longer captions"
+_CONSENSUS = "weight of the agreement with captions of similar training photos; try 40"
 _NO_REPEAT = "do not repeat n-grams of this length; 0: no limit; try 3"
+_AROUND = 'say no word twice in a row or around this word; "": no limit; try and'
 
 
 def option(kind, default, help, bound, none="", unset=False):
@@ -271,6 +277,7 @@ class CaptionerOptions(DecoderOptions):
     attention_penalty_weight: float = loss(0.33, "lambda of the penalty in equation (14)", at_least_zero)
     guide_weight: float = loss(0.0, "supervise attention with word detectors; try 0.5", at_least_zero)
     box_weight: float = loss(0.0, "supervise attention with the boxes of phrases", at_least_zero)
+    region_weight: float = loss(0.0, "also train phrases for the boxes' regions; try 1", at_least_zero)
     sharpness_weight: float = loss(0.0, "weight of the entropy of attention in the loss; try 0.02", at_least_zero)
     label_smoothing: float = loss(0.0, "fraction of the probability spread over the vocabulary", fraction)
     num_samples: int = loss(1, "hard attention: samples per caption (N in equation (12))", count())
@@ -281,6 +288,10 @@ class CaptionerOptions(DecoderOptions):
     use_baseline: bool = loss(True, "hard attention: subtract the moving average b from log p", flag)
     length_penalty: float = search(0.0, _LONGER, at_least_zero)
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
+    no_repeat_around: str = search("", _AROUND, one_word)
+    consensus_weight: float = search(0.0, _CONSENSUS, at_least_zero)
+    consensus_photos: int = search(15, "consensus: number of similar training photos", count(1, 100))
+    consensus_captions: int = search(30, "consensus: most similar captions of these photos", count())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,6 +304,7 @@ class BeamSearchOptions(Options):
     max_length: int = search(20, "maximum number of words, including `<end>`", count(1, MOST_WORDS))
     length_penalty: float = search(None, _LONGER, at_least_zero, none="the captioner's own")
     no_repeat_ngram: int = search(None, _NO_REPEAT, count(0, MOST_WORDS), none="the captioner's own")
+    no_repeat_around: str = search(None, _AROUND, one_word, none="the captioner's own")
     allow_unknown: bool = search(False, "allow `<unk>` in captions", flag)
 
     @property
@@ -302,7 +314,18 @@ class BeamSearchOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(BeamSearchOptions):
+class ConsensusOptions(BeamSearchOptions):
+    """Options of a search that may choose among its beams by consensus."""
+
+    consensus_weight: float = search(None, _CONSENSUS, at_least_zero, none="the captioner's own")
+    consensus_photos: int = search(
+        None, "consensus: similar training photos", count(1, 100), none="the captioner's own"
+    )
+    consensus_captions: int = search(None, "consensus: their captions", count(), none="the captioner's own")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(ConsensusOptions):
     """Options for captioning by search or by sampling."""
 
     num_results: int = search(1, "captions per photo; the default num_beams is at least this", count())
@@ -317,7 +340,7 @@ class SearchOptions(BeamSearchOptions):
     def check_together(self):
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
             raise ArgumentError("`top_k` and `top_p` require `temperature`.", top_k=self.top_k, top_p=self.top_p)
-        names = ("num_beams", "length_penalty", "no_repeat_ngram")
+        names = ("num_beams", "length_penalty", "no_repeat_ngram", "no_repeat_around", "consensus_weight")
         searched = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.temperature is not None and searched and searched != {"num_beams": 1}:
             raise ArgumentError(

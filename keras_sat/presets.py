@@ -67,6 +67,7 @@ PRESETS = {
         photo_blur=1.0,
         photo_jitter=1.0,
         no_repeat_ngram=3,
+        no_repeat_around="and",
         consistency_epochs=3,
         self_critical_epochs=3,
         reward_baseline="others",

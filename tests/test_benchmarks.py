@@ -17,8 +17,10 @@ import tensorflow as tf
 import where_time_goes
 from drawn_data_set import write_data_set
 from mistakes import count_mistakes
+from other_photos import LIST, measure
 from spread import spread
 from timing import Seconds, compare, figure, in_turn, ratio_in_words
+from word_offsets import word_offsets
 
 from data_utils import DATASETS, Vocabulary, draw_scenes, load_image
 from keras_sat import Captioner, ScoreTable
@@ -258,3 +260,28 @@ def test_bundled_captioners_share_equal_encoders(tmp_path, monkeypatch):
     shutil.copytree(bundled / "one", tmp_path / "copy")
     with pytest.raises(ValueError, match="copy.encoder-.*: this file is missing"):
         model_folder.read_model(tmp_path / "copy")  # only a bundled folder reads the encoders that bundled ones share
+
+
+def test_true_and_untrue_nouns_of_other_photos():
+    photos = [{"nouns": "dog snow"}, {"nouns": "coin"}, {"nouns": "man"}]
+    captions = ["a dog is standing in the air", "a man is standing in the air", "a man is there"]
+    captions = [caption.split() for caption in captions]
+    figures = measure(captions, [0.5, 0.25, None], photos, {"dog", "man", "air"}, {"dog", "man"})
+    assert figures[:7] == ("2 of 2", 2, 3, "3 of 3", 0, 2, 2) and figures[8] == "0.25"
+
+
+def test_word_offsets_compare_how_often_people_and_the_captioner_say_a_word():
+    captions = [["a", "dog", "dog"], ["a", "man"]] * 20  # "dog" 20 times, "man" 20 times
+    references = [[["a", "dog"], ["a", "cat"]], [["a", "man"], ["a", "man"]]] * 20  # 10, 10 and 20 times
+    vocabulary = Vocabulary(["a", "dog", "cat", "man"])
+    for weight in (0.5, 90.0):
+        found = word_offsets(vocabulary, captions, references, weight)
+        expected = {"dog": weight * np.log(15 / 25), "cat": weight * np.log(15 / 5)}
+        for token, offset in zip(vocabulary.tokens, found):
+            assert offset == pytest.approx(np.clip(expected.get(token, 0), -2, 2), abs=1e-6)
+
+
+def test_other_photos_are_listed_with_licences_and_nouns():
+    listed = json.loads(LIST.read_text(encoding="utf-8"))
+    assert len(listed["photos"]) >= 20 and len(listed["things"].split()) > 100
+    assert all({*photo} == {"file", "package", "licence", "nouns"} for photo in listed["photos"])

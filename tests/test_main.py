@@ -349,7 +349,7 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     page = (tmp_path / "gallery" / "index.html").read_text(encoding="utf-8")
     assert "<h2>b</h2>" in page and "<li>a red dog</li>" in page and page.count("</template>") == 1
     assert main([*evaluate, "--grounding"]) == 2
-    assert "Pass --grounding and --boxes together" in capsys.readouterr().err
+    assert "Pass --boxes with --grounding or --regions" in capsys.readouterr().err
 
     scoring = ["evaluate", *data, "--split", "dev", "--captions"]
     assert main([*scoring, str(results), "--json", str(tmp_path / "again.json")]) == 0

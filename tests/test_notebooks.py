@@ -26,6 +26,7 @@ STORIES = [
     "09_how_good_is_it",
     "10_your_own_photos",
     "11_when_to_look",
+    "12_point_and_tell",
 ]
 SHORTEST = "01_words_and_ids"  # the only one that needs no TensorFlow
 SOURCES = sorted((FOLDER / "src").glob("*.py"))
@@ -49,7 +50,7 @@ def code(cells):
     return [text for kind, text in cells if kind == "code"]
 
 
-def test_there_are_the_twelve_stories():
+def test_there_are_the_thirteen_stories():
     assert [source.stem for source in SOURCES] == STORIES
     assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == STORIES
 

@@ -80,7 +80,7 @@ def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_m
     dev, path = scenes_with_boxes
     captioner = keras_sat.Captioner.from_pretrained("scenes")
     options = {"split": "dev", "num_beams": 1, "show_progress": False}
-    table = keras_sat.evaluate(captioner, dev, boxes=path, **options)
+    table = keras_sat.evaluate(captioner, dev, boxes=path, regions=True, **options)
     assert table.grounding["num_phrases"] > 0 and 0 < table.grounding["mass"] < 1
     assert table.grounding["uniform_mass"] == pytest.approx(0.2)
     assert "attention on the boxes" in str(table)
@@ -91,6 +91,7 @@ def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_m
         with pytest.raises(ValueError, match="written by `keras-sat evaluate --json`"):
             keras_sat.ScoreTable.from_json(tmp_path / "damaged.json")
     again = keras_sat.ScoreTable.from_json(tmp_path / "table.json")
+    assert again.regions == table.regions and f"{table.regions['num_regions']} regions: noun said " in str(again)
     assert again.grounding == table.grounding and again.grounding_generated == table.grounding_generated
     other = keras_sat.ScoreTable.from_json(tmp_path / "table.json")
     other.photos["grounding"] = (2 * np.array(other.photos["grounding"])).tolist()
@@ -111,6 +112,6 @@ def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_m
 
 
 def test_the_command_line_says_what_it_needs(capsys):
-    for option in (["--grounding"], ["--boxes", "b.json"]):
+    for option in (["--grounding"], ["--boxes", "b.json"], ["--regions"], ["--regions", "--grounding"]):
         assert main(["evaluate", "--data", "flickr8k", *option]) == 2
-        assert "Pass --grounding and --boxes together" in capsys.readouterr().err
+        assert "Pass --boxes with --grounding or --regions" in capsys.readouterr().err

@@ -352,7 +352,7 @@ def test_what_it_says(tmp_path, capsys):
         ({"attentoin_dim": 3}, "fit has no such option. Did you mean attention_dim"),
         ({"encoder_training": "frozen", "encoder_rate": 0.5}, "No layer of the encoder is trained"),
         ({"encoder_training": "frozen", "photo_jitter": 0.5}, "frozen encoder.*Received: photo_jitter=0.5"),
-        ({"boxes": []}, "`boxes` and `box_weight` require each other"),
+        ({"boxes": []}, "`boxes` and `box_weight` or `region_weight` require each other"),
     ],
 )
 def test_errors(options, message, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from keras_sat.files.model_folder import ENCODERS, EXPECTED, PRETRAINED, copy_of
 
 
 def share_encoder(directory):
-    """Move the encoder of a saved captioner into the folder that bundled captioners share."""
+    """Move the encoder and index of a saved captioner into the folder that bundled captioners share."""
     config = read_sealed_json(directory / "config.json", EXPECTED)
     weights = directory / config["files"]["weights"]
     encoder, others = {}, {}
@@ -22,6 +22,8 @@ def share_encoder(directory):
         "weights": write_arrays(directory, "weights", others),
         "encoder": write_arrays(ENCODERS, "encoder", encoder),
     }
+    if index := config["files"].get("index"):
+        (directory / index).replace(ENCODERS / index)
     write_sealed_json(directory / "config.json", config)
     weights.unlink()
 

@@ -24,6 +24,7 @@ from data_utils.atomic_files import read_json
 from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_document, tokenise
 from data_utils.datasets.assemble import expecting
 from data_utils.foreign_text import brief, shortened
+from data_utils.photo_regions import covered_fraction
 from data_utils.views import boxes_in_view
 
 # Words of a phrase that name no object: attention is not measured on them.
@@ -215,20 +216,18 @@ def _boxes_in(path):
 # === On the grid ===
 
 
-def covered_fraction(boxes, grid_shape):
-    """Return the fraction of each grid cell that is covered by boxes, as an array of shape (rows, columns).
+def described_regions(image, boxes):
+    """Return a list of (words, region) for the phrases of a photo's captions that name something.
 
-    >>> covered_fraction([(0.0, 0.0, 0.5, 0.25)], (2, 2)).tolist()
-    [[0.5, 0.0], [0.0, 0.0]]
+    The region is the smallest rectangle around the phrase's boxes: (left, top, right, bottom).
     """
-    left, top, right, bottom = np.reshape(np.asarray(boxes, float), (-1, 4)).T
-    heights, row_of, y = _strips(grid_shape[0], top, bottom)
-    widths, column_of, x = _strips(grid_shape[1], left, right)
-    is_covered = np.zeros((len(y), len(x)), bool)
-    for box in range(len(left)):  # one at a time: all boxes at once would fill the memory
-        is_covered |= np.outer((top[box] <= y) & (y < bottom[box]), (left[box] <= x) & (x < right[box]))
-    covered = is_covered * heights[:, None] * widths
-    return row_of.T @ covered @ column_of * (grid_shape[0] * grid_shape[1])
+    found = []
+    for phrase in boxes.phrases.get(image.image_id, ()):
+        words = tokenise(image.captions[phrase.caption])
+        if not PLACELESS.issuperset(words[number] for number in phrase.naming_words(words)):
+            region = tuple(outermost(sides) for outermost, sides in zip((min, min, max, max), zip(*phrase.boxes)))
+            found.append((words[phrase.first_word : phrase.first_word + phrase.num_words], region))
+    return found
 
 
 def covered_cells(rows, views, boxes, grid_shape, shape):
@@ -267,13 +266,3 @@ def _boxes_of_words(image, caption, boxes):
                 own[number] = phrase.boxes
     agreed = {word: next(iter(found)) for word, found in of_word.items() if len(found) == 1}
     return {number: agreed[word] for number, word in enumerate(words[caption]) if word in agreed} | own
-
-
-def _strips(cells, starts, ends):
-    """Divide one side of a photo into strips at the edges of all cells and boxes.
-
-    Returns: sizes (strips,), the cell of each as one-hot vectors (strips, cells), and centres (strips,).
-    """
-    edges = np.unique(np.concatenate([np.linspace(0, 1, cells + 1), starts, ends]))
-    middles = (edges[1:] + edges[:-1]) / 2
-    return np.diff(edges), np.eye(cells)[np.minimum((middles * cells).astype(int), cells - 1)], middles

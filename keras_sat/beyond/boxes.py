@@ -40,7 +40,7 @@ class AttentionOnBoxes(Term):
 
     def _covered(self, read, extra):
         """Return the fraction of each region that boxes cover, for each word, and a mask of the words with boxes."""
-        (covered,) = extra  # (photos, captions, time, regions)
+        covered, *_ = extra  # (photos, captions, time, regions)
         covered = ops.reshape(ops.cast(covered, "float32"), (-1, *ops.shape(covered)[-2:]))
         covered = ops.repeat(covered, ops.shape(read.token_weights)[0] // ops.shape(covered)[0], axis=0)
         return covered, ops.cast(ops.any(covered > 0, axis=-1), "float32") * read.token_weights

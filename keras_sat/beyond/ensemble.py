@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from data_utils.training_photos import union
-from keras_sat.options import SearchOptions
+from keras_sat.options import CONSENSUS, SearchOptions
 from keras_sat.search.generation import CaptionGenerator
 
 
@@ -37,15 +37,22 @@ class Ensemble(CaptionGenerator):
         if any(captioner.vocabulary != self.vocabulary for captioner in self.captioners):
             sizes = [len(captioner.vocabulary) for captioner in self.captioners]
             raise ValueError(f"The captioners must have the same vocabulary. Received: vocabularies of sizes {sizes}")
+        indexed = next((n for n, captioner in enumerate(self.captioners) if captioner.consensus), 0)
+        self.consensus = functools.partial(self._agree, indexed) if self.captioners[indexed].consensus else None
         of_members = [captioner.options for captioner in self.captioners]
         mean = float(np.mean([options.length_penalty for options in of_members]))
         self.options = SearchOptions(
             length_penalty=mean if length_penalty is None else length_penalty,
             no_repeat_ngram=min(filter(None, (options.no_repeat_ngram for options in of_members)), default=0),
+            no_repeat_around=next(filter(None, (options.no_repeat_around for options in of_members)), ""),
+            **{name: getattr(of_members[indexed], name) for name in CONSENSUS},
         )
 
     length_penalty = property(lambda self: self.options.length_penalty)
     no_repeat_ngram = property(lambda self: self.options.no_repeat_ngram)
+
+    def _agree(self, indexed, results, features, *options, **others):
+        return self.captioners[indexed].consensus(results, features[indexed], *options, **others)
 
     @property
     def extra_dims(self) -> dict[str, int]:
@@ -111,8 +118,13 @@ class Ensemble(CaptionGenerator):
             raise ValueError(f"Expected {len(self.captioners)} arrays, one per captioner. Received: {len(features)}")
         return tuple(member.checked_features(x) for member, x in zip(self.captioners, features))
 
-    def _steps(self, features, rows_per_photo, region_noise=None):
-        members = [member.steps(member.adapt(x), rows_per_photo) for member, x in zip(self.captioners, features)]
+    def visible_cells(self, regions):
+        return tuple(captioner.visible_cells(regions) for captioner in self.captioners)
+
+    def _steps(self, features, rows_per_photo, region_noise=None, visible=None):
+        visible = visible or [None] * len(self.captioners)
+        of_members = zip(self.captioners, features, visible)
+        members = [member.steps(member.adapt(x), rows_per_photo, visible=seen) for member, x, seen in of_members]
         grids = self._grids
 
         def step(input_ids, states):

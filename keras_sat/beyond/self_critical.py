@@ -17,6 +17,7 @@ from keras import ops
 
 from keras_sat import equations
 from keras_sat.beyond.boxes import AttentionOnBoxes
+from keras_sat.beyond.regions import RegionPhrases
 from keras_sat.model.metrics import Objective
 from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean
 from keras_sat.model.teacher_forcing import as_rows
@@ -32,7 +33,7 @@ class SelfCritical:
 
     Batches need group_by="image": the captions of a photo are the references. Attention, including hard attention, uses
     its expectation. The attention penalty, label smoothing, word detectors, and dropout of words and word vectors are
-    not used. With `box_weight`, the loss for attention outside the boxes is computed on the references.
+    not used. The losses of `box_weight` and `region_weight` are computed on the references and their phrases.
 
     Args:
         captions: the captions of each training photo, a list of lists, for the document frequencies of n-grams.
@@ -90,13 +91,14 @@ class SelfCritical:
             "reward": (ops.reshape(drawn_rewards, (-1,)), is_caption),
             "baseline_reward": (ops.reshape(baseline + ops.zeros_like(drawn_rewards), (-1,)), is_caption),
         }
-        for term in captioner.paper_objective.terms:
-            if isinstance(term, AttentionOnBoxes) and extra:
-                captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
-                read = captioner.read(features, *captions)
-                costs, of_boxes = term(features, captions[1], read, extra)
-                is_read = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
-                mean, figures = mean + share_of_mean(costs, is_read), {**figures, **of_boxes}
+        terms = [x for x in captioner.paper_objective.terms if isinstance(x, (AttentionOnBoxes, RegionPhrases))]
+        if terms and extra:
+            captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
+            read = captioner.read(features, *captions)  # once, for all terms
+            is_read = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
+            for term in terms:
+                costs, of_term = term(features, captions[1], read, extra)
+                mean, figures = mean + share_of_mean(costs, is_read), {**figures, **of_term}
         return Objective(mean, figures)
 
     def _write(self, captioner, features, dropout, is_photo):

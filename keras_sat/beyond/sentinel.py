@@ -61,7 +61,7 @@ class WithSentinel(CaptionDecoder):
         attention, top_hidden = self.attention_layer, state.hidden_states[-1]
         sentinel = self.sentinel_layer(top_hidden, state.cell_states[-1] if self.has_cell_states else top_hidden)
         query = attention.project_state(top_hidden)
-        attention_scores = attention.score(query, projected_features)
+        attention_scores = attention.scores(query, projected_features)
         attended = attention.look(attention_scores, features, noise, sampled)
         sentinel_score = attention.score(query, attention.project(ops.expand_dims(sentinel, 1)))  # like one more region
         from_photo = equations.share_from_photo(attention_scores, sentinel_score)

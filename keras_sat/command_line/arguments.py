@@ -13,6 +13,7 @@ from keras_sat.options import (
     KINDS,
     BeamSearchOptions,
     CaptionerOptions,
+    ConsensusOptions,
     ConsistencyOptions,
     SearchOptions,
     SelfCriticalOptions,
@@ -70,6 +71,7 @@ def build_parser():
         ("compare", _add_compare, "compare two captioners by their scores", COMPARE),
         ("features", _add_features, "encode the photos of a data set once", FEATURES),
         ("calibrate", _add_calibrate, "calibrate the confidence of captions", CALIBRATE),
+        ("index", _add_index, "choose captions by consensus with training photos", INDEX),
         ("export", _add_export, "export a captioner for programs without keras_sat, or for browsers", EXPORT),
         ("app", _add_app, "try a captioner in the browser", APP),
         ("info", _add_info, "print information for a bug report", INFO),
@@ -121,6 +123,8 @@ FEATURES = "Encode the photos of a data set once and keep their features. If kil
 CALIBRATE = """Fit the confidence of captions on photos that the model was not trained on, save
 it with the model, and print how well calibrated it is. `keras-sat fit` ends with
 the same step, on the dev split."""
+INDEX = """Index the photos that a model was trained on, with their captions. Of several beams,
+the model then chooses the caption that agrees most with those of similar photos."""
 EXPORT = """Write a captioner, including encoder and search, for programs without keras_sat: a
 SavedModel for TensorFlow Serving, in DIRECTORY/1 or the next free number."""
 APP = """Serve a page on this computer that captions photos and synthetic scenes in the
@@ -135,7 +139,7 @@ def _add_options(parser, options, *names):
         bound, default = field.metadata["bound"], field.metadata["none"] if field.default is None else field.default
         metavar = METAVARS.get(name, None if bound.choices else METAVARS.get(bound.kind))
         choices = f": {', '.join(bound.choices)}" if bound.choices and metavar else ""
-        text = f"{field.metadata['help']}{choices}; default: {DEFAULTS.get(name, default)}"
+        text = f"{field.metadata['help']}{choices}; default: {DEFAULTS.get(name, default or repr(default))}"
         if bound.kind is bool:
             parser.add_argument(flag_of(name), action=argparse.BooleanOptionalAction, help=text)
         elif bound.kind is not None:
@@ -192,7 +196,7 @@ def _add_fit(parser):
     owners = {name: options for options in classes for name in options.names()}
     for name in FIRST:
         _add_options(parser, owners[name], name)
-    _add_values(group, "PATH", boxes=f"with --box-weight: {BOXES}")
+    _add_values(group, "PATH", boxes=f"with --box-weight or --region-weight: {BOXES}")
     devices = group.add_mutually_exclusive_group()
     devices.add_argument("--gpus", type=int, metavar="N", help="train on the first N GPUs; default: one")
     _add_switches(devices, hosts="train on all GPUs of the hosts listed in TF_CONFIG")
@@ -207,8 +211,10 @@ def _add_caption(parser):
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns")
     _add_switches(parser, recursive="include subfolders")
     _add_models(parser)
-    _add_options(parser, BeamSearchOptions)
+    _add_options(parser, ConsensusOptions)
     _add_options(parser, SearchOptions, "num_results")
+    text = "describe only this part: left,top,right,bottom, as fractions of the sides, such as .1,.2,.4,.9; repeatable"
+    parser.add_argument("--region", action="append", metavar="SIDES", help=text)
     _add_values(parser, "SENTENCE", say="do not caption; show where the model looks for each word of this sentence")
     _add_options(parser, CaptionerOptions, "encoder_weights")
     parser.add_argument("--min-confidence", type=float, metavar="X", help='print "not sure" below this confidence')
@@ -237,7 +243,7 @@ def _add_evaluate(parser):
     _add_models(parser, f'{DEFAULT_MODEL}, or "scenes" with --data scenes')
     _add_values(parser, "FILE", captions="score the captions in this JSON list of objects with image_id and caption")
     _add_data(parser, split="test")
-    _add_options(parser, BeamSearchOptions)
+    _add_options(parser, ConsensusOptions)
     _add_options(parser, CaptionerOptions, "encoder_weights")
     _add_switches(parser, allow_training_photos="also score photos that the captioner was trained on")
     parser.add_argument("--compare-with", nargs="+", choices=("paper", "human"), help="print these scores as well")
@@ -250,7 +256,8 @@ def _add_evaluate(parser):
         gallery="write a page with the captions, attention and scores of all photos into this folder",
     )
     _add_switches(parser, grounding="measure whether the model looks at the objects that it names")
-    _add_values(parser, "PATH", boxes=f"with --grounding on photos: {BOXES}")
+    _add_switches(parser, regions="with --boxes: measure whether it names what is in a region")
+    _add_values(parser, "PATH", boxes=f"with --regions, or --grounding on photos: {BOXES}")
     _add_switches(parser, faithfulness="measure whether words depend on the places that the model looks at")
     pixels = "with --faithfulness: blur these places in N photos too, each encoded some twenty times; default: 100"
     parser.add_argument("--pixel-photos", type=int, metavar="N", help=pixels)
@@ -269,11 +276,17 @@ def _add_features(parser):
     _add_switches(parser, verify="check all stored features, and repair damaged ones")
 
 
-def _add_calibrate(parser):
+def _add_index(parser, split="train"):
     parser.add_argument("model", metavar="MODEL", help=MODEL)
-    _add_data(parser, split="dev")
+    _add_data(parser, split=split)
     _add_options(parser, CaptionerOptions, "encoder_weights")
     _add_values(parser, "DIR", output_dir="save a copy of the model in this folder; default: change MODEL itself")
+    if split == "train":
+        _add_options(parser, CaptionerOptions, "consensus_weight")
+
+
+def _add_calibrate(parser):
+    _add_index(parser, split="dev")
     parser.add_argument("--json", dest="report", metavar="OUT", help="write the figures as JSON")
 
 

@@ -4,6 +4,7 @@ Each imports its dependencies when it runs, which keeps `--help` fast.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -57,6 +58,7 @@ def run_caption(
 ):
     """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
     from data_utils.images import find_pictures
+    from data_utils.photo_regions import checked_region
     from data_utils.progress import Progress
     from keras_sat.command_line.caption_files import caption_files
     from keras_sat.deploy.litert_captioner import ready_captioner
@@ -74,20 +76,29 @@ def run_caption(
         other = flag_of(next(iter(options), "min_confidence"))
         raise ValueError(f"{other} has no effect with --say, which gives the caption. Received: --say with {other}")
     file_options = ("text_files", "csv", "metadata", "overwrite")
+    of_files = {name: options.pop(name) for name in file_options if name in options}
+    regions = [checked_region(region.split(",")) for region in options.pop("region", ())]
+    if (outputs or of_files) and len(regions) > 1:
+        flag = flag_of(next(iter(outputs | of_files)))
+        raise ValueError(f"{flag} takes one result for each picture: pass one --region.")
     paths = find_pictures(images, recursive=recursive)
-    files = caption_files(images, paths, **{name: options.pop(name) for name in file_options if name in options})
+    files = caption_files(images, paths, **of_files)
     to_do = [path for path in paths if outputs or not files or not all(file.has(path) for file in files)]
     if num_done := len(paths) - len(to_do):
         print(f"keras-sat: captioned before: {num_done} of {len(paths)} pictures (see --overwrite)", file=sys.stderr)
     if not to_do:
         return
+    options |= {"regions": [regions] * len(to_do)} if regions else {}
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
+    if options and fast and fast.consensus:
+        fast = None  # its file has more beams
     captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(outputs, to_do)
     if say is None:
         results = captioner.caption_each(to_do, errors="yield", **({} if fast else options))
+        results = ((path, each) for path, found in results for each in (found if isinstance(found, list) else [found]))
     else:
         unknown = [word for word in dict.fromkeys(tokenise(say)) if word not in captioner.vocabulary]
         if unknown:
@@ -96,7 +107,7 @@ def run_caption(
     results = _kept_in_files(results, files, drawings[to_do[0]].get("gallery"), min_confidence)
     failed = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
-    with Progress(len(paths), label="captions", unit="pictures", show=show, delay=1) as progress:
+    with Progress(len(paths) * max(len(regions), 1), label="captions", unit="pictures", show=show, delay=1) as progress:
         progress.skip(num_done)
         progress.advance(0)  # shows the start until the first batch is complete
         for path, result in results:
@@ -244,11 +255,14 @@ def _as_line(path, result, min_confidence):
 
 def _as_json(result, maps):
     """Convert a CaptionResult into a dict for JSON; with `maps`, add the attention maps, rounded to six decimals."""
-    parts = {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
+    parts = {} if result.region is None else {"region": result.region}
+    parts |= {"caption": result.caption, "words": result.words, "log_prob": result.log_prob}
     if not result.is_finished:
         parts["is_finished"] = False
     if result.confidence is not None:
         parts["confidence"] = round(result.confidence, 4)
+    if result.consensus is not None:
+        parts |= {"consensus": round(result.consensus, 4), "similar_photos": result.similar_photos}
     for name, decimals in (("from_photo", 4), ("word_probs", 6)):
         if (values := getattr(result, name)) is not None:
             parts[name] = values.astype("float64").round(decimals).tolist()
@@ -268,12 +282,13 @@ def _why_unreadable(path, error):
     return f"{path}: this folder has no pictures" if is_folder else reason_without_number(error)
 
 
-def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, **options):
+def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, regions=False, **options):
     """Score a captioner or a file of captions, and write the requested files."""
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
-    if grounding != ("boxes" in options) and not (grounding and data == "scenes"):
-        raise ValueError("Pass --grounding and --boxes together, or only --grounding with --data scenes.")
+    measures_boxes = (grounding and data != "scenes") or regions
+    if measures_boxes != ("boxes" in options) and not (grounding and "boxes" in options):
+        raise ValueError("Pass --boxes with --grounding or --regions; only --grounding with --data scenes needs none.")
     if "pixel_photos" in options and not options.get("faithfulness"):
         raise ValueError("--pixel-photos has no effect without --faithfulness. Pass both or neither.")
     kinds = ("json", "csv", "coco_results", "gallery")
@@ -286,9 +301,10 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         cache = options.pop("cache_dir", None)
         keep_results = "gallery" in outputs or (grounding and "boxes" not in options)
         captioner = _captioner_of(_models_or_default(models, data), encoder_weights)
-        table = evaluate(captioner, data, cache=cache, keep_results=keep_results, **options)
+        table = evaluate(captioner, data, cache=cache, regions=regions, keep_results=keep_results, **options)
     else:
-        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, **outputs, **options}
+        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, "regions": regions}
+        given |= {**outputs, **options}
         fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "compare_with")
         if others := [name for name in given if (given[name] or name in options) and name not in fitting]:
             raise ValueError(f"--captions scores existing captions and cannot be combined with {flag_of(others[0])}.")
@@ -360,17 +376,41 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
         print(f"left out: {visible(reason)}", file=sys.stderr)
 
 
-def run_calibrate(
-    model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
-):
-    """Fit the confidence of a captioner, save it with the model, and print how well calibrated it is."""
+def run_calibrate(model, data, split="dev", report=None, skip_unreadable=False, **options):
+    """Fit and save the confidence of a captioner; print how well calibrated it is."""
+    from keras_sat.beyond.calibration import calibrate
+
+    if report is not None:
+        prepare_files([Path(report).expanduser()])
+    with _model_to_change(model, data, split, **options) as (captioner, images, cache):
+        calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
+        print(calibration)
+    if report is not None:
+        write_json(Path(report).expanduser(), calibration.to_dict())
+
+
+def run_index(model, data, split="train", skip_unreadable=False, consensus_weight=None, **options):
+    """Index photos and captions for a choice by consensus, and save the index with the model."""
+    from data_utils.images import readable_photos
+    from keras_sat.beyond.consensus import WEIGHT, Consensus
+
+    weight = WEIGHT if consensus_weight is None else consensus_weight
+    with _model_to_change(model, data, split, **options) as (captioner, images, cache):
+        captioner.options = dataclasses.replace(captioner.options, consensus_weight=weight)
+        images = images if cache else readable_photos(images, skip=skip_unreadable)
+        captioner.consensus = Consensus.build(captioner, images, cache=cache)
+        print(f"{len(captioner.consensus.photo_ids)} photos indexed; consensus weight {weight:g}")
+
+
+@contextlib.contextmanager
+def _model_to_change(model, data, split, cache_dir=None, encoder_weights=None, output_dir=None, **reading):
+    """Yield a saved captioner, photos and a cache; then save the captioner's records with it, or with a copy."""
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
-    from keras_sat.beyond.calibration import calibrate
     from keras_sat.captioner import Captioner
     from keras_sat.files.hub import is_on_hub
     from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
-    from keras_sat.files.saving import save_confidence
+    from keras_sat.files.saving import save_records
 
     folder = model_directory(model)
     if output_dir is None and (folder.parent == PRETRAINED or is_on_hub(model)):
@@ -378,19 +418,13 @@ def run_calibrate(
             "A bundled or downloaded model cannot be changed. For a copy, pass a folder as --output-dir. "
             f"Received: {visible(model)}"
         )
-    if report is not None:
-        prepare_files([Path(report).expanduser()])
     if output_dir is not None:
         reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
-    skip_unreadable = options.pop("skip_unreadable", False)
-    images = photos_of_split(read_data(data, **options), split)
+    images = [image for image in photos_of_split(read_data(data, **reading), split) if image.captions]
     cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
-    calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
-    print(calibration)
-    save_confidence(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
-    if report is not None:
-        write_json(Path(report).expanduser(), calibration.to_dict())
+    yield captioner, images, cache
+    save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
 
 
 def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):
@@ -490,6 +524,7 @@ COMMANDS = {
     "compare": run_compare,
     "features": run_features,
     "calibrate": run_calibrate,
+    "index": run_index,
     "export": run_export,
     "app": run_app,
     "info": run_info,

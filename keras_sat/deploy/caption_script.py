@@ -62,7 +62,9 @@ def caption(interpreter, words, photo):
     """Return the caption from beam search if the model supports it, otherwise from greedy search."""
     run = interpreter.get_signature_runner
     if "beams" in interpreter.get_signature_list():
-        found = run("beams")(features=run("encode")(images=photo)["features"])
+        beams, start_id = run("beams"), np.array([words.index("<start>")], np.int32)
+        visible = np.ones(beams.get_input_details()["visible"]["shape"], np.uint8)
+        found = beams(features=run("encode")(images=photo)["features"], visible=visible, start_id=start_id)
     else:
         found = run("serving_default")(images=photo)
     return " ".join(words[token] for token in found["token_ids"][0][: np.ravel(found["num_words"])[0]])

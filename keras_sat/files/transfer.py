@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from data_utils.foreign_text import brief
+from data_utils.vocabulary import REGION_TOKEN
 from keras_sat.beyond import HOOKS
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
@@ -59,6 +60,7 @@ def _take_over_weights(captioner, adapted, options):
     """Copy a captioner's weights to the new one; copy word weights only for words in both vocabularies."""
     tokens, new_tokens = captioner.vocabulary.tokens, adapted.vocabulary.tokens
     place_of = {token: place for place, token in enumerate(tokens)}
+    place_of.setdefault(REGION_TOKEN, captioner.vocabulary.start_token_id)  # phrases start as captions do
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
     places_before = [place_of[new_tokens[place]] for place in places]
     weights, new_weights, decoder = captioner.named_weights(), adapted.named_weights(), adapted.decoder

@@ -9,7 +9,7 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.model.cells import LoopDense
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import Attended
+from keras_sat.model.states import Attended, Visible
 
 
 class Attention(keras.layers.Layer):
@@ -50,10 +50,17 @@ class Attention(keras.layers.Layer):
         """Return scores e_ti of shape (rows, regions), from the outputs of `project_state` and `project`."""
         raise NotImplementedError
 
+    def scores(self, query, projected_features):
+        """Return `score`, with -inf for hidden regions if there are any; see `CaptionDecoder.reveal`."""
+        if not isinstance(projected_features, Visible):
+            return self.score(query, projected_features)
+        projected_features, visible = projected_features
+        return equations.visible_scores(self.score(query, projected_features), visible)
+
     def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
         query = self.project_state(ops.cast(hidden_state, self.compute_dtype))
         projected_features = self.project(features) if projected_features is None else projected_features
-        return self.look(self.score(query, projected_features), features, noise, sampled)
+        return self.look(self.scores(query, projected_features), features, noise, sampled)
 
     def look(self, attention_scores, features, noise=None, sampled=None):
         """Compute Attended from scores e_ti of shape (rows, regions), with equation (5) and then (8) or (13)."""

@@ -12,7 +12,7 @@ from keras_sat.model.cells import CELLS
 from keras_sat.model.readout import Readout
 from keras_sat.model.scorings import make_attention
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import Decoded, DecoderState, Step, Unrolled
+from keras_sat.model.states import Decoded, DecoderState, Step, Unrolled, Visible
 from keras_sat.options import DecoderOptions, with_options
 
 
@@ -86,6 +86,12 @@ class CaptionDecoder(layers.Layer):
         """Project the features for attention, once per photo. For additive attention this is W_a a_i + b."""
         return self.attention_layer.project(features)
 
+    def reveal(self, features, visible=None):
+        """Return features and projected features of which only the `visible` regions (photos, regions) can be seen."""
+        features = features if visible is None else equations.only_visible(features, visible)
+        projected_features = self.project_features(features)
+        return features, projected_features if visible is None else Visible(projected_features, visible)
+
     def initial_state(self, features, rows_per_photo=1):
         """Return h_0 and c_0, which f_init,h and f_init,c compute from the mean annotation vector."""
         mean = equations.mean_annotation(features)
@@ -143,15 +149,15 @@ class CaptionDecoder(layers.Layer):
         decoded = Decoded(self.readout(embedded, hidden, context, training=training), *maps)
         return keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), decoded)
 
-    def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None, training=False):
-        """Run the decoder up to the readout and return Unrolled. For the arguments, see the class.
+    def unroll(self, features, input_ids, noise=None, sampled=None, token_weights=None, training=False, visible=None):
+        """Run the decoder up to the readout and return Unrolled. For the arguments, see the class and `reveal`.
 
         Padding, where `token_weights` (rows, time) is 0, need not be computed.
         """
-        features = ops.cast(features, self.compute_dtype)
+        features, projected_features = self.reveal(ops.cast(features, self.compute_dtype), visible)
         state = self.initial_state(features, ops.shape(input_ids)[0] // ops.shape(features)[0])
         embedded = self.embed(ops.transpose(input_ids), training)  # of all words at once, like their projection
-        start = self.cells[0].input_projection(embedded), state, features, self.project_features(features)
+        start = self.cells[0].input_projection(embedded), state, features, projected_features
         return Unrolled(embedded, *self.read_words(*start, noise, sampled, token_weights))
 
     def read_words(self, projected_words, state, features, projected_features, noise, sampled, token_weights):

@@ -61,7 +61,7 @@ def read_captions(
         input_ids, target_ids, token_weights: (rows, time); see `make_batches`.
         drop_of: function from the row of each word, (words,), to the argument `drop` of Readout.
         fixed_shapes: compute padding too: XLA cannot skip it, since its position depends on values.
-        training, **chance: `noise` and `sampled`, see CaptionDecoder.
+        training, **chance: see CaptionDecoder for `noise` and `sampled`, and its method `reveal` for `visible`.
     """
     used = None if fixed_shapes else token_weights
     unrolled = decoder.unroll(features, input_ids, token_weights=used, training=training, **chance)

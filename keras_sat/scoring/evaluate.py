@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import warnings
 from pathlib import Path
@@ -17,11 +18,12 @@ from data_utils.images import readable_photos
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from data_utils.training_photos import seen_in_training, warn_of_copies
-from keras_sat.options import BeamSearchOptions, with_options
+from keras_sat.options import CONSENSUS_BEAMS, CaptionerOptions, ConsensusOptions, SearchOptions, with_options
 from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
 from keras_sat.scoring.faithfulness import figures_of as means_of
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
 from keras_sat.scoring.published import PUBLISHED
+from keras_sat.scoring.region_nouns import region_nouns
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
 
@@ -36,7 +38,7 @@ MOST_ALIKE = 0.01  # fraction of a split that may be duplicates in the data set;
 # === Scoring a captioner, or captions ===
 
 
-@with_options(BeamSearchOptions)
+@with_options(ConsensusOptions)
 def evaluate(
     captioner: Any,
     data: str | list[CaptionedImage],
@@ -50,6 +52,7 @@ def evaluate(
     allow_training_photos: bool = False,
     compare_with: str | tuple[str, ...] | list[str] = (),
     boxes: Any = None,
+    regions: bool = False,
     faithfulness: bool = False,
     pixel_photos: int = PIXEL_PHOTOS,
     keep_results: bool = False,
@@ -75,22 +78,25 @@ def evaluate(
             reference of each photo, scored against its other references.
         boxes: boxes of what the words name, to measure attention: Boxes, or a path that
             `data_utils.datasets.phrase_boxes.read_boxes` accepts.
+        regions: with `boxes`, also describe their regions, see `keras_sat.scoring.region_nouns`.
         faithfulness: measure whether words depend on the places that they attend to, in the generated captions and in
             the first human caption of each photo; see `keras_sat.scoring.faithfulness`.
         pixel_photos: of so many photos blur these places too. That encodes a photo some twenty times.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
         show_progress: show progress on standard error.
-        **options: see `keras_sat.options.BeamSearchOptions`.
+        **options: see `keras_sat.options.ConsensusOptions`.
 
     Returns: ScoreTable.
     """
-    search = BeamSearchOptions.of("evaluate", options, also=evaluate.__kwdefaults__)
+    search = ConsensusOptions.of("evaluate", options, also=evaluate.__kwdefaults__)
     if not hasattr(captioner, "caption"):
         raise ValueError(
             f"The first argument must be a Captioner, and the second the data. Received: captioner={captioner!r}"
         )
     if faithfulness:
         reject_unfit(captioner, pixel_photos)
+    if regions and boxes is None:
+        raise ValueError("Regions require `boxes`, which they are taken from. Received: regions=True and boxes=None")
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
     if isinstance(cache, (str, Path)):
@@ -118,9 +124,12 @@ def evaluate(
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, digests)
     boxes = None if boxes is None else read_boxes(boxes, images)
     rows = _other_rows(compare_with, data, images)
-    options = {name: getattr(captioner, name, 0) for name in ("length_penalty", "no_repeat_ngram")}
+    own = getattr(captioner, "options", CaptionerOptions())
+    options = {name: getattr(own, name) for name in ("length_penalty", "no_repeat_ngram", "no_repeat_around")}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}
-    options["num_beams"] = search.beams
+    agreeing = getattr(captioner, "consensus_options", lambda _: None)(SearchOptions(**search.to_dict()))
+    options["num_beams"] = search.num_beams or (CONSENSUS_BEAMS if agreeing else search.beams)
+    options |= {"consensus_weight": agreeing["consensus_weight"]} if agreeing else {}
     reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
     results = caption_photos(captioner, images, **reading, **options)
     settings = _settings(data, split, split_seed, captioner.encoder, options)
@@ -135,6 +144,9 @@ def evaluate(
         grounded = {"grounding": figures_of(of_people)}
         grounded["grounding_generated"] = figures_of(ground_captions(results, images, boxes))
         photos = {**table.photos, GROUNDING.contributions: of_people.round(10).tolist()}
+        if regions:
+            describe = functools.partial(caption_photos, captioner, images, **reading, **options)
+            grounded["regions"] = region_nouns(images, boxes, results, describe)
         table = dataclasses.replace(table, photos=photos, **grounded)
     if faithfulness:
         photos, figures, own = dict(table.photos), {}, [result.words for result in results]
@@ -186,13 +198,13 @@ def evaluate_captions(
 
 def _settings(data, split, split_seed, encoder=None, search=None):
     """Return the settings of a ScoreTable, including search options that differ from their defaults."""
-    search, defaults = search or {}, BeamSearchOptions.defaults()
+    search, defaults = search or {}, ConsensusOptions.defaults()
     num_beams = search.get("num_beams")
     length_penalty = None if num_beams == 1 else search.get("length_penalty")  # greedy search has none
     settings = {"data": _name(data), "split": split, "encoder": encoder, "num_beams": num_beams}
     settings |= {"length_penalty": length_penalty, "tokenisation": TOKENISATION}
     settings |= {
-        name: value for name, value in search.items() if name not in settings and value not in (0, defaults[name])
+        name: value for name, value in search.items() if name not in settings and value not in (0, "", defaults[name])
     }
     return settings if split_seed is None else {**settings, "split_seed": split_seed}
 

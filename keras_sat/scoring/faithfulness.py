@@ -90,6 +90,8 @@ def measure(captioner, images, captions, *, cache=None, batch_size=64, pixel_pho
         cache, batch_size, show_progress: see `evaluate`.
         pixel_photos: number of photos, from the first, in which places are blurred.
     """
+    if not len(images):
+        raise ValueError("Faithfulness requires at least one photo. Received: no photos")
     of_photos, last = [], []
 
     def of_batch(features, photos, numbers):

@@ -56,7 +56,7 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
     read = []  # (index of the photo, the phrases of one of its captions)
     for number, image in enumerate(images):
-        phrases = _measured(boxes, image)
+        phrases = measured_phrases(boxes, image)
         for caption in dict.fromkeys(phrase.caption for phrase in phrases):
             read.append((number, [phrase for phrase in phrases if phrase.caption == caption]))
     photos = [images[number] for number, _ in read]
@@ -65,7 +65,7 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
     with Progress(len(read), label="phrases", unit="captions", show=show_progress) as progress:
         for (number, phrases), (_, result) in zip(read, results):
             for phrase in phrases:
-                word = _last_content_word(result.words, phrase)
+                word = last_content_word(result.words, phrase)
                 if word is not None:
                     _add(of_photos[number], result.attention_weights[word], phrase.boxes)
             progress.advance(1)
@@ -81,9 +81,9 @@ def ground_captions(results, images, boxes) -> np.ndarray:
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
     for sums, result, image in zip(of_photos, results, images):
         named = {}
-        for phrase in _measured(boxes, image):
+        for phrase in measured_phrases(boxes, image):
             words = tokenise(image.captions[phrase.caption])
-            if (word := _last_content_word(words, phrase)) is not None:
+            if (word := last_content_word(words, phrase)) is not None:
                 named.setdefault(words[word], []).extend(phrase.boxes)
         for word, attention_map in zip(result.words, result.attention_weights):
             if word in named:
@@ -91,11 +91,12 @@ def ground_captions(results, images, boxes) -> np.ndarray:
     return of_photos
 
 
-def _measured(boxes, image):
+def measured_phrases(boxes, image):
+    """Return the phrases of a photo on which attention is measured."""
     return [] if image.image_id in boxes.unsure else boxes.phrases.get(image.image_id, [])
 
 
-def _last_content_word(words, phrase):
+def last_content_word(words, phrase):
     """Return the index of a phrase's last content word in a caption, or None."""
     return max(phrase.naming_words(words), default=None)
 

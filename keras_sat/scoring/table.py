@@ -49,6 +49,7 @@ class ScoreTable:
         photos: the contribution of each photo to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
             "rouge_l", "cider" and "meteor" (None if it cannot be computed), and of MEASURED if it was measured.
         grounding, grounding_generated: with boxes, `phrases.figures_of` for human captions and for these captions.
+        regions: with boxes, if requested, see `keras_sat.scoring.region_nouns`.
         faithfulness, faithfulness_references: if measured, `faithfulness.figures_of` for these captions and for the
             first human caption of each photo.
         compare_with: dict from a label to other scores, which are printed below.
@@ -63,6 +64,7 @@ class ScoreTable:
     photos: dict = dataclasses.field(default_factory=dict, repr=False)
     grounding: dict | None = dataclasses.field(default=None, repr=False)
     grounding_generated: dict | None = dataclasses.field(default=None, repr=False)
+    regions: dict | None = dataclasses.field(default=None, repr=False)
     faithfulness: dict | None = dataclasses.field(default=None, repr=False)
     faithfulness_references: dict | None = dataclasses.field(default=None, repr=False)
     compare_with: dict = dataclasses.field(default_factory=dict, repr=False)
@@ -88,6 +90,11 @@ class ScoreTable:
         if self.grounding is not None:
             grounded = {"human captions": self.grounding, "these captions": self.grounding_generated}
             lines += ["", phrases.as_table(grounded)]
+        if self.regions is not None:
+            said = {name: "-" if x is None else f"{x:.1%}" for name, x in self.regions.items()}
+            said["num_regions"] = f"{self.regions['num_regions']:d}"
+            text = "{num_regions} regions: noun said {noun_said}, small {small_noun_said}, captions {whole_noun_said}"
+            lines += ["", text.format(**said).replace("%", " %")]
         if self.faithfulness is not None:
             measured = {"these captions": self.faithfulness, "human captions": self.faithfulness_references}
             lines += ["", faithfulness.as_table(measured)]
@@ -174,7 +181,7 @@ class ScoreTable:
 
 
 _PARTS = ("scores", "settings", "statistics", "captions", "photos")
-_GROUNDED = ("grounding", "grounding_generated", "faithfulness", "faithfulness_references")
+_GROUNDED = ("grounding", "grounding_generated", "regions", "faithfulness", "faithfulness_references")
 MEASURED = (phrases.GROUNDING, *faithfulness.FAITHFULNESS)  # other scores that `compare` shows, if a table has them
 
 

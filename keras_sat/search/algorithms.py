@@ -35,34 +35,41 @@ class SearchResult(NamedTuple):
 # === The searches ===
 
 
-def run_search(step, state, vocabulary, num_regions, word_noise=None, *, max_length, allow_unknown=False, **options):
+def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknown=False, for_region=False, **options):
     """Run the search that the options select: beam_search, sample_search or greedy_search."""
-    shared = {"num_regions": num_regions, "max_length": max_length, **special_tokens(vocabulary, allow_unknown)}
+    options = {"num_regions": num_regions, **special_tokens(vocabulary, allow_unknown, for_region), **options}
+    if joining := options.pop("no_repeat_around", ""):
+        (options["joining_token_id"],) = vocabulary.caption_to_ids([joining])
     if "num_beams" in options:
-        return beam_search(step, state, **options, **shared)
+        return beam_search(step, state, **options)
     if "temperature" in options:
-        return sample_search(step, state, word_noise, **options, **shared)
-    return greedy_search(step, state, **options, **shared)
+        return sample_search(step, state, noise, **options)
+    return greedy_search(step, state, **options)
 
 
-def special_tokens(vocabulary, allow_unknown=False):
-    """Return the search arguments that depend on the vocabulary, as a dict."""
+def special_tokens(vocabulary, allow_unknown=False, for_region=False):
+    """Return the search arguments that depend on the vocabulary, as a dict; phrases for regions start differently."""
+    starts = vocabulary.start_token_id, vocabulary.region_token_id
+    forbidden = {*starts, *(() if allow_unknown else (vocabulary.unk_token_id,))}
     return {
-        "start_token_id": vocabulary.start_token_id,
+        "start_token_id": starts[for_region],
         "end_token_id": vocabulary.end_token_id,
         "pad_token_id": vocabulary.pad_token_id,
-        "forbidden_token_ids": () if allow_unknown else (vocabulary.unk_token_id,),
+        "forbidden_token_ids": tuple(sorted(forbidden)),
     }
 
 
-def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = 0, **options) -> SearchResult:
+def greedy_search(
+    step: Callable, state: Any, *, no_repeat_ngram: int = 0, joining_token_id: int | None = None, **options
+) -> SearchResult:
     """Take the most probable word at each step; return a SearchResult with one result per row. See beam_search."""
+    rules = no_repeat_ngram, joining_token_id
 
     def choose(logits, t, said):
-        best, token_ids = ops.top_k(logits, min(1 + _most_blocked(said, no_repeat_ngram), logits.shape[-1]))
-        if not no_repeat_ngram:
+        best, token_ids = ops.top_k(logits, min(1 + _most_blocked(said, *rules), logits.shape[-1]))
+        if best.shape[-1] == 1:
             return token_ids[:, 0]
-        best = _without_repeats(best, token_ids, said, t, no_repeat_ngram)
+        best = _without_repeats(best, token_ids, said, t, *rules)
         _, first = ops.top_k(best, 1)  # not argmax, for which Keras needs an operation that LiteRT lacks
         return ops.take_along_axis(token_ids, first, axis=1)[:, 0]
 
@@ -113,6 +120,7 @@ def beam_search(
     num_results: int = 1,
     length_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
+    joining_token_id: int | None = None,
     **options,
 ) -> SearchResult:
     """Keep the `num_beams` best hypotheses for each photo; return a SearchResult with the best `num_results`.
@@ -126,7 +134,9 @@ def beam_search(
         num_results: at most num_beams.
         length_penalty: 0 compares log p, which favours short captions; 1 compares the mean over the tokens.
         no_repeat_ngram: no n-gram of this length occurs twice in a caption; 0: no limit.
+        joining_token_id: no word occurs twice in a row or on both sides of this word; None: no limit.
     """
+    rules = no_repeat_ngram, joining_token_id
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
     captions = _empty(state, **options)
     photos = ops.shape(captions.log_probs)[0] // num_beams
@@ -137,9 +147,9 @@ def beam_search(
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
         # The best continuations of all beams of a photo are among the best of each beam.
-        num_words = num_beams + _most_blocked(captions.token_ids, no_repeat_ngram)
+        num_words = num_beams + _most_blocked(captions.token_ids, *rules)
         log_probs, token_ids = _best_words(result.logits, num_words, **options)
-        log_probs = _without_repeats(log_probs, token_ids, captions.token_ids, t, no_repeat_ngram)
+        log_probs = _without_repeats(log_probs, token_ids, captions.token_ids, t, *rules)
         choices = log_probs.shape[-1]
         ended = captions.is_finished[:, None]
         only_pad = ops.where(ops.arange(choices) > 0, -float("inf"), 0.0)
@@ -195,17 +205,21 @@ def _best_words(logits, num_words, **options):
     return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
 
 
-def _most_blocked(said, size):
+def _most_blocked(said, size, joining_token_id):
     """Return the maximum number of words that `_without_repeats` blocks: a search needs that many extra candidates."""
-    return max(0, said.shape[1] - size + 1) if size else 0
+    return (max(0, said.shape[1] - size + 1) if size else 0) + (0 if joining_token_id is None else 2)
 
 
-def _without_repeats(log_probs, token_ids, said, t, size):
-    """Set log p to -inf for tokens that would repeat an n-gram of length `size`; a `size` of 0 allows all.
+def _without_repeats(log_probs, token_ids, said, t, size, joining_token_id):
+    """Set log p to -inf for tokens that the rules of beam_search forbid.
 
     Tokens are (rows, choices), the captions so far are (rows, max_length) with t tokens.
     """
     windows = said.shape[1] - size + 1
+    if joining_token_id is not None:
+        last, before = (ops.take(said, ops.maximum(t - back, 0), axis=1)[:, None] for back in (1, 2))
+        is_echo = (token_ids == last) | ((last == joining_token_id) & (token_ids == before))
+        log_probs = ops.where(is_echo, -float("inf"), log_probs)  # at first `last` is `<pad>`, which is no choice
     if size == 0 or windows < 1:
         return log_probs
     last = ops.take(said, ops.maximum(t - size + 1, 0) + ops.arange(size - 1), axis=1)

@@ -21,9 +21,10 @@ from keras import ops
 
 from data_utils.captions import words_of_captions
 from data_utils.images import load_image, photos_of
+from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
-from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
+from keras_sat.options import ANY_COUNT, CONSENSUS, CONSENSUS_BEAMS, SearchOptions, one_of, with_options
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
 
@@ -56,7 +57,7 @@ class CaptionGenerator:
     # === Captions ===
 
     @with_options(SearchOptions)
-    def caption(self, images: Any, *, recursive: bool = False, **options) -> Any:
+    def caption(self, images: Any, *, recursive: bool = False, region: Any = None, **options) -> Any:
         """Caption one photo and return a CaptionResult, or caption many photos and return a list of results.
 
         Args:
@@ -64,30 +65,35 @@ class CaptionGenerator:
                 these, an array with four axes, a folder, or a pattern such as "photos/*.jpg" (see
                 `data_utils.find_pictures`).
             recursive: include subfolders.
+            region: describe only this part of each photo, a rectangle (left, top, right, bottom) in fractions of the
+                photo's sides. With a list of regions, each photo has a list of results.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption", options)
         photos, many = photos_of(images, recursive=recursive)
-        captions = functools.partial(self._captions, options)
-        results = [result for _, result in self._each(captions, photos, options.batch_size)]
+        regions, is_one = (None, False) if region is None else regions_for(photos, region)
+        results = self._each(self._captions_or_phrases(options, photos, regions), photos, options.batch_size)
+        results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
 
     @with_options(SearchOptions)
     def caption_each(
-        self, images: Any, *, cache: FeatureCache | None = None, errors: str = "raise", **options
+        self, images: Any, *, cache: FeatureCache | None = None, errors: str = "raise", regions: Any = None, **options
     ) -> Iterator[tuple[Any, Any]]:
-        """Caption many photos in batches; yield (image, CaptionResult) for each.
+        """Caption many photos in batches; yield (image, CaptionResult) for each, or (image, list) with `regions`.
 
         Args:
             images: list of paths, PIL images, arrays or CaptionedImage.
             cache: FeatureCache with the features of CaptionedImages; None reads and encodes the photos.
             errors: if a photo cannot be read, "raise" the error, or "yield" (image, error).
+            regions: a list of regions for each image, see `caption`.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_each", options)
         one_of("raise", "yield").check("errors", errors)
-        captions = functools.partial(self._captions, options)
-        return self._each(captions, images, options.batch_size, cache, errors)
+        return self._each(
+            self._captions_or_phrases(options, images, regions), images, options.batch_size, cache, errors
+        )
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
@@ -108,34 +114,77 @@ class CaptionGenerator:
             results += self._captions(options, batch, photos, numbers[some])
         return results
 
-    def _captions(self, options, features, photos, numbers):
+    def _captions_or_phrases(self, options, photos, regions):
+        if regions is None:
+            return functools.partial(self._captions, options)
+        regions = checked_regions(regions, len(photos), self.rows_and_columns())
+        return functools.partial(self._phrases, options, regions)
+
+    def _phrases(self, options, regions, features, photos, numbers):
+        """Return a list of CaptionResults for each photo of a batch, one for each of its regions; see `_captions`."""
+        asked = [(row, region) for row, number in enumerate(numbers) for region in regions[number]]
+        results = [[] for _ in numbers]
+        for start in range(0, len(asked), options.batch_size):
+            rows, some = map(list, zip(*asked[start : start + options.batch_size]))
+            shown = tf.nest.map_structure(lambda array, rows=rows: array[rows], features)
+            of_rows = None if photos is None else photos[rows]
+            found = self._captions(options, shown, of_rows, [numbers[row] for row in rows], some)
+            for row, region, result in zip(rows, some, found):
+                results[row].append(result.of_region(region))
+        return results
+
+    def visible_cells(self, regions):
+        """Return which cells of the grid are visible in each region, boolean (regions, cells)."""
+        return np.stack([visible_cells(region, self.rows_and_columns()).ravel() for region in regions])
+
+    def _captions(self, options, features, photos, numbers, regions=None):
         """Return the CaptionResults of a batch; `numbers`, the photos' places among all photos, determine the noise."""
         if options.sample_attention and not self.samples_attention:
             raise ValueError(
                 "`sample_attention` requires a single captioner with hard attention. "
                 f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
             )
-        arguments = self.arguments_of_search(options)
+        agreeing = self.consensus_options(options) if regions is None else None
+        arguments = self.arguments_of_search(options, agreeing)
         noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
-        found = self._run(self.search, features, *noise, **arguments)
+        visible = [] if regions is None else [self.visible_cells(regions)]
+        found = self._run(self.search, features, *noise, *visible, **arguments)
         confidences = None
         if self.confidence is not None:
-            confidences = np.asarray(self.confidence(found.word_probs, features))
-        return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+            shown = equations.only_visible(features, *visible) if visible else features
+            confidences = np.asarray(self.confidence(found.word_probs, shown))
+        results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+        return self.consensus(results, features, agreeing, num_results=options.num_results) if agreeing else results
 
-    def arguments_of_search(self, options):
+    def consensus_options(self, options):
+        """Return the captioner's or the given options of `self.consensus` as a dict, or None without consensus."""
+        own = {name: self._own(options, name) for name in (*CONSENSUS, "length_penalty")}
+        if self.consensus is None and options.consensus_weight:
+            raise ValueError(
+                "`consensus_weight` requires an index of training photos: run `keras-sat index`. "
+                f"Received: {options.consensus_weight=}"
+            )
+        is_search = options.temperature is None and options.num_beams != 1
+        return own if self.consensus and own["consensus_weight"] and is_search else None
+
+    def _own(self, options, name):
+        given = getattr(options, name)
+        return getattr(self.options, name) if given is None else given
+
+    def arguments_of_search(self, options, agreeing=None):
         """Convert SearchOptions to a dict of arguments for `search`; each distinct dict needs its own graph."""
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
             arguments = {"num_samples": options.num_results}
         else:
-            own, given = self.options.no_repeat_ngram, options.no_repeat_ngram
-            arguments = {"no_repeat_ngram": own if given is None else given}
-            if options.beams > 1:
-                own, given = self.options.length_penalty, options.length_penalty
-                arguments |= {"num_beams": options.beams, "num_results": options.num_results}
-                arguments |= {"length_penalty": own if given is None else given}
+            arguments = {name: self._own(options, name) for name in ("no_repeat_ngram", "no_repeat_around")}
+            num_beams, num_results = options.beams, options.num_results
+            if agreeing:
+                num_beams = num_results = options.num_beams or max(CONSENSUS_BEAMS, num_results)
+            if num_beams > 1:
+                own = {"length_penalty": self._own(options, "length_penalty")}
+                arguments |= {"num_beams": num_beams, "num_results": num_results, **own}
         return {name: getattr(options, name) for name in names} | arguments
 
     # === Given captions ===
@@ -205,6 +254,10 @@ class CaptionGenerator:
             for image, problem in zip(batch, problems):
                 yield image, problem or next(results)
 
+    def features_each(self, images: Any, *, cache: FeatureCache | None = None) -> Iterator[tuple[Any, Any]]:
+        """Yield (image, its features) for each photo, from the encoder or a cache; see `caption_each`."""
+        return self._each(lambda features, photos, numbers: features, images, ENCODED_TOGETHER, cache)
+
     def _read(self, images, errors):
         """Read images; return the argument of `features_of` ({} if all fail) and, for each image, None or its error."""
         photos, problems = [], []
@@ -244,10 +297,11 @@ class CaptionGenerator:
             self.graphs[key] = tf.function(function, input_signature=specs, autograph=False)
         return self.graphs[key](*tensors)
 
-    def search(self, features, word_noise=None, region_noise=None, *, sample_attention=False, **options):
-        """Search for captions, given features (photos, regions, feature_dim); see `run_search` and `_noise`."""
-        step, state = self._steps(features, _rows_per_photo(options), region_noise if sample_attention else None)
-        options["extra_dims"] = self.extra_dims
+    def search(self, features, word_noise=None, region_noise=None, visible=None, *, sample_attention=False, **options):
+        """Search for captions of features (photos, regions, feature_dim); see `run_search`, `_noise` and `reveal`."""
+        noise = region_noise if sample_attention else None
+        step, state = self._steps(features, _rows_per_photo(options), noise, visible)
+        options |= {"extra_dims": self.extra_dims, "for_region": visible is not None}
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
 
     def forced_search(self, features, token_ids):
@@ -256,19 +310,21 @@ class CaptionGenerator:
         options = {"num_regions": self.num_regions, "max_length": token_ids.shape[1], "extra_dims": self.extra_dims}
         return forced_search(step, state, token_ids, **options, **special_tokens(self.vocabulary))
 
-    def _steps(self, features, rows_per_photo, region_noise=None):
-        return self.steps(self.adapter(features), rows_per_photo, region_noise=region_noise)
+    def _steps(self, features, rows_per_photo, region_noise=None, visible=None):
+        return self.steps(self.adapter(features), rows_per_photo, region_noise=region_noise, visible=visible)
 
-    def steps(self, features, rows_per_photo, *, region_noise=None, drop=None):
+    def steps(self, features, rows_per_photo, *, region_noise=None, visible=None, drop=None):
         """Return `step` and `state` for the searches of `keras_sat.search.algorithms`.
 
         Args:
             features: output of the adapter, (photos, regions, feature_dim).
             rows_per_photo: number of beams or samples of each photo.
             region_noise: uniform noise (rows, max_length, regions) to sample regions; None uses the expectation.
+            visible: see `CaptionDecoder.reveal`.
             drop: see `keras_sat.model.readout.Readout`.
         """
-        known = {"features": features, "projected_features": self.decoder.project_features(features), "drop": drop}
+        features, projected_features = self.decoder.reveal(features, visible)
+        known = {"features": features, "projected_features": projected_features, "drop": drop}
         step = functools.partial(self.decoder.step, **known)
         state = self.decoder.initial_state(features, rows_per_photo)
         if region_noise is None:

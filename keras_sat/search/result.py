@@ -1,6 +1,6 @@
 """The result of captioning a photo."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ class CaptionResult:
         confidence: the probability that the caption is right; None without calibration or for a given caption.
         image: the photo in the encoder's size, uint8 (height, width, 3); None if only features were given.
         alternatives: the other results, best first.
+        consensus: similarity from 0 to 1 to the captions of similar training photos; None without an index.
+        similar_photos: the ids of the most similar training photos, or an empty list.
+        region: the rectangle (left, top, right, bottom) that it describes, in fractions of the photo's sides, or None.
         word_probs: p of each word given the previous words, (words,); p(`<end>`) is only in `log_prob`.
     """
 
@@ -34,7 +37,15 @@ class CaptionResult:
     confidence: float | None = None
     image: Any = field(default=None, repr=False)
     alternatives: list = field(default_factory=list, repr=False)
+    consensus: float | None = None
+    similar_photos: list = field(default_factory=list, repr=False)
     word_probs: np.ndarray | None = field(default=None, repr=False)
+    region: tuple | None = None
+
+    def of_region(self, region):
+        """Return a copy in which this result and its alternatives describe a region."""
+        others = [replace(other, region=region) for other in self.alternatives]
+        return replace(self, region=region, alternatives=others)
 
 
 def _extra(name, doc):

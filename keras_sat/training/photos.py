@@ -10,6 +10,7 @@ from data_utils.training_photos import warn_of_copies
 from keras_sat.training.run_record import checksum
 
 KEEP_IMAGES_BYTES = 1_000_000_000  # of pixels: up to this size, decoded photos stay in memory between epochs
+NUM_PHRASES = 4  # phrases of each photo in a batch with all its captions, see `region_weight`
 
 
 class TrainingPhotos:
@@ -104,6 +105,8 @@ class TrainingPhotos:
         if self.boxes is not None and split == "train":
             captioner.build_once(captioner.photo_encoder.features_shape)
             options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
+            per_photo = NUM_PHRASES if options["group_by"] == "image" else 1
+            options["num_phrases"] = per_photo if captioner.region_weight else 0
         options |= {"shares": self.cluster.shares, **self.options}
         return make_batches(self.of_split(split), captioner.vocabulary, views, **options)
 

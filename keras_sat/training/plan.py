@@ -62,12 +62,13 @@ class TrainingRequest:
                 f"`epochs` must be at least 1, or 0 with an initial_model and {' or '.join(FURTHER_EPOCHS)}. "
                 f"Received: epochs={epochs}"
             )
-        for option, hook in HOOKS.items():
-            weight, argument = self.captioner.get(option), arguments.get(hook.needs)
-            if hook.needs and bool(weight) != (argument is not None):
+        for name, argument in arguments.items():
+            weights = {option: self.captioner.get(option) for option, hook in HOOKS.items() if hook.needs == name}
+            if any(weights.values()) != (argument is not None):
+                received = ", ".join(f"{option}={weight}" for option, weight in weights.items())
                 raise ValueError(
-                    f"`{hook.needs}` and `{option}` require each other: pass both or neither. "
-                    f"Received: {hook.needs}={str(argument)[:80]}, {option}={weight}"
+                    f"`{name}` and `{'` or `'.join(weights)}` require each other: pass both or neither. "
+                    f"Received: {name}={str(argument)[:80]}, {received}"
                 )
 
 

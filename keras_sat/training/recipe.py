@@ -13,9 +13,10 @@ from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.training_photos import seen_in_training
 from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
+from keras_sat.beyond.consensus import Consensus
 from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
-from keras_sat.files.saving import save_confidence
+from keras_sat.files.saving import save_records
 from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
 from keras_sat.presets import LIGHT_ENCODERS, OWN_PHOTOS, default_encoder, without_gpu
 from keras_sat.training.defaults import bundled_to_start_from, default_output_dir, preset_or_default
@@ -73,7 +74,7 @@ def fit(
         from_scratch: do not start from the bundled captioner.
         **options: see TrainingOptions, ConsistencyOptions, SelfCriticalOptions and CaptionerOptions.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
-        boxes: for `box_weight`: boxes of phrases of the training captions, see
+        boxes: for `box_weight` and `region_weight`: boxes of phrases of the training captions, see
             `data_utils.datasets.phrase_boxes.read_boxes`.
         callbacks: Keras callbacks, called after the scores and before anything is saved. Their state is not saved.
         show_progress: False prints nothing.
@@ -101,6 +102,7 @@ def fit(
     packages and threads; a GPU may lack operations for it (UnimplementedError). When training is resumed, it can be
     switched off, but not on.
 
+    With a `consensus_weight`, the training photos are indexed at the end; see `keras_sat.beyond.consensus`.
     At the end, the captioner's `confidence` is fitted on the dev split if that has at least 100 photos; see
     `keras_sat.beyond.calibration`.
     """
@@ -163,9 +165,19 @@ def _train(plan):
             captioner, is_whole, further = train_further(plan, name, captioner)
             figures, folder = [*figures, *further], further_folder(plan.folder, name)
     if is_whole:
+        _index(plan, captioner, folder / "model")
         _calibrate(plan, captioner, folder / "model")
     captioner.history = Curves(figures, was_interrupted=plan.was_interrupted)
     return captioner
+
+
+def _index(plan, captioner, folder):
+    """Build the index for `consensus_weight` and save it, unless it exists or there are several hosts."""
+    if captioner.consensus_weight and captioner.consensus is None and plan.cluster.num_hosts == 1:
+        plan.photos.prepare(captioner, num_views=1)
+        reading = {"cache": plan.photos.cache, "show_progress": plan.photos.show_progress}
+        captioner.consensus = Consensus.build(captioner, plan.photos.of_split("train"), **reading)
+        save_records(captioner, folder)
 
 
 def _calibrate(plan, captioner, folder):
@@ -180,7 +192,7 @@ def _calibrate(plan, captioner, folder):
     try:
         plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
         calibration = calibrate(captioner, dev_images, cache=plan.photos.cache, show_progress=plan.photos.show_progress)
-        save_confidence(captioner, folder)
+        save_records(captioner, folder)
     except KeyboardInterrupt:
         plan.was_interrupted = True
         plan.say("stopped before the confidence was calibrated; repeat the call or command to calibrate it")
