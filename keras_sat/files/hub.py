@@ -16,7 +16,7 @@ from data_utils.atomic_files import read_bytes
 from data_utils.foreign_text import brief
 
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
-FILES = ("config.json", "weights-*.npz", "vocabulary-*.json", "encoder-*.npz")
+FILES = ("config.json", "weights-*.npz", "vocabulary-*.json", "encoder-*.npz", "index-*.npz")
 
 
 def is_on_hub(model):
