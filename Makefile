@@ -51,17 +51,12 @@ lint: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[coco]"
 	touch $@
 
-# Captions without TensorFlow: `keras-sat caption` uses it where it is installed.
-.venv/litert: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable ".[litert]"
-	touch $@
-
 # Captioners on the Hugging Face Hub.
 .venv/hub: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[hub]"
 	touch $@
 
-bench: .venv/bench .venv/litert
+bench: .venv/bench
 	$(BIN)/python benchmarks/bench.py
 
 # The tests again, with the oldest packages that setup.cfg allows.
