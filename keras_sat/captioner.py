@@ -20,7 +20,6 @@ from keras_sat.accelerated.optimizer_step import apply_gradients
 from keras_sat.beyond import make_decoder, terms_of
 from keras_sat.files import saving, transfer
 from keras_sat.files.hub import is_on_hub, pinned
-from keras_sat.files.model_card import push
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.forks import reject_fork
@@ -244,6 +243,8 @@ class Captioner(CaptionGenerator, Trainer):
 
     def push_to_hub(self, repository: str, **options) -> str:
         """Upload the captioner to the Hugging Face Hub as "owner/name"; see `keras_sat.files.model_card.push`."""
+        from keras_sat.files.model_card import push
+
         return push(self, repository, **options)
 
     def adapted(self, vocabulary: Vocabulary | None = None, **options) -> Captioner:

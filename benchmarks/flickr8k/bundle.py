@@ -26,18 +26,18 @@ from keras_sat.files.model_folder import (
 def share_encoder(directory):
     """Move the encoder and index of a saved captioner into the folder that bundled captioners share."""
     config = read_sealed_json(directory / "config.json", EXPECTED)
-    weights = directory / config["files"]["weights"]
-    encoder, others = {}, {}
-    for name, array in read_arrays(weights, EXPECTED).items():
-        (encoder if name.startswith("encoder/") else others)[name.removeprefix("encoder/")] = array
-    config["files"] |= {
-        "weights": write_arrays(directory, "weights", others),
-        "encoder": write_arrays(ENCODERS, "encoder", encoder),
-    }
-    if index := config["files"].get("index"):
-        (directory / index).replace(ENCODERS / index)
+    files = config["files"]
+    if "encoder" not in files:  # as in a copy of a bundled captioner
+        weights = directory / files["weights"]
+        encoder, others = {}, {}
+        for name, array in read_arrays(weights, EXPECTED).items():
+            (encoder if name.startswith("encoder/") else others)[name.removeprefix("encoder/")] = array
+        files |= {"weights": write_arrays(directory, "weights", others)}
+        files |= {"encoder": write_arrays(directory, "encoder", encoder)}
+        weights.unlink()
+    for name in {files["encoder"], files.get("index", files["encoder"])}:
+        (directory / name).replace(ENCODERS / name)
     write_sealed_json(directory / "config.json", config)
-    weights.unlink()
 
 
 def main(arguments):
