@@ -51,9 +51,9 @@ lint: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[coco]"
 	touch $@
 
-# Captioners on the Hugging Face Hub.
+# Captioners on the Hugging Face Hub, and as ONNX files.
 .venv/hub: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable ".[hub]"
+	$(BIN)/python -m pip install --quiet --editable ".[hub,onnx]"
 	touch $@
 
 bench: .venv/bench

@@ -205,7 +205,7 @@ class Captioner(CaptionGenerator, Trainer):
 
         Args:
             directory: created if needed; each export gets a numbered folder in it.
-            format: "tf_saved_model", "litert", or a list of both.
+            format: "tf_saved_model", "litert", "onnx", or a list of these.
             **options: options of the search; see `keras_sat.deploy.export`.
         """
         from keras_sat.deploy.export import export

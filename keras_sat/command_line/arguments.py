@@ -298,6 +298,7 @@ def _add_export(parser):
         parser.add_mutually_exclusive_group(),
         web="write a web page instead, which any static host can serve",
         tflite="also write model.tflite, for greedy search with LiteRT",
+        onnx="also write model.onnx, for beam search with onnxruntime",
     )
     _add_values(parser, "FOLDER", runtime=RUNTIME)
     _add_options(parser, CaptionerOptions, "encoder_weights")

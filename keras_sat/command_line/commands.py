@@ -427,7 +427,7 @@ def _model_to_change(model, data, split, cache_dir=None, encoder_weights=None, o
     save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
 
 
-def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):
+def run_export(model, directory, tflite=False, onnx=False, web=False, runtime=None, encoder_weights=None, **options):
     """Export a captioner for programs without keras_sat or as a web page, and print the paths of the files."""
     from keras_sat.captioner import Captioner
 
@@ -442,7 +442,8 @@ def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_
             folder = write_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
         print(f"{visible(folder)}: a page for any static host, or for `keras-sat app`")
         return
-    folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)
+    formats = {"tf_saved_model": True, "litert": tflite, "onnx": onnx}
+    folder = captioner.export(directory, [name for name, is_wanted in formats.items() if is_wanted], **options)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         print(f"{visible(path)}: {path.stat().st_size:,} bytes")
 

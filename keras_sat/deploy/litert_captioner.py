@@ -135,7 +135,7 @@ def converted(directory):
     from keras_sat.deploy.litert import litert_file
 
     captioner = Captioner.load(directory)  # checks the files
-    check_captioner(captioner, for_litert=True)
+    check_captioner(captioner, in_float32=True)
     agreeing = captioner.consensus_options(SearchOptions())
     beams = {"num_beams": CONSENSUS_BEAMS} if agreeing else {}
     content = litert_file(captioner, *search_arguments(captioner, **beams))
