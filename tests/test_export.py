@@ -322,5 +322,5 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Captioner, "export", export)
     assert main(["export", "scenes", folder]) == 0
     assert main(["export", "scenes", folder, "--num-beams", "1", "--max-length", "7", "--tflite"]) == 0
-    assert calls == [(folder, "tf_saved_model", {}), (folder, BOTH, {"num_beams": 1, "max_length": 7})]
+    assert calls == [(folder, ["tf_saved_model"], {}), (folder, BOTH, {"num_beams": 1, "max_length": 7})]
     assert capsys.readouterr().out == 2 * f"{path}: 1,234 bytes\n"

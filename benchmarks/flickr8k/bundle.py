@@ -35,6 +35,7 @@ def share_encoder(directory):
         files |= {"weights": write_arrays(directory, "weights", others)}
         files |= {"encoder": write_arrays(directory, "encoder", encoder)}
         weights.unlink()
+    ENCODERS.mkdir(exist_ok=True)
     for name in {files["encoder"], files.get("index", files["encoder"])}:
         (directory / name).replace(ENCODERS / name)
     write_sealed_json(directory / "config.json", config)
