@@ -66,7 +66,6 @@ def test_a_graph_in_another_folder_is_not_run(tmp_path):
 
 
 def test_the_default_captioner_captions_at_once_as_with_tensorflow(tmp_path, monkeypatch):
-    monkeypatch.undo()  # of the fixture that hides ai-edge-litert
     if not is_installed():
         pytest.skip("ai-edge-litert is not installed: captions without TensorFlow are not tested")
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))

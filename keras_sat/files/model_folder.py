@@ -5,6 +5,7 @@
     weights-DIGEST.npz        named arrays; rounded ones have 16 bits, or 8 bits and a scale per column (matrices)
     index-DIGEST.npz          optional: the index of training photos, see `keras_sat.beyond.consensus`
     encoder-DIGEST.npz        the encoder's arrays; bundled models with equal encoders share it, in pretrained/encoders
+    graph.json                of bundled models, see `keras_sat.deploy.litert_graph`
     lock                      empty; it lets one process save at a time
 
 The files contain only data: nothing is executed when they are read. Saving into the same folder again writes new files
