@@ -32,6 +32,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "scoring.comparison": ["Comparison", "compare"],
         "training.callbacks": [
             "BeginWithExpectations",
+            "DrawAttention",
             "KeepTraining",
             "ScoreCaptions",
             "ShowCaptions",

@@ -19,6 +19,7 @@ from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
 from keras_sat.beyond import make_decoder, terms_of
 from keras_sat.files import saving, transfer
+from keras_sat.files.hub import is_on_hub, pinned
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.forks import reject_fork
@@ -66,6 +67,7 @@ class Captioner(CaptionGenerator, Trainer):
         self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
         self.consensus = None  # chooses among beams, see `keras_sat.beyond.consensus`
         self.training_photos = None  # SeenPhotos, or None if unknown
+        self.source = None  # the model on the Hugging Face Hub that it started from, if any, with its revision
         arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
             arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
@@ -194,7 +196,7 @@ class Captioner(CaptionGenerator, Trainer):
 
         Args:
             directory: created if needed; each export gets a numbered folder in it.
-            format: "tf_saved_model", "litert", or a list of both.
+            format: "tf_saved_model", "litert", "onnx", or a list of these.
             **options: options of the search; see `keras_sat.deploy.export`.
         """
         from keras_sat.deploy.export import export
@@ -215,14 +217,25 @@ class Captioner(CaptionGenerator, Trainer):
 
     @classmethod
     def from_pretrained(cls, model: str | os.PathLike | None = None, **options) -> Captioner:
-        """Load a saved or bundled captioner. Nothing is downloaded.
+        """Load a saved or bundled captioner without a download, or one from the Hugging Face Hub.
 
         Args:
             model: a folder that `save` wrote, or a bundled name: "flickr8k" (None), "flickr8k-hard" or
-                "flickr8k-paper" for photos, "scenes", "scenes-hard" or "scenes-none" for the built-in scenes.
+                "flickr8k-paper" for photos, "scenes", "scenes-hard" or "scenes-none" for the built-in scenes. Or
+                "hf://owner/name" or "hf://owner/name@revision", see `keras_sat.files.hub`.
             **options: see `load`.
         """
-        return cls.load(model_directory(model), **options)
+        directory = model_directory(model)
+        captioner = cls.load(directory, **options)
+        if is_on_hub(model):
+            captioner.source = pinned(model, directory)
+        return captioner
+
+    def push_to_hub(self, repository: str, **options) -> str:
+        """Upload the captioner to the Hugging Face Hub as "owner/name"; see `keras_sat.files.model_card.push`."""
+        from keras_sat.files.model_card import push
+
+        return push(self, repository, **options)
 
     def adapted(self, vocabulary: Vocabulary | None = None, **options) -> Captioner:
         """Return a new captioner that has the same weights but different options.

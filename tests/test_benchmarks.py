@@ -24,6 +24,7 @@ from word_offsets import word_offsets
 
 from data_utils import DATASETS, Vocabulary, draw_scenes, load_image
 from keras_sat import Captioner, ScoreTable
+from keras_sat.deploy.litert_graph import GRAPH
 from keras_sat.files import model_folder
 
 
@@ -246,13 +247,18 @@ def test_bundled_captioners_share_equal_encoders(tmp_path, monkeypatch):
     for name, path in (("PRETRAINED", bundled), ("ENCODERS", encoders)):
         monkeypatch.setattr(model_folder, name, path)
         monkeypatch.setattr(bundle, name, path)
+    monkeypatch.setattr(bundle, "converted", lambda directory: (b"a network", None, None, None))
     saved = {}
     for name, value in (("one", 1.0), ("other", 2.0)):
         saved[name] = {"encoder/000/kernel": np.ones((8, 4), "float32"), "baseline": np.float32(value)}
         model_folder.write_model(tmp_path / name, {"captioner": {}}, Vocabulary(["dog"]), saved[name], "int8")
         bundle.main([str(tmp_path / name), name])
-    assert len(list(encoders.iterdir())) == 1
-    for name, expected in saved.items():
+    assert len(list(encoders.iterdir())) == 1 and (bundled / "one" / GRAPH).exists()
+    bundle.main([str(model_folder.copy_of_model(bundled / "one", tmp_path / "again")), "again"])
+    (bundled / "one" / GRAPH).unlink()
+    bundle.main(["--graphs"])
+    assert (bundled / "one" / GRAPH).exists()
+    for name, expected in {**saved, "again": saved["one"]}.items():
         _, _, arrays = model_folder.read_model(bundled / name)
         assert arrays.keys() == expected.keys()
         for key, array in arrays.items():

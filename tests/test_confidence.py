@@ -183,7 +183,7 @@ def test_calibrate_on_the_command_line(saved, tmp_path, capsys):
     assert main(["calibrate", str(saved), *options]) == 2  # noticed before anything is captioned
     assert "to a new or empty folder" in capsys.readouterr().err
     assert main(["calibrate", "scenes", *options[:4]]) == 2
-    assert "a bundled model cannot be changed" in capsys.readouterr().err.lower()
+    assert "a bundled or downloaded model cannot be changed" in capsys.readouterr().err.lower()
 
 
 def test_players_and_galleries_show_it(calibrated, scenes, tmp_path):

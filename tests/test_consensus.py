@@ -182,7 +182,7 @@ def test_the_command_line_builds_and_shows_it(scenes, paths, tmp_path, capsys):
     table = evaluate(Captioner.load(tmp_path / "copy"), "scenes", data_dir=tmp_path / "scenes", split="dev")
     assert table.settings["num_beams"] == 10 and table.settings["consensus_weight"] == 2
     assert main(["index", "scenes", *data]) == 2
-    assert "a bundled model cannot be changed" in capsys.readouterr().err.lower()
+    assert "a bundled or downloaded model cannot be changed" in capsys.readouterr().err.lower()
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from keras_sat.presets import DEFAULT_MODEL, PRESETS
 METAVARS = {"encoder": "NAME", "encoder_layer": "LAYER", "encoder_weights": "FILE", "trained_up_to": "LAYER"}
 METAVARS |= {int: "N", float: "X"}
 DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
-MODEL = "the folder of a saved model, or the name of a bundled model"
+MODEL = "the folder of a saved model, a bundled name, or hf://owner/name[@revision]"
 BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
 RUNTIME = "a folder into which npm has installed @litertjs/core; default: downloaded once from npm's registry"
 
@@ -228,6 +228,13 @@ def _add_caption(parser):
         gif="the same as an animation: a file, or a folder for many",
         gallery="write one page with all pictures into this folder",
     )
+    _add_switches(parser, text_files="write the caption of photo.jpg into photo.txt next to it")
+    _add_values(parser, "FILE", csv="write a table for `fit --data folder`")
+    _add_switches(
+        parser,
+        metadata="write metadata.jsonl into the folder of the pictures, as Hugging Face's imagefolder reads it",
+        overwrite="replace existing captions in these files; default: keep them, and caption only what is missing",
+    )
     _add_values(parser, "WORDS", words='words to draw: "content" (default), "all", or some, such as "dog,ball"')
     parser.add_argument("--width", type=float, metavar="INCHES", help="with --plot: 3.3 for a column of a paper")
 
@@ -291,6 +298,7 @@ def _add_export(parser):
         parser.add_mutually_exclusive_group(),
         web="write a web page instead, which any static host can serve",
         tflite="also write model.tflite, for greedy search with LiteRT",
+        onnx="also write model.onnx, for beam search with onnxruntime",
     )
     _add_values(parser, "FOLDER", runtime=RUNTIME)
     _add_options(parser, CaptionerOptions, "encoder_weights")

@@ -1,7 +1,8 @@
 """Caption photos without TensorFlow: run a captioner's LiteRT file with the package ai-edge-litert.
 
 Loading the file and captioning a photo take less time than importing TensorFlow. `keras-sat export --tflite` and
-`--web` write such a file. Saved and bundled captioners are converted once by TensorFlow, with float32 weights:
+`--web` write such a file. Saved captioners are converted once by TensorFlow, with float32 weights; for bundled ones,
+`litert_graph` makes the same file without TensorFlow:
 
     KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`
 
@@ -29,6 +30,7 @@ from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import nothing_on_standard_error
 from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_index, read_litert, write_litert
+from keras_sat.deploy.litert_graph import filled, has_graph
 from keras_sat.files.model_folder import model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions
 from keras_sat.search.result import CaptionResult
@@ -47,7 +49,7 @@ def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | No
 
     Args:
         model: a folder that `Captioner.save` wrote, a bundled name, or an export folder with a LiteRT file. The first
-            two are converted once, which needs TensorFlow and some seconds; other processes wait for it. None: the
+            is converted once, which needs TensorFlow and some seconds; other processes wait for it. None: the
             bundled photo captioner, even if the current folder contains a model of that name.
         num_threads: for each photo; None uses one thread per processor core that the process may use.
 
@@ -61,14 +63,16 @@ def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | No
 
 
 def ready_captioner(model, *, num_threads=None):
-    """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or cannot be loaded."""
-    exported = export_folder(model)
-    try:
-        return LiteRTCaptioner(exported or made_folder(model), num_threads=num_threads)
-    except (OSError, ValueError):
-        if exported:
-            raise
-        return None
+    """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or cannot be loaded.
+
+    The file of a bundled captioner is made, without TensorFlow.
+    """
+    if exported := export_folder(model):
+        return LiteRTCaptioner(exported, num_threads=num_threads)
+    for folder_of in (made_folder, make_file)[: 2 if has_graph(model_directory(model)) else 1]:
+        with contextlib.suppress(OSError, ValueError):
+            return LiteRTCaptioner(folder_of(model), num_threads=num_threads)
+    return None
 
 
 def export_folder(model):
@@ -97,7 +101,7 @@ def is_made(model):
 
 
 def make_file(model, *, wait_s=0):
-    """Use TensorFlow to convert a saved captioner to LiteRT, unless this was done before; return the folder.
+    """Make the LiteRT file of a saved or bundled captioner, unless this was done before; return the folder.
 
     Wait at most `wait_s` seconds for another process that is converting one.
     """
@@ -113,17 +117,29 @@ def make_file(model, *, wait_s=0):
 
 
 def _convert(directory, folder):
-    """Use TensorFlow to convert a saved captioner; write its LiteRT files into a folder."""
+    """Write the LiteRT files of a saved captioner into a folder."""
+    if has_graph(directory):
+        with contextlib.suppress(OSError, ValueError):
+            return _write(folder, *filled(directory))
+    return _write(folder, *converted(directory))
+
+
+def _write(folder, content, vocabulary, consensus, options):
+    write_litert(folder, content, vocabulary, consensus=consensus, options=options)
+
+
+def converted(directory):
+    """Use TensorFlow to convert a saved captioner; return its network and the other results of `filled`."""
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
     from keras_sat.deploy.litert import litert_file
 
     captioner = Captioner.load(directory)  # checks the files
-    check_captioner(captioner, for_litert=True)
+    check_captioner(captioner, in_float32=True)
     agreeing = captioner.consensus_options(SearchOptions())
     beams = {"num_beams": CONSENSUS_BEAMS} if agreeing else {}
     content = litert_file(captioner, *search_arguments(captioner, **beams))
-    write_litert(folder, content, captioner.vocabulary, consensus=agreeing and captioner.consensus, options=agreeing)
+    return content, captioner.vocabulary, agreeing and captioner.consensus, agreeing
 
 
 class LiteRTCaptioner:

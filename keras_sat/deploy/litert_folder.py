@@ -27,12 +27,17 @@ HINT = ("the LiteRT files that keras-sat export --tflite or --web wrote", "Expor
 def write_litert(folder, content, vocabulary, *, packed=False, consensus=None, options=None):
     """Write a LiteRT network (bytes), Vocabulary and Consensus with options; `packed` compresses the network."""
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
-    files = {**model, WORDS: "".join(f"{token}\n" for token in vocabulary.tokens).encode()}
-    for name, file in files.items():
-        write_whole(folder / name, file)
-    digests = {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
+    digests = write_files(folder, model, vocabulary)
     manifest = {"format": "litert", "version": FORMAT_VERSION, "sha256": digests, "consensus": options}
     write_sealed_json(folder / MANIFEST, {**manifest, **index_in(folder, consensus)})
+
+
+def write_files(folder, files, vocabulary):
+    """Write files (a dict from names to bytes) and the words of a Vocabulary; return a dict with their digests."""
+    files = {**files, WORDS: "".join(f"{token}\n" for token in vocabulary.tokens).encode()}
+    for name, file in files.items():
+        write_whole(folder / name, file)
+    return {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
 
 
 def read_litert(folder):

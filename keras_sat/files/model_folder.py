@@ -5,6 +5,7 @@
     weights-DIGEST.npz        named arrays; rounded ones have 16 bits, or 8 bits and a scale per column (matrices)
     index-DIGEST.npz          optional: the index of training photos, see `keras_sat.beyond.consensus`
     encoder-DIGEST.npz        the encoder's arrays; bundled models with equal encoders share it, in pretrained/encoders
+    graph.json                of bundled models, see `keras_sat.deploy.litert_graph`
     lock                      empty; it lets one process save at a time
 
 The files contain only data: nothing is executed when they are read. Saving into the same folder again writes new files
@@ -25,6 +26,7 @@ import numpy as np
 from data_utils.atomic_files import exclusive_lock, expectation, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import Vocabulary
 from keras_sat.checks import near_name
+from keras_sat.files.hub import hub_folder, is_on_hub
 from keras_sat.options import one_of
 from keras_sat.presets import DEFAULT_MODEL
 
@@ -284,10 +286,13 @@ def model_directory(model):
     """Return the folder of a saved model, or of the bundled model with this name.
 
     Args:
-        model: a folder, or a name; None: the bundled photo captioner, even if a local folder has its name.
+        model: a folder, a name, or an address on the hub, which is downloaded; None: the bundled photo captioner, even
+            if a local folder has its name.
     """
     if model is None:
         return PRETRAINED / DEFAULT_MODEL
+    if is_on_hub(model):
+        return hub_folder(model)
     folder = Path(model).expanduser()
     if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
         return folder  # a folder of photos may be called "scenes" too

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
-from data_utils.foreign_text import brief
+from data_utils.foreign_text import MOST_SHOWN, brief, visible
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
@@ -43,6 +43,8 @@ def save(captioner, directory, overwrite, precision):
         settings |= as_settings(captioner.training_photos)
     if captioner.confidence is not None:
         settings["confidence"] = captioner.confidence.to_dict()
+    if captioner.source is not None:
+        settings["source"] = captioner.source
     arrays = {name: np.asarray(variable) for name, variable in captioner.named_weights().items()}
     write_model(directory, settings, captioner.vocabulary, arrays, precision, captioner.consensus)
 
@@ -76,6 +78,7 @@ def load(kind, directory, encoder, encoder_weights):
 def _restore_records(captioner, settings):
     captioner.training_photos = from_settings(settings)
     captioner.confidence = Confidence(**settings["confidence"]) if "confidence" in settings else None
+    captioner.source = visible(settings["source"])[:MOST_SHOWN] if "source" in settings else None
     if "index" in settings:
         captioner.consensus = Consensus(captioner.vocabulary, settings["index"], captioner.feature_shape[-1])
 

@@ -120,6 +120,8 @@ def evaluate(
     reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
     results = caption_photos(captioner, images, **reading, **options)
     settings = _settings(data, split, split_seed, captioner.encoder, options)
+    if (source := getattr(captioner, "source", None)) is not None:
+        settings["source"] = source
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
     table = _score_table(images, [result.caption for result in results], settings, every, rows)
