@@ -51,7 +51,8 @@ def test_each_is_small_and_known_by_name():
         size = sum(path.stat().st_size for path in pretrained_directory(name).iterdir())
         assert size <= LARGEST[name], name
     configs = [read_json(pretrained_directory(name) / "config.json", "a model") for name in pretrained_names()]
-    assert {path.name for path in ENCODERS.iterdir()} == {config["files"].get("encoder") for config in configs} - {None}
+    shared = {config["files"].get(kind) for config in configs for kind in ("encoder", "index")}
+    assert {path.name for path in ENCODERS.iterdir()} == shared - {None}
     with pytest.raises(ValueError, match=f"Expected one of: {', '.join(sorted(LARGEST))}"):
         keras_sat.Captioner.from_pretrained("imagenet")
 
