@@ -14,6 +14,7 @@ $(INSTALLED): setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
 	@echo "Installing into .venv: TensorFlow is large, this takes two to five minutes."
 	$(BIN)/python -m pip install --quiet --editable ".[test,notebooks]"
+	$(BIN)/keras-sat caption docs/photo.jpg  # also writes its network for LiteRT to KERAS_HOME, for later calls
 	touch $(INSTALLED)
 
 demo: $(INSTALLED)

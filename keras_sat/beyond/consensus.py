@@ -152,9 +152,14 @@ class Consensus:
         num_photos, found = len(self.photo_ids), []
         owners = np.repeat(np.arange(num_photos), [*map(len, self._captions)])
         for keys, photos in self._ngrams([*itertools.chain(*self._captions)], owners):
-            known, numbers = np.unique(keys, return_inverse=True)
-            counts = np.bincount(np.unique(numbers * num_photos + photos) // num_photos)
-            known = np.append(known, np.uint64(2**64 - 1))  # so that every key has a place among them
+            order = np.argsort(keys, kind="stable")  # equal keys together, in the order of their photos
+            keys, photos = keys[order], photos[order]
+            is_new, is_new_photo = np.ones((2, len(keys)), bool)
+            is_new[1:] = keys[1:] != keys[:-1]
+            is_new_photo[1:] = is_new[1:] | (photos[1:] != photos[:-1])
+            starts = np.flatnonzero(is_new)
+            counts = np.add.reduceat(is_new_photo, starts, dtype=int)
+            known = np.append(keys[starts], np.uint64(2**64 - 1))  # so that every key has a place among them
             found.append((known, np.log(num_photos / np.append(counts, 1))))
         return found
 
