@@ -6,7 +6,7 @@ INSTALLED := .venv/installed
 # one process, since its tests share what they trained.
 PYTEST := pytest --numprocesses 2 --dist loadfile
 
-.PHONY: demo install test test-all test-lowest stubs docs lint bench notebooks notebooks-check clean
+.PHONY: demo install test test-all test-lowest stubs docs lint bench notebooks notebooks-check release page clean
 
 install: $(INSTALLED)
 
@@ -14,6 +14,7 @@ $(INSTALLED): setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
 	@echo "Installing into .venv: TensorFlow is large, this takes two to five minutes."
 	$(BIN)/python -m pip install --quiet --editable ".[test,notebooks]"
+	$(BIN)/keras-sat caption docs/photo.jpg  # also writes its network for LiteRT to KERAS_HOME, for later calls
 	touch $(INSTALLED)
 
 demo: $(INSTALLED)
@@ -51,9 +52,9 @@ lint: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[coco]"
 	touch $@
 
-# Captions without TensorFlow: `keras-sat caption` uses it where it is installed.
-.venv/litert: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable ".[litert]"
+# Captioners on the Hugging Face Hub, and as ONNX files.
+.venv/hub: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable ".[hub,onnx]"
 	touch $@
 
 # Photos on many machines: with it, the tests run on a Ray cluster.
@@ -61,7 +62,7 @@ lint: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[ray]"
 	touch $@
 
-bench: .venv/bench .venv/litert
+bench: .venv/bench
 	$(BIN)/python benchmarks/bench.py
 
 # The tests again, with the oldest packages that setup.cfg allows.
@@ -76,6 +77,17 @@ notebooks-check: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python notebooks/check.py --write
+
+# dist/*.tar.gz and dist/*.whl, checked; the version is in setup.cfg alone. Publish with `twine upload dist/*`.
+release: $(INSTALLED)
+	rm -rf build dist
+	$(BIN)/python -m pip install --quiet build twine
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
+# The page of `keras-sat app` for any static host, in the folder page.
+page: $(INSTALLED)
+	$(BIN)/python -m keras_sat export flickr8k page --web
 
 clean:
 	rm -rf .venv .venv-lowest build dist *.egg-info .pytest_cache .ruff_cache

@@ -1,8 +1,8 @@
 """The least that a job costs: its matrix arithmetic, and its tanh and exp evaluations.
 
 Work is counted as the equations have it, a tanh for each region, dimension and word, though cheaper ways to the same
-numbers may exist. It knows nothing of memory, of operations that are neither a product nor a tanh nor an exp, of
-padding, or of work done twice. timing.py measures the machine's rates.
+numbers may exist. It knows nothing of operations that are neither a product nor a tanh nor an exp, of padding, or of
+work done twice, and of memory only what `weights_of_a_word` says. timing.py measures the machine's rates.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import glob
 import hashlib
 import json
 import os
@@ -70,10 +69,12 @@ def _temporary(path):
 
 def clear_half_written(*paths):
     """Remove temporary files of interrupted `write_whole` or `whole_folder` calls. Do not call it during a write."""
-    for path in map(Path, paths):
-        for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.part"):
-            with contextlib.suppress(OSError):  # a leftover does no harm
-                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    paths = {*map(Path, paths)}
+    for folder in {path.parent for path in paths}:
+        for leftover in folder.glob(f".*.{'[0-9a-f]' * 8}.part"):
+            if folder / leftover.name[1 : -len(".01234567.part")] in paths:
+                with contextlib.suppress(OSError):  # a leftover does no harm
+                    shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def check_is_file(path, kind="file"):
@@ -111,10 +112,8 @@ def read_json(path, expected="JSON", way_out=""):
     content = read_bytes(path, MOST_JSON_BYTES)
     hint = expectation(expected, way_out)
     if (num_signs := sum(map(content.count, JSON_SIGNS))) > MOST_JSON_SIGNS:
-        raise ValueError(
-            f"{path}: this file has too many JSON values. {hint} Received: {num_signs:,} brackets, commas and colons "
-            f"(the limit is {MOST_JSON_SIGNS:,})"
-        )
+        received = f"{num_signs:,} brackets, commas and colons (the limit is {MOST_JSON_SIGNS:,})"
+        raise ValueError(f"{path}: this file has too many JSON values. {hint} Received: {received}")
     try:
         content = content.decode("utf-8-sig")  # frees the bytes
         return json.loads(content)

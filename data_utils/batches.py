@@ -18,22 +18,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data_utils.captions import Skipped
-from data_utils.datasets.phrase_boxes import covered_cells, described_regions
+from data_utils.captions import CaptionedImage, Skipped
+from data_utils.datasets.phrase_boxes import Boxes, covered_cells, described_regions
 from data_utils.features.build import reading_options
+from data_utils.features.cache import FeatureCache
 from data_utils.images import height_and_width, load_image
 from data_utils.photo_augmentation import jittered
 from data_utils.photo_regions import visible_cells
 from data_utils.tf_logging import import_tensorflow
 from data_utils.views import region_in_view, view_of
+from data_utils.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-    from data_utils.captions import CaptionedImage
-    from data_utils.datasets.phrase_boxes import Boxes
-    from data_utils.features.cache import FeatureCache
-    from data_utils.vocabulary import Vocabulary
 
 
 def make_batches(
@@ -62,8 +59,6 @@ def make_batches(
     and the epoch number.
 
     Args:
-        captioned_images: list of CaptionedImage.
-        vocabulary: Vocabulary.
         cache: FeatureCache with the features of the photos. Captions of photos that the cache lists as unreadable are
             skipped; a warning counts them. With a list of caches, each built from a different view of the photos (see
             `data_utils.views`), one is chosen at random each time a photo is used. None: batches contain the photos
@@ -99,16 +94,14 @@ def make_batches(
     if batch_size < 1 or num_views < 1 or not 0 <= jitter <= 1 or not is_complete:
         raise ValueError(
             "`batch_size` and `num_views` must be at least 1, `jitter` must be from 0 to 1, `boxes` and `grid_shape` "
-            "must be passed together, and `num_phrases` requires both. "
-            f"Received: batch_size={batch_size}, num_views={num_views}, jitter={jitter}, "
-            f"boxes of type {type(boxes).__name__}, grid_shape={grid_shape}, num_phrases={num_phrases}"
+            f"must be passed together, and `num_phrases` requires both. Received: {batch_size=}, {num_views=}, "
+            f"{jitter=}, boxes of type {type(boxes).__name__}, {grid_shape=}, {num_phrases=}"
         )
     views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
     if bool(views) != (image_size is None) or views and (jitter or num_views > 1):
         raise ValueError(
-            "Pass either `cache`, for batches of features, or `image_size`, for batches of photos. `num_views` and "
-            "`jitter` can only be combined with `image_size`. "
-            f"Received: cache={cache}, image_size={image_size}, num_views={num_views}, jitter={jitter}"
+            "Pass either `cache`, for batches of features, or `image_size`, for photos, which `num_views` and "
+            f"`jitter` need. Received: cache={cache}, {image_size=}, {num_views=}, {jitter=}"
         )
     numbers, count = ([0], 1) if shares is None else shares
     images = [image for image in captioned_images if split is None or image.split == split]
@@ -188,15 +181,11 @@ def make_batches(
     return dataset.map(tensors, num_parallel_calls=2, deterministic=True).prefetch(2).with_options(reading_options())
 
 
-# === The shift, the padding and the weights ===
-
-
 def inputs_and_targets(captions, vocabulary, longest=None):
     """Return input_ids and target_ids (int32) and token_weights (float32), of shape (captions, longest caption + 1).
 
-    Args:
-        captions: list of lists of word ids, without special tokens; None gives a row of `<pad>` with weight 0.
-        longest: number of words to pad to; None pads to the longest of these captions.
+    `captions` is a list of lists of word ids, without special tokens; None gives a row of `<pad>` with weight 0.
+    `longest` is the number of words to pad to; None pads to the longest of these captions.
     """
     time = (max(map(len, filter(None, captions)), default=0) if longest is None else longest) + 1
     input_ids = np.full((len(captions), time), vocabulary.pad_token_id, dtype=np.int32)
@@ -293,9 +282,6 @@ class _WholeImages:
 
 
 GROUPINGS = {"length": _OneLength, "image": _WholeImages}
-
-
-# === Features or photos ===
 
 
 class _CachedFeatures:

@@ -67,9 +67,6 @@ class Skipped:
             warnings.warn(f"{source}: {'; '.join(parts)}.", stacklevel=level)
 
 
-# === Documents and descriptions ===
-
-
 def load_document(path: str | os.PathLike) -> str:
     """Return the content of a text file as one string, with "\\n" as the line ending.
 
@@ -91,26 +88,21 @@ def load_document(path: str | os.PathLike) -> str:
     document = document.replace("\r\n", "\n").replace("\r", "\n")
     longest = max(map(len, document.split("\n")))
     if longest > MOST_LETTERS_IN_LINE:
-        raise ValueError(
-            f"{path}: a line is too long. Expected: at most {MOST_LETTERS_IN_LINE} characters. Received: {longest}"
-        )
+        expected = f"at most {MOST_LETTERS_IN_LINE} characters"
+        raise ValueError(f"{path}: a line is too long. Expected: {expected}. Received: {longest}")
     return document
 
 
 def reject_long_caption(text, image_id, source):
     """Raise ValueError if a caption is too long; `source` is the file to name in the message."""
     if len(text) > MOST_LETTERS_IN_CAPTION:
-        raise ValueError(
-            f"{source}: a caption is too long. Expected: at most {MOST_LETTERS_IN_CAPTION} characters. "
-            f"Received: {len(text)} characters for image_id={brief(image_id)}"
-        )
+        problem = f"a caption is too long. Expected: at most {MOST_LETTERS_IN_CAPTION} characters."
+        raise ValueError(f"{source}: {problem} Received: {len(text)} characters for image_id={brief(image_id)}")
 
 
-def _as_windows_1252(error):
-    return error.object[error.start : error.end].decode("windows-1252", errors="replace"), error.end
-
-
-codecs.register_error("windows-1252", _as_windows_1252)
+codecs.register_error(
+    "windows-1252", lambda error: (error.object[error.start : error.end].decode("windows-1252", "replace"), error.end)
+)
 
 
 def pictures_by_folder(folder, *, lenient=False):
@@ -147,10 +139,8 @@ def reject_outside(name, where):
     """Raise ValueError if a path leads outside the data folder; `where` is the file and line to name in the message."""
     path = PureWindowsPath(name)  # handles drives, / and \\: a table is read the same way on every system
     if path.drive or path.root or ".." in path.parts:
-        raise ValueError(
-            f"{where}: this path leads outside the data folder. Expected: a relative path without '..'. "
-            f"Received: {brief(name)}"
-        )
+        problem = "this path leads outside the data folder. Expected: a relative path without '..'."
+        raise ValueError(f"{where}: {problem} Received: {brief(name)}")
 
 
 _NUMBERED_NAME = re.compile(r"^(\S.*?)#\d+$")
@@ -161,14 +151,9 @@ def load_descriptions(document: str, *, source: str = "the document") -> dict[st
 
     Each line is `name.jpg#0<TAB>description`, as in Flickr8k.token.txt and Flickr30k's .token, or
     `image_id<TAB>description`, as `save_descriptions` writes it. A document without tabs uses spaces. Lines without a
-    description are skipped, and counted in one warning.
-
-    Args:
-        document: the text, from `load_document`.
-        source: the document's name, for the warning.
+    description are skipped, and counted in one warning that names the `source`.
     """
-    descriptions: dict[str, list[str]] = {}
-    skipped = Skipped()
+    descriptions, skipped = {}, Skipped()
     separator = "\t" if "\t" in document else " "
     for number, line in enumerate(document.split("\n"), start=1):
         if not line.strip():
@@ -189,8 +174,7 @@ def clean_descriptions(descriptions: dict[str, list[str]]) -> dict[str, list[str
 
     Descriptions without a word are dropped, and counted in a warning; so are photos without any other description.
     """
-    cleaned = {}
-    skipped = Skipped()
+    cleaned, skipped = {}, Skipped()
     for image_id, texts in descriptions.items():
         kept = [words for words in (" ".join(tokenise(text)) for text in texts) if words]
         skipped.add("descriptions without a word left out", image_id, len(texts) - len(kept))
@@ -213,8 +197,6 @@ def save_descriptions(descriptions: dict[str, list[str]], path: str | os.PathLik
     lines = (f"{image_id}\t{text}\n" for image_id, texts in descriptions.items() for text in texts)
     write_whole(Path(path).expanduser(), "".join(lines))
 
-
-# === The tokeniser ===
 
 _STRAIGHT_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'})
 
@@ -261,8 +243,6 @@ def words_of_captions(captions, num_images):
     is_list = isinstance(captions, (list, tuple)) and all(isinstance(caption, str) for caption in captions)
     words = [tokenise(caption) for caption in captions] if is_list else []
     if len(words) != num_images or not all(words):
-        raise ValueError(
-            f"Expected one caption (a string with at least one word) for each of {num_images} images. "
-            f"Received: captions={brief(captions)}"
-        )
+        expected = f"one caption (a string with at least one word) for each of {num_images} images"
+        raise ValueError(f"Expected {expected}. Received: captions={brief(captions)}")
     return words

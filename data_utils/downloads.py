@@ -1,7 +1,5 @@
 """Download data sets, resume interrupted downloads, and verify the files."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -50,7 +48,7 @@ DOWNLOADS = {
 
 
 def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = None, show_progress: bool = True) -> Path:
-    """Download a data set into a folder, unless it is already there.
+    """Download a data set into a folder, unless it is already there; return the folder as a Path.
 
     An interrupted download resumes where it stopped. The checksum of each zip is verified before it is unpacked, and
     the photos are counted afterwards.
@@ -59,9 +57,6 @@ def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = Non
         name: a name in DOWNLOADS.
         data_dir: the folder, created if missing. Zips that you have put there yourself are used.
         mirror: URL of another folder with the same files.
-        show_progress: show progress on standard error.
-
-    Returns: the folder as a Path.
     """
     if name not in DOWNLOADS:
         raise ValueError(f"Expected one of: {', '.join(DOWNLOADS)}. Received: name={name!r}")
@@ -81,10 +76,8 @@ def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = Non
             extract(data_dir / file, data_dir, show_progress=show_progress)
         num_photos = _count_photos(data_dir)
         if num_photos < source.num_photos:
-            raise ValueError(
-                f"{name} is incomplete: {num_photos} of {source.num_photos} photos were found. Remove "
-                f"{', '.join(source.files)} from {data_dir} and download again."
-            )
+            problem = f"{name} is incomplete: {num_photos} of {source.num_photos} photos were found."
+            raise ValueError(f"{problem} Remove {', '.join(source.files)} from {data_dir} and download again.")
         write_json(marker, is_finished)
         for file in source.files:
             (data_dir / file).unlink()
@@ -136,10 +129,8 @@ def _append_rest(url, part, show_progress):
             if response.status_code != requests.codes.partial_content:
                 start = 0  # a server without ranges sends the whole file
             total = (start + int(response.headers.get("Content-Length", 0))) // 1_000_000
-            with (
-                part.open("ab" if start else "wb") as file,
-                Progress(max(total, 1), label=part.stem, unit="MB", show=show_progress) as progress,
-            ):
+            progress = Progress(max(total, 1), label=part.stem, unit="MB", show=show_progress)
+            with part.open("ab" if start else "wb") as file, progress:
                 progress.skip(start // 1_000_000)
                 for chunk in response.iter_content(1 << 16):
                     file.write(chunk)

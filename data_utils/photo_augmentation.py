@@ -12,9 +12,7 @@ MOST_LIGHT = 0.15  # relative change of brightness, colour channels and contrast
 def jittered(photo, chance, strength=1.0):
     """Apply random blur, lighting changes and noise to a uint8 photo of shape (height, width, 3).
 
-    Args:
-        chance: numpy.random.Generator.
-        strength: 0 leaves the photo unchanged.
+    `chance` is a numpy.random.Generator; `strength` 0 leaves the photo unchanged.
     """
     height, width, _ = photo.shape
     fraction = 1 - strength * (1 - SMALLEST) * chance.uniform()

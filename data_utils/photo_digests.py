@@ -55,8 +55,7 @@ def find_changes(photos, paths, *, verify=False, show_progress=False):
     """Return the indices of changed photos, and `photos` with the current modification times.
 
     Args:
-        photos: array (photos,) of PHOTO. Records without a digest are skipped.
-        paths: paths of the photos. A missing file counts as unchanged.
+        photos: array (photos,) of PHOTO. Records without a digest are skipped, and missing files count as unchanged.
         verify: compare the bytes of all files, not only of files whose size or time differs.
         show_progress: show progress on standard error if many files are read.
     """

@@ -1,10 +1,13 @@
 """Rectangles within a photo, and the cells of a grid that they cover."""
 
 import contextlib
+import warnings
 
 import numpy as np
 
 from data_utils.foreign_text import brief
+
+HALF = 0.5 - 1e-9  # of a cell, up to rounding
 
 
 def checked_region(region):
@@ -19,10 +22,29 @@ def checked_region(region):
     )
 
 
+def regions_for(photos, region):
+    """Return `region`, one or a list, as a list for each photo (None if there is none), and whether it is one."""
+    is_one = not isinstance(region, list) or not region or any(isinstance(side, (int, float)) for side in region)
+    regions = None if region is None else [[region] if is_one else region] * len(photos)
+    return regions, is_one and region is not None
+
+
+def checked_regions(regions, num_photos, grid_shape):
+    """Return the regions of each photo, checked; warn of those that cover less than half of any cell."""
+    if len(regions) != num_photos:
+        raise ValueError(f"Expected a list of regions for each of {num_photos} photos. Received: {len(regions)} lists")
+    regions = [[*map(checked_region, of_photo)] for of_photo in regions]
+    for region in {region for of_photo in regions for region in of_photo}:
+        if covered_fraction([region], grid_shape).max() < HALF:
+            covers = "covers less than half of any cell of the grid: the cells that it covers most are used"
+            warnings.warn(f"The region {region} {covers}.", stacklevel=4)
+    return regions
+
+
 def visible_cells(region, grid_shape):
     """Return the cells of a region, boolean (rows, columns): those it covers by half, or else those it covers most."""
-    covered = covered_fraction([region], grid_shape).round(9)
-    return covered >= min(0.5, covered.max())
+    covered = covered_fraction([region], grid_shape)
+    return covered >= min(HALF, covered.max() * (1 - 1e-9))
 
 
 def covered_fraction(boxes, grid_shape):

@@ -13,8 +13,7 @@ class Progress:
 
     Args:
         total: the number of steps.
-        label: the kind of work, for example "features".
-        unit: the kind of step, for example "photos".
+        label, unit: the kind of work and of step, for example "features" and "photos".
         show: False shows nothing.
         delay: seconds before anything is shown.
         stream, clock: for tests.

@@ -11,8 +11,6 @@ below. For every sentence of the grammar we know whether it is true, and which p
     object  := ARTICLE [SIZE] COLOUR SHAPE
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import itertools
@@ -71,8 +69,7 @@ class WordPlace:
     """The part of the picture that a word of a caption refers to.
 
     Attributes:
-        position: the index of the word in the caption.
-        word: the word.
+        position, word: the index of the word in the caption, and the word.
         word_class: "colour", "shape", "size", "relation" or "number".
         boxes: the boxes of the objects that it refers to, each (left, top, right, bottom) in pixels.
         image_size: (height, width) of the picture in pixels.
@@ -124,25 +121,19 @@ class Scene:
 def draw_scenes(
     num_scenes: int, seed: int = 0, image_size=64, *, max_objects: int = 2, twin_share: float = 0.1
 ) -> list[Scene]:
-    """Draw scenes with true captions; the same seed gives the same pixels and captions.
+    """Draw scenes with true captions; return a list. The same seed gives the same pixels and captions.
 
     Scene number i does not depend on `num_scenes`: a longer list starts with the shorter one.
 
     Args:
-        num_scenes: the number of scenes.
-        seed: an int.
         image_size: the side of the square pictures in pixels, or (height, width).
         max_objects: 1, 2 or 3; each number of objects is equally frequent.
         twin_share: the fraction of twins among the scenes with two objects.
-
-    Returns: list of Scene.
     """
     height, width = height_and_width(image_size)
     if min(height, width) < 32 or not 1 <= max_objects <= 3:
-        raise ValueError(
-            "Scenes must be at least 32 pixels on each side and have 1 to 3 objects. "
-            f"Received: image_size={image_size}, max_objects={max_objects}"
-        )
+        expected = "Scenes must be at least 32 pixels on each side and have 1 to 3 objects."
+        raise ValueError(f"{expected} Received: {image_size=}, {max_objects=}")
     looks = list(itertools.product(SIZES, COLOURS, SHAPES))
     scenes = []
     for index in range(num_scenes):

@@ -1,8 +1,7 @@
 """Recognise a captioner's training photos by digests of their names and pixels.
 
-The digests are saved with the captioner. A name digest has 40 bits: 6,000 photos take 40 kB of text in config.json. Two
-names collide once in 10^12 pairs: comparing 5,000 photos with 100,000 training photos gives a false match once in 2,000
-times. Photos of other data sets with the same name ("1.jpg") count as the same photo. Pixel digests (see
+A name digest has 40 bits: 6,000 photos take 40 kB of text in config.json, and two names collide once in 10^12 pairs.
+Photos of other data sets with the same name ("1.jpg") count as the same photo. Pixel digests (see
 `data_utils.photo_digests`) recognise renamed photos.
 """
 
@@ -31,11 +30,7 @@ class SeenPhotos(NamedTuple):
 
 
 def digests_of(image_ids, records=None):
-    """Return the SeenPhotos for a list of image ids.
-
-    Args:
-        records: dict from ids to elements of PHOTO (see `data_utils.photo_digests`); ids may be missing.
-    """
+    """Return the SeenPhotos for image ids; `records` is a dict from ids, if known, to `photo_digests.PHOTO`."""
     pixels = _pixel_digests(image_ids, records)
     return SeenPhotos(np.unique(_name_digests(image_ids)), np.unique(pixels[pixels > 0]))
 
@@ -55,12 +50,9 @@ def seen_in_training(image_ids, seen, records=None):
 
 
 def warn_of_copies(train, others, records, called, therefore, stacklevel):
-    """Warn about photos that are also in the training split under other names.
+    """Warn about CaptionedImages that are also in the training split under other names; for `records` see `digests_of`.
 
-    Args:
-        train, others: lists of CaptionedImage.
-        records: see `digests_of`.
-        called, therefore: parts of the message, such as "in 'test' are in 'train'".
+    `called` and `therefore` are parts of the message, such as "in 'test' are in 'train'".
     """
     names = [image.image_id for image in train if image.image_id in records]
     known, copies = np.array([records[name] for name in names], PHOTO), []

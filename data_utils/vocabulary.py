@@ -19,11 +19,8 @@ MOST_LETTERS_IN_WORD = 1_000  # a longer word would not fit into any plot
 class Vocabulary:
     """The words of a captioner and their ids; the four special tokens come first, and `<pad>` has id 0.
 
-    Args:
-        words: the words without the special tokens, in the order of their ids.
-
     Attributes:
-        words: the words without the special tokens.
+        words: the words without the special tokens, in the order of their ids.
         tokens: the special tokens and the words; the id is the index in this list.
         pad_token_id, start_token_id, end_token_id, unk_token_id: the ids of the special tokens.
         region_token_id: the id of the token that starts a phrase: `<region>` or, if it is not a word, `<start>`.
@@ -58,24 +55,17 @@ class Vocabulary:
     ) -> Vocabulary:
         """Build a vocabulary of the most frequent words in the training captions.
 
+        Words of equal frequency are in alphabetical order. Words longer than MOST_LETTERS_IN_WORD are skipped.
+
         Args:
             captioned_images: list of CaptionedImage; only those of the split "train" are counted.
             min_count: a word must occur at least this often.
             max_size: the maximum number of words, not counting special tokens; None keeps all.
-
-        Words of equal frequency are in alphabetical order. Words of more than MOST_LETTERS_IN_WORD
-        characters are skipped.
         """
         if min_count < 1 or (max_size is not None and max_size < 1):
             raise ValueError(f"Expected values of at least 1. Received: min_count={min_count}, max_size={max_size}")
-        counts = Counter(
-            word
-            for image in captioned_images
-            if image.split == "train"
-            for caption in image.captions
-            for word in tokenise(caption)
-            if len(word) <= MOST_LETTERS_IN_WORD
-        )
+        captions = (caption for image in captioned_images if image.split == "train" for caption in image.captions)
+        counts = Counter(word for text in captions for word in tokenise(text) if len(word) <= MOST_LETTERS_IN_WORD)
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         words = [word for word, count in ordered if count >= min_count][:max_size]
         if not words:
@@ -100,11 +90,7 @@ class Vocabulary:
         return f"Vocabulary({len(self.words)} words and {len(SPECIAL_TOKENS)} special tokens)"
 
     def caption_to_ids(self, caption: str | list[str]) -> list[int]:
-        """Return the ids of a caption's words, without `<start>` and `<end>`; unknown words become `<unk>`.
-
-        Args:
-            caption: a string, or the list of its words from `tokenise`.
-        """
+        """Return the ids of the words of a caption, a string or a list of words; unknown words become `<unk>`."""
         words = tokenise(caption) if isinstance(caption, str) else caption
         return [self._ids.get(word, self.unk_token_id) for word in words]
 

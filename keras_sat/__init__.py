@@ -3,14 +3,9 @@
 Names are imported on first use, so `--help` and `--version` do not load TensorFlow.
 """
 
-from importlib.metadata import PackageNotFoundError, version
-
 from data_utils.lazy_imports import attach_lazily
 
-try:
-    __version__ = version("keras_sat")
-except PackageNotFoundError:  # a source tree that was not installed
-    __version__ = "0+unknown"
+__version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = attach_lazily(
     __name__,
@@ -33,6 +28,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
         "scoring.comparison": ["Comparison", "compare"],
         "training.callbacks": [
             "BeginWithExpectations",
+            "DrawAttention",
             "KeepTraining",
             "ScoreCaptions",
             "ShowCaptions",

@@ -25,6 +25,7 @@ __all__ = [
     "Comparison",
     "DecoderState",
     "DotAttention",
+    "DrawAttention",
     "ENCODERS",
     "Ensemble",
     "Grounding",
@@ -257,6 +258,8 @@ class CaptionResult:
     confidence: float | None
     image: Any
     alternatives: list
+    consensus: float | None
+    similar_photos: list
     word_probs: np.ndarray | None
     region: tuple | None
     def __init__(
@@ -270,10 +273,13 @@ class CaptionResult:
         confidence: float | None = ...,
         image: Any = ...,
         alternatives: list = ...,
+        consensus: float | None = ...,
+        similar_photos: list = ...,
         word_probs: np.ndarray | None = ...,
         region: tuple | None = ...,
     ) -> None: ...
     def to_dict(self, *, maps: bool = ...) -> dict[str, Any]: ...
+    def of_region(self, region: Any) -> Any: ...
     @property
     def from_photo(self) -> Any: ...
 
@@ -284,7 +290,9 @@ class Captioner(keras.Model):
     vocabulary: Any
     decoder: Any
     confidence: Any
+    consensus: Any
     training_photos: Any
+    source: Any
     photo_encoder: Any
     adapter: Any
     trained_encoder: Any
@@ -342,6 +350,10 @@ class Captioner(keras.Model):
         use_baseline: bool = ...,
         length_penalty: float = ...,
         no_repeat_ngram: int = ...,
+        no_repeat_around: str = ...,
+        consensus_weight: float = ...,
+        consensus_photos: int = ...,
+        consensus_captions: int = ...,
         name: Any = ...,
     ) -> None: ...
     @staticmethod
@@ -388,7 +400,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -408,7 +424,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -429,7 +449,11 @@ class Captioner(keras.Model):
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -441,12 +465,14 @@ class Captioner(keras.Model):
         images: Any = ...,
     ) -> list[CaptionResult]: ...
     def visible_cells(self, regions: Any) -> Any: ...
-    def arguments_of_search(self, options: Any) -> Any: ...
+    def consensus_options(self, options: Any) -> Any: ...
+    def arguments_of_search(self, options: Any, agreeing: Any = ...) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
     ) -> Iterator[tuple[Any, Any]]: ...
     def attend_features(self, features: Any, captions: Any, *, images: Any = ...) -> list[CaptionResult]: ...
+    def features_each(self, images: Any, *, cache: FeatureCache | None = ...) -> Iterator[tuple[Any, Any]]: ...
     def features_of(self, photos: Any) -> Any: ...
     def encode(self, photos: np.ndarray) -> np.ndarray: ...
     def search(
@@ -491,6 +517,7 @@ class Captioner(keras.Model):
     ) -> Captioner: ...
     @classmethod
     def from_pretrained(cls, model: str | os.PathLike | None = ..., **options: Any) -> Captioner: ...
+    def push_to_hub(self, repository: str, **options: Any) -> str: ...
     def adapted(self, vocabulary: Vocabulary | None = ..., **options: Any) -> Captioner: ...
     def restore_weights(self, directory: str | os.PathLike) -> None: ...
     def weights_digest(self) -> str: ...
@@ -583,6 +610,14 @@ class Captioner(keras.Model):
     def length_penalty(self) -> Any: ...
     @property
     def no_repeat_ngram(self) -> Any: ...
+    @property
+    def no_repeat_around(self) -> Any: ...
+    @property
+    def consensus_weight(self) -> Any: ...
+    @property
+    def consensus_photos(self) -> Any: ...
+    @property
+    def consensus_captions(self) -> Any: ...
 
 class Comparison:
     names: tuple
@@ -611,11 +646,22 @@ class DotAttention(Any):
     def look(self, attention_scores: Any, features: Any, noise: Any = ..., sampled: Any = ...) -> Any: ...
     def get_config(self) -> Any: ...
 
+class DrawAttention(Any):
+    images: Any
+    cache: Any
+    search_options: Any
+    output: Any
+    directory: Any
+    def __init__(self, captioned_images: Any, directory: Any, *, num_photos: Any = ..., **options: Any) -> None: ...
+    def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
+    def show(self, epoch: Any, captioned: Any) -> Any: ...
+
 ENCODERS: dict[str, Any]
 
 class Ensemble:
     captioners: Any
     vocabulary: Any
+    consensus: Any
     options: Any
     def __init__(self, captioners: list, *, length_penalty: float | None = ...) -> None: ...
     @staticmethod
@@ -632,7 +678,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -652,7 +702,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -673,7 +727,11 @@ class Ensemble:
         max_length: int = ...,
         length_penalty: float | None = ...,
         no_repeat_ngram: int | None = ...,
+        no_repeat_around: str | None = ...,
         allow_unknown: bool = ...,
+        consensus_weight: float | None = ...,
+        consensus_photos: int | None = ...,
+        consensus_captions: int | None = ...,
         num_results: int = ...,
         temperature: float | None = ...,
         top_k: int | None = ...,
@@ -685,12 +743,14 @@ class Ensemble:
         images: Any = ...,
     ) -> list[CaptionResult]: ...
     def visible_cells(self, regions: Any) -> Any: ...
-    def arguments_of_search(self, options: Any) -> Any: ...
+    def consensus_options(self, options: Any) -> Any: ...
+    def arguments_of_search(self, options: Any, agreeing: Any = ...) -> Any: ...
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., batch_size: int = ...) -> Any: ...
     def attend_each(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = ..., errors: str = ..., batch_size: int = ...
     ) -> Iterator[tuple[Any, Any]]: ...
     def attend_features(self, features: Any, captions: Any, *, images: Any = ...) -> list[CaptionResult]: ...
+    def features_each(self, images: Any, *, cache: FeatureCache | None = ...) -> Iterator[tuple[Any, Any]]: ...
     def features_of(self, photos: Any) -> Any: ...
     def encode(self, photos: np.ndarray) -> np.ndarray: ...
     def search(
@@ -766,11 +826,12 @@ class KeepTraining(Any):
 
 class LiteRTCaptioner:
     vocabulary: Any
+    consensus: Any
     photo_size: Any
     has_confidence: Any
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = ...) -> None: ...
-    def caption(self, images: Any, *, recursive: bool = ...) -> Any: ...
-    def caption_each(self, images: Any, *, errors: str = ...) -> Iterator[tuple[Any, Any]]: ...
+    def caption(self, images: Any, *, recursive: bool = ..., region: Any = ...) -> Any: ...
+    def caption_each(self, images: Any, *, errors: str = ..., regions: Any = ...) -> Iterator[tuple[Any, Any]]: ...
     def attend(self, image: Any, caption: str) -> CaptionResult: ...
     def attend_each(self, images: Any, caption: str, *, errors: str = ...) -> Iterator[tuple[Any, Any]]: ...
 
@@ -869,6 +930,7 @@ class ShowCaptions(Any):
         **search_options: Any,
     ) -> None: ...
     def on_epoch_end(self, epoch: Any, logs: Any = ...) -> Any: ...
+    def show(self, epoch: Any, captioned: Any) -> Any: ...
 
 class ShowProgress(Any):
     num_epochs: Any
@@ -906,6 +968,7 @@ def beam_search(
     num_results: int = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    joining_token_id: int | None = ...,
     **options: Any,
 ) -> SearchResult: ...
 def calibrate(
@@ -939,7 +1002,11 @@ def evaluate(
     max_length: int = ...,
     length_penalty: float | None = ...,
     no_repeat_ngram: int | None = ...,
+    no_repeat_around: str | None = ...,
     allow_unknown: bool = ...,
+    consensus_weight: float | None = ...,
+    consensus_photos: int | None = ...,
+    consensus_captions: int | None = ...,
     data_dir: str | os.PathLike | None = ...,
     split: str = ...,
     split_seed: int | None = ...,
@@ -1041,6 +1108,10 @@ def fit(
     use_baseline: bool = ...,
     length_penalty: float = ...,
     no_repeat_ngram: int = ...,
+    no_repeat_around: str = ...,
+    consensus_weight: float = ...,
+    consensus_photos: int = ...,
+    consensus_captions: int = ...,
     data_dir: Any = ...,
     split_seed: Any = ...,
     preset: Any = ...,
@@ -1063,7 +1134,9 @@ def gallery(
     references: list[list[str]] | None = ...,
     title: str = ...,
 ) -> Path: ...
-def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = ..., **options: Any) -> SearchResult: ...
+def greedy_search(
+    step: Callable, state: Any, *, no_repeat_ngram: int = ..., joining_token_id: int | None = ..., **options: Any
+) -> SearchResult: ...
 def ground(results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ...) -> Grounding: ...
 def load_litert(model: str | os.PathLike | None = ..., *, num_threads: int | None = ...) -> LiteRTCaptioner: ...
 def plot_history(history: Any, ax: Any = ...) -> Any: ...

@@ -1,7 +1,6 @@
 """The command line: `python -m keras_sat COMMAND`, installed as `keras-sat`.
 
-Only the commands import TensorFlow, which keeps `--help` fast. Invalid options and invalid input end with one line on
-standard error and exit status 2.
+Only the commands import TensorFlow, which keeps `--help` fast.
 """
 
 import functools

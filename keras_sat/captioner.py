@@ -19,6 +19,7 @@ from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
 from keras_sat.beyond import make_decoder, terms_of
 from keras_sat.files import saving, transfer
+from keras_sat.files.hub import is_on_hub, pinned
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.forks import reject_fork
@@ -64,7 +65,9 @@ class Captioner(CaptionGenerator, Trainer):
             self.vocabulary = Vocabulary([*self.vocabulary.words, REGION_TOKEN])
         self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
         self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
+        self.consensus = None  # chooses among beams, see `keras_sat.beyond.consensus`
         self.training_photos = None  # SeenPhotos, or None if unknown
+        self.source = None  # the model on the Hugging Face Hub that it started from, if any, with its revision
         arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
             arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
@@ -110,8 +113,6 @@ class Captioner(CaptionGenerator, Trainer):
         """Record training photos for `evaluate` to detect; `noted`: dict of their digests, see `readable_photos`."""
         self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
 
-    # === From photos to features ===
-
     def features(self, inputs, training=False):
         """Return features (photos, regions, feature_dim): encode photos, or cast inputs that already are features."""
         is_photos = len(inputs.shape) == 4
@@ -126,10 +127,8 @@ class Captioner(CaptionGenerator, Trainer):
         features = np.asarray(features)
         self.build_once(features.shape)
         if features.shape[1:] != self.feature_shape:
-            raise ValueError(
-                f"This captioner was built for features of shape (photos, {', '.join(map(str, self.feature_shape))}). "
-                f"Received: features.shape={features.shape}"
-            )
+            expected = f"(photos, {', '.join(map(str, self.feature_shape))})"
+            raise ValueError(f"This captioner was built for features of shape {expected}. Received: {features.shape=}")
         return features
 
     def rows_and_columns(self) -> tuple[int, int]:
@@ -160,14 +159,11 @@ class Captioner(CaptionGenerator, Trainer):
         return self.decoder(features, as_rows(input_ids), training=training, noise=noise, sampled=sampled)
 
     def faithfulness(self, images: Any, captions: Any = None, *, pixel_photos: int = 100) -> dict[str, Any]:
-        """Measure whether words depend on the places that they attend to; see `keras_sat.scoring.faithfulness`.
+        """Measure whether words depend on the places that they attend to; return `scoring.faithfulness.figures_of`.
 
         Args:
-            images: see `caption`.
-            captions: see `attend`; None measures the captioner's own captions.
+            images, captions: see `attend`; captions=None measures the captioner's own captions.
             pixel_photos: number of photos, from the first, in which places are blurred.
-
-        Returns: the dict of `keras_sat.scoring.faithfulness.figures_of`.
         """
         from keras_sat.scoring.faithfulness import figures_of, measure, reject_unfit
 
@@ -176,8 +172,6 @@ class Captioner(CaptionGenerator, Trainer):
         own = captions is None
         words = [x.words for _, x in self.caption_each(photos)] if own else words_of_captions(captions, len(photos))
         return figures_of(measure(self, photos, words, pixel_photos=pixel_photos), self.num_regions)
-
-    # === Files ===
 
     def save(self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32") -> None:
         """Save settings, vocabulary and weights into a folder; see `keras_sat.files.model_folder`.
@@ -202,7 +196,7 @@ class Captioner(CaptionGenerator, Trainer):
 
         Args:
             directory: created if needed; each export gets a numbered folder in it.
-            format: "tf_saved_model", "litert", or a list of both.
+            format: "tf_saved_model", "litert", "onnx", or a list of these.
             **options: options of the search; see `keras_sat.deploy.export`.
         """
         from keras_sat.deploy.export import export
@@ -216,7 +210,6 @@ class Captioner(CaptionGenerator, Trainer):
         """Load the captioner saved in a folder.
 
         Args:
-            directory: the folder.
             encoder: the `keras.Model`, if the encoder is not in ENCODERS.
             encoder_weights: a weights file for the frozen encoder, instead of Keras' download.
         """
@@ -224,14 +217,25 @@ class Captioner(CaptionGenerator, Trainer):
 
     @classmethod
     def from_pretrained(cls, model: str | os.PathLike | None = None, **options) -> Captioner:
-        """Load a saved or bundled captioner. Nothing is downloaded.
+        """Load a saved or bundled captioner without a download, or one from the Hugging Face Hub.
 
         Args:
             model: a folder that `save` wrote, or a bundled name: "flickr8k" (None), "flickr8k-hard" or
-                "flickr8k-paper" for photos, "scenes", "scenes-hard" or "scenes-none" for the built-in scenes.
+                "flickr8k-paper" for photos, "scenes", "scenes-hard" or "scenes-none" for the built-in scenes. Or
+                "hf://owner/name" or "hf://owner/name@revision", see `keras_sat.files.hub`.
             **options: see `load`.
         """
-        return cls.load(model_directory(model), **options)
+        directory = model_directory(model)
+        captioner = cls.load(directory, **options)
+        if is_on_hub(model):
+            captioner.source = pinned(model, directory)
+        return captioner
+
+    def push_to_hub(self, repository: str, **options) -> str:
+        """Upload the captioner to the Hugging Face Hub as "owner/name"; see `keras_sat.files.model_card.push`."""
+        from keras_sat.files.model_card import push
+
+        return push(self, repository, **options)
 
     def adapted(self, vocabulary: Vocabulary | None = None, **options) -> Captioner:
         """Return a new captioner that has the same weights but different options.

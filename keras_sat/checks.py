@@ -13,8 +13,7 @@ class ArgumentError(ValueError):
 
     Args:
         problem: what is wrong, in a sentence.
-        expected: what the first argument must be: "above 0".
-        way_out: what to pass instead as the first argument: "its path".
+        expected, way_out: what the first argument must be, "above 0", and what to pass instead, "its path".
         **received: the arguments, with their values.
     """
 
@@ -67,20 +66,3 @@ def check_no_keras_distribution():
             "keras.distribution has no effect on TensorFlow. Pass a tf.distribute strategy to keras_sat.fit, and call "
             f"keras.distribution.set_distribution(None). Received: {found!r}"
         )
-
-
-def check_strategy_of_fit(strategy):
-    """Raise ValueError where Keras' `fit` does not work: on several hosts, or with a keras.distribution."""
-    import tensorflow as tf
-
-    check_no_keras_distribution()
-    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        raise ValueError(f"Keras' `fit` does not work on several hosts. Use keras_sat.fit. Received: {strategy!r}")
-
-
-def check_batches(name, batches):
-    """Raise ValueError if arrays are passed instead of batches; only `validation_data` may be None."""
-    import numpy as np
-
-    if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
-        raise ValueError(f"Expected batches made by make_batches. Received: {name} of type {type(batches).__name__}")

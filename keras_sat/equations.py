@@ -184,13 +184,11 @@ def hard_attention_surrogate(
 
     It is log p(y | s, a) + lambda_r (log p(y | s, a) - b) log p(s | a) + lambda_e H[s], where (...) is a constant.
 
-    Args:
-        log_prob: log p(y | s, a), (rows,).
-        location_log_prob: log p(s | a), (rows,).
-        entropy: H[s] summed over the words, (rows,).
-        reward: log p(y | s, a) - b, (rows,).
-        sampled: (rows,), 1 where regions were sampled, 0 where the expectation replaced them: no second term there.
-        reward_weight, entropy_weight: lambda_r and lambda_e.
+    Args, of shape (rows,), besides lambda_r and lambda_e:
+        log_prob, location_log_prob: log p(y | s, a) and log p(s | a).
+        entropy: H[s] summed over the words.
+        reward: log p(y | s, a) - b.
+        sampled: 1 where regions were sampled, 0 where the expectation replaced them: no second term there.
     """
     reinforce = sampled * ops.stop_gradient(reward) * location_log_prob
     return log_prob + reward_weight * reinforce + entropy_weight * entropy

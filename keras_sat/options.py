@@ -1,7 +1,4 @@
-"""All options of captioners, searches and training, each defined once with its default, meaning and valid values.
-
-Signatures, checks, documentation, command-line flags and training records are generated from these definitions.
-"""
+"""All options of captioners, searches and training, each defined once with its default, meaning and valid values."""
 
 import dataclasses
 import functools
@@ -9,6 +6,7 @@ import importlib
 import inspect
 import math
 import numbers
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +21,7 @@ SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
 DTYPES = ("float32", "mixed_bfloat16", "auto")
 # Extra values of each word in a CaptionResult that are not in the paper; see `CaptionResult.extras`.
-EXTRAS = {
-    "from_photo": "For each word, the fraction of attention on the photo rather than on the sentinel, as an array of "
-    "shape (words,); None without a sentinel."
-}
+EXTRAS = {"from_photo": "The fraction of each word's attention on the photo, (words,); None without a sentinel."}
 # The kinds of options, with their headings in the help. "encoder" and "architecture" are fixed after training.
 KINDS = {
     "training": "Training",  # of all epochs
@@ -44,23 +39,21 @@ FIRST = ("encoder", "encoder_weights", "attention", "epochs", "batch_size", "lea
 MOST = 2**31 - 1  # of an int32
 MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
 MOST_BEAMS = 1_000  # memory grows with them
+CONSENSUS_BEAMS = 10  # the default number of beams for a choice by consensus
+CONSENSUS = ("consensus_weight", "consensus_photos", "consensus_captions")
 MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
 
 
-# === Bounds ===
-
-
 @dataclass(frozen=True)
 class Bound:
-    """The set of valid values of an option.
+    """The set of valid values of an option, for which `is_valid` returns True.
 
     Attributes:
         expected: their description in messages, such as "above 0", or a function that returns it.
-        is_valid: function that returns whether a value is valid.
         kind: type of the command-line flag: int, float, str or bool; None: there is no flag.
         choices: the choices on the command line; () if they are not listed.
-        takes_none: whether None is valid.
+        takes_none: whether None is valid too.
     """
 
     expected: str | Callable
@@ -94,19 +87,14 @@ pixels = _number("a number from 0 to 100", lambda value: 0 <= value <= 100)
 probability = _number("a number from 0 to 1", lambda value: 0 <= value <= 1)
 fraction = _number("a number of at least 0 and below 1", lambda value: 0 <= value < 1)
 positive_fraction = _number("a number above 0 and at most 1", lambda value: 0 < value <= 1)
-a_learning_rate = Bound(
-    "a number above 0, such as 0.0004, or a Keras learning rate schedule",
-    lambda value: callable(value) or above_zero.is_valid(value),
-    float,
-)
+_RATE = "a number above 0, such as 0.0004, or a Keras learning rate schedule"
+a_learning_rate = Bound(_RATE, lambda value: callable(value) or above_zero.is_valid(value), float)
 flag = Bound("True or False", lambda value: type(value).__name__ in ("bool", "bool_"), bool)  # numpy's too
 
 
 def one_of(*choices):
     """Return a Bound that allows only these words."""
-    return Bound(
-        f"one of: {', '.join(choices)}", lambda value: isinstance(value, str) and value in choices, str, choices
-    )
+    return Bound(f"one of: {', '.join(choices)}", lambda word: isinstance(word, str) and word in choices, str, choices)
 
 
 def name_in(module, registry, listed, also=""):
@@ -126,6 +114,7 @@ def name_in(module, registry, listed, also=""):
     return Bound(lambda: f"one of: {', '.join(names())}{also}", is_valid, str, listed)
 
 
+one_word = Bound('one word, or ""', lambda value: isinstance(value, str) and re.fullmatch(r"\S{0,99}", value))
 a_training = one_of("frozen", "fine-tuned", "scratch")
 an_encoder = name_in("encoders", "ENCODERS", ENCODER_NAMES, also=", or a keras.Model, or None")
 
@@ -135,29 +124,22 @@ def unchecked(kind=None, *choices):
     return Bound("", lambda value: True, kind, choices, takes_none=True)
 
 
-def optional(bound):
-    """Return a copy of a Bound that also allows None."""
-    return dataclasses.replace(bound, takes_none=True)
-
-
 # === Options ===
 
 _LONGER = "values above 0 favour longer captions"
+_CONSENSUS = "weight of the agreement with captions of similar training photos; try 40"
 _NO_REPEAT = "do not repeat n-grams of this length; 0: no limit; try 3"
+_AROUND = 'say no word twice in a row or around this word; "": no limit; try and'
 
 
 def option(kind, default, help, bound, none="", unset=False):
-    """Return a dataclass field that defines an option.
+    """Return a dataclass field that defines an option of a kind in KINDS, with its meaning in one line and its Bound.
 
     Args:
-        kind: a name in KINDS.
-        default: its default.
-        help: its meaning, in one line.
-        bound: Bound.
         none: the meaning of None, in a few words; "": None is not valid.
         unset: whether `fit` replaces None with the preset or default; it always does if None is not valid.
     """
-    bound = optional(bound) if none else bound
+    bound = dataclasses.replace(bound, takes_none=True) if none else bound
     metadata = {"kind": kind, "help": help, "bound": bound, "none": none, "none_is_unset": unset or not none}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -214,14 +196,11 @@ class Options:
 class DecoderOptions(Options):
     """Options of CaptionDecoder.
 
-    `dropout_words` makes the decoder rely on the photo instead of guessing the next word from the previous words. Hard
-    attention samples regions in training; a search uses its expectation unless asked to sample.
+    `dropout_words` makes the decoder rely on the photo instead of guessing the next word from the previous words.
     """
 
     attention: str = loss("soft", "how the decoder attends", name_in("selections", "ATTENTIONS", ATTENTION_NAMES))
-    scoring: str = architecture(
-        "additive", "how attention scores a region", name_in("scorings", "SCORINGS", SCORING_NAMES)
-    )
+    scoring: str = architecture("additive", "how regions are scored", name_in("scorings", "SCORINGS", SCORING_NAMES))
     cell: str = architecture("lstm", "type of recurrent layer", name_in("cells", "CELLS", CELL_NAMES))
     num_layers: int = architecture(1, "number of recurrent layers; attention reads the state of the top one", count())
     embedding_dim: int = architecture(512, "length of a word vector (m in the paper)", count())
@@ -251,22 +230,16 @@ class CaptionerOptions(DecoderOptions):
     encoder_training: str = architecture(
         None, "fine-tuned: with the decoder; scratch: random weights", a_training, "frozen; tiny: scratch", unset=True
     )
-    trained_up_to: str = architecture(
-        None, "train a frozen encoder's layers after encoder_layer, up to this one", unchecked(str), none="no training"
-    )
+    trained_up_to: str = architecture(None, "train layers after encoder_layer up to this", unchecked(str), none="none")
     image_size: Any = of_encoder(None, "side of square input photos", unchecked(int), none="the encoder's", unset=True)
     grid: str = photos(None, "size of the grid, such as 14x14 (by dilation)", unchecked(str), none="the encoder's")
     grid_shape: tuple = architecture(None, "(rows, columns) of the features", unchecked(), none="the encoder's")
-    photo_blur: float = photos(
-        None, "blur photos with this standard deviation in pixels", pixels, none="0, or that of bundled weights"
-    )
+    photo_blur: float = photos(None, "blur: standard deviation in pixels", pixels, none="0, or that of bundled weights")
     normalise_features: bool = architecture(False, "give each feature vector mean 0 and variance 1", flag)
     feature_projection_dim: int = architecture(None, "project features to this length", count(), none="no projection")
     feature_activation: Any = architecture(None, "projection's activation", unchecked(str, "relu", "tanh"), none="none")
     feature_dropout: float = training(0.0, "dropout rate of features", fraction)
-    attends: str = architecture(
-        "before", "attend before reading the last word, as in the paper, or after it", one_of("before", "after")
-    )
+    attends: str = architecture("before", "attend before or after reading the last word", one_of("before", "after"))
     sentinel: bool = architecture(False, "add a visual sentinel to the regions (Lu et al., 2017)", flag)
     attention_penalty_weight: float = loss(0.33, "lambda of the penalty in equation (14)", at_least_zero)
     guide_weight: float = loss(0.0, "supervise attention with word detectors; try 0.5", at_least_zero)
@@ -282,18 +255,21 @@ class CaptionerOptions(DecoderOptions):
     use_baseline: bool = loss(True, "hard attention: subtract the moving average b from log p", flag)
     length_penalty: float = search(0.0, _LONGER, at_least_zero)
     no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
+    no_repeat_around: str = search("", _AROUND, one_word)
+    consensus_weight: float = search(0.0, _CONSENSUS, at_least_zero)
+    consensus_photos: int = search(10, "consensus: number of similar training photos", count(1, 100))
+    consensus_captions: int = search(20, "consensus: most similar captions of these photos", count())
 
 
 @dataclass(frozen=True, kw_only=True)
 class BeamSearchOptions(Options):
     """Options of greedy and beam search."""
 
-    num_beams: int = search(
-        None, "number of beams; 1: greedy search", count(1, MOST_BEAMS), none="3, or num_results if more"
-    )
+    num_beams: int = search(None, "number of beams; 1: greedy", count(1, MOST_BEAMS), none="3, or num_results if more")
     max_length: int = search(20, "maximum number of words, including `<end>`", count(1, MOST_WORDS))
     length_penalty: float = search(None, _LONGER, at_least_zero, none="the captioner's own")
     no_repeat_ngram: int = search(None, _NO_REPEAT, count(0, MOST_WORDS), none="the captioner's own")
+    no_repeat_around: str = search(None, _AROUND, one_word, none="the captioner's own")
     allow_unknown: bool = search(False, "allow `<unk>` in captions", flag)
 
     @property
@@ -303,7 +279,16 @@ class BeamSearchOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(BeamSearchOptions):
+class ConsensusOptions(BeamSearchOptions):
+    """Options of a search that may choose among its beams by consensus."""
+
+    consensus_weight: float = search(None, _CONSENSUS, at_least_zero, none="the captioner's own")
+    consensus_photos: int = search(None, "consensus: similar photos", count(1, 100), none="the captioner's own")
+    consensus_captions: int = search(None, "consensus: their captions", count(), none="the captioner's own")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(ConsensusOptions):
     """Options for captioning by search or by sampling."""
 
     num_results: int = search(1, "captions per photo; the default num_beams is at least this", count())
@@ -318,18 +303,14 @@ class SearchOptions(BeamSearchOptions):
     def check_together(self):
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
             raise ArgumentError("`top_k` and `top_p` require `temperature`.", top_k=self.top_k, top_p=self.top_p)
-        names = ("num_beams", "length_penalty", "no_repeat_ngram")
+        names = ("num_beams", "length_penalty", "no_repeat_ngram", "no_repeat_around", "consensus_weight")
         searched = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.temperature is not None and searched and searched != {"num_beams": 1}:
-            raise ArgumentError(
-                f"`temperature` requires sampling, but {', '.join(searched)} a search. Pass only one of them.",
-                temperature=self.temperature,
-                **searched,
-            )
+            problem = f"`temperature` requires sampling, but {', '.join(searched)} a search. Pass only one of them."
+            raise ArgumentError(problem, temperature=self.temperature, **searched)
         if self.temperature is None and self.num_results > self.beams:
-            raise ArgumentError(
-                "A search cannot return more results than beams.", num_results=self.num_results, num_beams=self.beams
-            )
+            received = {"num_results": self.num_results, "num_beams": self.beams}
+            raise ArgumentError("A search cannot return more results than beams.", **received)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -366,9 +347,7 @@ class TrainingOptions(OptimizerOptions):
     expectation_epochs: int = words(0, "hard attention: epochs with soft attention before sampling", count(0))
     num_beams: int = training(1, "number of beams for captioning the dev split after each epoch", count(1, MOST_BEAMS))
     max_length: int = training(20, "maximum number of words in these dev captions", count(1, MOST_WORDS))
-    dtype: Any = training(
-        None, "auto: mixed_bfloat16 where the hardware has it", unchecked(str, *DTYPES), none="Keras' default, float32"
-    )
+    dtype: Any = training(None, "auto: mixed_bfloat16 where possible", unchecked(str, *DTYPES), none="Keras' default")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,24 +370,17 @@ class SelfCriticalOptions(Options):
 
     def check_together(self):
         if self.reward_baseline == "others" and self.num_drawn < 2:
-            raise ArgumentError(
-                'With reward_baseline="others", sample at least 2 captions for each photo, or choose "greedy".',
-                num_drawn=self.num_drawn,
-                reward_baseline=self.reward_baseline,
-            )
+            received = {"num_drawn": self.num_drawn, "reward_baseline": self.reward_baseline}
+            raise ArgumentError('With "others", sample at least 2 captions per photo, or choose "greedy".', **received)
 
 
 # === Functions that take options ===
 
 
 def split_options(called, options, *classes, also=()):
-    """Split options into a dict for each class and one for the names in `also`; reject unknown names.
+    """Split a dict of options into one for each class and one for the names in `also`; reject unknown names.
 
-    Args:
-        called: name of the function that received the options, for messages.
-        options: dict of the options.
-        *classes: subclasses of Options; the first one that has an option gets it.
-        also: names of the function's other arguments.
+    The first class that has an option gets it. `called` is the function that received the options, for messages.
     """
     owners = [*(cls.names() for cls in classes), tuple(also)]
     reject_unknown(called, options, [name for names in owners for name in names])
@@ -429,8 +401,7 @@ def reject_unknown(called, names, known):
 def with_options(*classes):
     """Return a decorator that documents the options of these classes instead of a function's `**options`.
 
-    They appear in its signature, which `help`, `inspect.signature` and editors read, and at the end of its docstring.
-    For a class, this is the signature of `__init__`. The function's behaviour does not change.
+    They appear in its signature, for a class in that of `__init__`, and at the end of its docstring.
     """
 
     def decorate(target):
@@ -440,10 +411,8 @@ def with_options(*classes):
         fields = {}
         for cls in classes:
             fields |= {name: field for name, field in cls.fields().items() if name not in {**own, **fields}}
-        shown = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
-            for name, field in fields.items()
-        ]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        shown = [inspect.Parameter(name, kind, default=x.default, annotation=x.type) for name, x in fields.items()]
         parameters = sorted([*shown, *own.values()], key=lambda parameter: parameter.kind)
         function.__signature__ = signature.replace(parameters=parameters)
         if target.__doc__ is not None:  # it is None with python -OO
@@ -457,12 +426,10 @@ def _documented(fields):
     """Return docstring sections that list options: one section, or one for each kind if there are more than two."""
     lines = {kind: [] for kind in KINDS}
     for name, field in fields.items():
-        none, default, choices = field.metadata["none"], field.default, field.metadata["bound"].choices
-        choices = f" Choices: {', '.join(choices)}." if choices else ""
-        none = f" ({none})" if default is None else f"; None: {none}" if none else ""
-        lines[field.metadata["kind"]].append(
-            f"    {name}: {field.metadata['help']}.{choices} Default: {default!r}{none}."
-        )
+        known, default = field.metadata, field.default
+        choices = f" Choices: {', '.join(known['bound'].choices)}." if known["bound"].choices else ""
+        none = f" ({known['none']})" if default is None else f"; None: {known['none']}" if known["none"] else ""
+        lines[known["kind"]].append(f"    {name}: {known['help']}.{choices} Default: {default!r}{none}.")
     kinds = [kind for kind in KINDS if lines[kind]]
     if len(kinds) <= 2:
         return "\n".join(["", "Options:", *(line for kind in kinds for line in lines[kind])])

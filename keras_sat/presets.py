@@ -1,7 +1,6 @@
 """Presets of keyword arguments for `keras_sat.fit`, and the default encoder."""
 
 from data_utils.tf_logging import import_tensorflow
-from keras_sat.options import CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions, split_options
 from keras_sat.weight_paths import find_installed_weights
 
 LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first
@@ -10,98 +9,82 @@ MANY_PHOTOS = 3000  # with this many photos in a folder, `fit` trains from scrat
 FEWEST_PHOTOS = 10  # with fewer photos to train on, `fit` warns
 
 
-def preset(**settings):
-    """Check settings of `keras_sat.fit` and return them as a dict."""
-    kinds = (TrainingOptions, ConsistencyOptions, SelfCriticalOptions, CaptionerOptions)
-    *of_kinds, _ = split_options("A preset", settings, *kinds)
-    for kind, of_kind in zip(kinds, of_kinds):
-        kind(**of_kind)
-    return settings
-
-
 # The defaults for the user's own photos, when training starts from the bundled captioner.
-OWN_PHOTOS = preset(epochs=15, batch_size=16, learning_rate=1e-4, encoder_rate=0.1)
+OWN_PHOTOS = {"epochs": 15, "batch_size": 16, "learning_rate": 1e-4, "encoder_rate": 0.1}
 
 # For a few thousand photos: against overfitting.
-_FEW_PHOTOS = preset(
-    normalise_features=True,
-    feature_projection_dim=512,
-    attention_dim=256,
-    readout_activation="tanh",
-    label_smoothing=0.1,
-    min_count=5,
-    group_by="image",
-    batch_size=64,
-    learning_rate=1e-3,
-    schedule="cosine",
-    warmup_steps=200,
-    average_momentum=0.998,
-    epochs=20,
-    patience=None,
-    num_beams=3,
-    length_penalty=0.5,
-)
+_FEW_PHOTOS = {
+    "normalise_features": True,
+    "feature_projection_dim": 512,
+    "attention_dim": 256,
+    "readout_activation": "tanh",
+    "label_smoothing": 0.1,
+    "min_count": 5,
+    "group_by": "image",
+    "batch_size": 64,
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "warmup_steps": 200,
+    "average_momentum": 0.998,
+    "epochs": 20,
+    "patience": None,
+    "num_beams": 3,
+    "length_penalty": 0.5,
+}
 
 # For attention on the object that a word names; with boxes, add box_weight=1.
-LOOKS_AT_WHAT_IT_NAMES = preset(
-    attends="after",
-    scoring="bilinear",
-    feature_activation="relu",
-    sentinel=True,
-    guide_weight=0.5,
-    attention_penalty_weight=0.0,
-)
+LOOKS_AT_WHAT_IT_NAMES = {
+    "attends": "after",
+    "scoring": "bilinear",
+    "feature_activation": "relu",
+    "sentinel": True,
+    "guide_weight": 0.5,
+    "attention_penalty_weight": 0.0,
+}
 
 PRESETS = {
     "default": {},
-    "flickr8k": preset(**_FEW_PHOTOS, num_views=2),
-    "flickr8k-efficientnet_lite0": preset(
-        **{**_FEW_PHOTOS, "epochs": 8},
+    "flickr8k": {**_FEW_PHOTOS, "num_views": 2},
+    "flickr8k-efficientnet_lite0": {
+        **_FEW_PHOTOS,
         **LOOKS_AT_WHAT_IT_NAMES,
-        num_views=6,
-        encoder="efficientnet_lite0",
-        encoder_training="fine-tuned",
-        encoder_rate=0.1,
-        first_layer_rate=0.1,
-        grid="14x14",
-        photo_blur=1.0,
-        photo_jitter=1.0,
-        no_repeat_ngram=3,
-        consistency_epochs=3,
-        self_critical_epochs=3,
-        reward_baseline="others",
-    ),
-    "flickr8k-mobilenet_v2": preset(
-        **{**_FEW_PHOTOS, "epochs": 12},
-        num_views=6,
-        encoder="mobilenet_v2",
-        encoder_layer="block_5_add",
-        trained_up_to="out_relu",
-        encoder_rate=0.1,
-    ),
-    "flickr30k": preset(**_FEW_PHOTOS, num_views=2, max_words=10_000),
-    "coco": preset(
-        **{**_FEW_PHOTOS, "attention_dim": 512, "learning_rate": 4e-4},
-        hidden_dim=1024,
-        max_words=10_000,
-    ),
-    "paper": preset(
-        encoder="vgg19",
-        attention="soft",
-        scoring="additive",
-        cell="lstm",
-        optimizer="rmsprop",
-        batch_size=64,
-        attention_penalty_weight=1.0,
-        label_smoothing=0.0,
-    ),
-    "seq2seq": preset(
-        attention="soft",
-        cell="gru",
-        deep_output=False,
-        context_gate=False,
-        attention_penalty_weight=0.0,
-    ),
+        "epochs": 8,
+        "num_views": 6,
+        "encoder": "efficientnet_lite0",
+        "encoder_training": "fine-tuned",
+        "encoder_rate": 0.1,
+        "first_layer_rate": 0.1,
+        "grid": "14x14",
+        "photo_blur": 1.0,
+        "photo_jitter": 1.0,
+        "no_repeat_ngram": 3,
+        "no_repeat_around": "and",
+        "consistency_epochs": 3,
+        "self_critical_epochs": 3,
+        "reward_baseline": "others",
+    },
+    "flickr8k-mobilenet_v2": {
+        **_FEW_PHOTOS,
+        "epochs": 12,
+        "num_views": 6,
+        "encoder": "mobilenet_v2",
+        "encoder_layer": "block_5_add",
+        "trained_up_to": "out_relu",
+        "encoder_rate": 0.1,
+    },
+    "flickr30k": {**_FEW_PHOTOS, "num_views": 2, "max_words": 10_000},
+    "coco": {**_FEW_PHOTOS, "attention_dim": 512, "learning_rate": 4e-4, "hidden_dim": 1024, "max_words": 10_000},
+    "paper": {
+        "encoder": "vgg19",
+        "attention": "soft",
+        "scoring": "additive",
+        "cell": "lstm",
+        "optimizer": "rmsprop",
+        "batch_size": 64,
+        "attention_penalty_weight": 1.0,
+        "label_smoothing": 0.0,
+    },
+    "seq2seq": {"cell": "gru", "deep_output": False, "context_gate": False, "attention_penalty_weight": 0.0},
 }
 
 

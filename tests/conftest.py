@@ -33,6 +33,17 @@ def mean_colour_encoder(images):
     return images.reshape(batch, 2, height // 2, 2, width // 2, 3).mean(axis=(2, 4))
 
 
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def randomise(weights, *, scale, seed=1):
+    """Draw new values for weights, in their order."""
+    random = np.random.default_rng(seed)
+    for weight in weights:
+        weight.assign(random.normal(scale=scale, size=weight.shape))
+
+
 def all_slow_but(quick, values):
     """Return values for `parametrize`, in their order: `make test` takes the quick one alone, as a sample of them."""
     others = {"marks": pytest.mark.slow}
@@ -53,7 +64,7 @@ def same_chance_in_every_run():
 @pytest.fixture(autouse=True)
 def no_files_for_litert(request, monkeypatch):
     """Caption with TensorFlow and make no file for LiteRT, which takes seconds."""
-    if request.module.__name__ != "test_litert_captioner":
+    if request.module.__name__ not in ("test_litert_captioner", "test_litert_graph"):
         monkeypatch.setattr("keras_sat.deploy.litert_captioner.is_installed", lambda: False)
 
 

@@ -6,6 +6,5 @@ from pathlib import Path
 
 setup = configparser.ConfigParser()
 setup.read(Path(__file__).parents[1] / "setup.cfg")
-for requirement in re.findall(r"^(\S+>=\S+)$", setup["options"]["install_requires"], re.MULTILINE):
-    name, version = requirement.split(">=")
+for name, version in re.findall(r"^([\w-]+)>=([\d.]+)", setup["options"]["install_requires"], re.MULTILINE):
     print(f"{name}=={version}.*")

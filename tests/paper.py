@@ -116,10 +116,8 @@ def weights_of(decoder):
     attention, cells, readout = decoder.attention_layer, decoder.cells, decoder.readout
     scoring = decoder.scoring if decoder.chooses else None
     w = {name: getattr(decoder, name) for name in ("attention", "scoring", "cell", "readout_activation")}
-    w |= {
-        "attends": "after" if isinstance(decoder, AttendAfter) else "before",
-        "E": array(decoder.embedding.embeddings),
-    }
+    w["attends"] = "after" if isinstance(decoder, AttendAfter) else "before"
+    w["E"] = array(decoder.embedding.embeddings)
     w |= dense("init_h", decoder.initial_hidden, "init_h_b")
     if decoder.cell == "lstm":
         w |= dense("init_c", decoder.initial_cell, "init_c_b")

@@ -206,13 +206,12 @@ def test_importing_loads_no_tensorflow(code):
 
 
 @pytest.mark.slow
-def test_to_caption_a_picture_imports_nothing_of_training(tmp_path, monkeypatch):
+def test_to_caption_a_picture_imports_nothing_of_training(tmp_path):
     from data_utils import draw_scenes
 
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))  # without a file for LiteRT
     picture = tmp_path / "scene.png"
     picture.write_bytes(draw_scenes(1)[0].png())
-    arguments = ["caption", str(picture), "--model", "scenes"]
+    arguments = ["caption", str(picture), "--model", "scenes", "--num-beams", "2"]  # with TensorFlow
     loaded = modules_after(f"from keras_sat.__main__ import main; main({arguments})")
     folders = {name.split(".")[1] for name in loaded if name.startswith("keras_sat.")}
     assert "captioner" in folders and not folders & {"training", "pictures"}
@@ -244,7 +243,7 @@ def read_setup():
 def test_every_dependency_has_a_lower_bound_that_can_be_pinned():
     setup = read_setup()
     lines = [line for line in setup["options"]["install_requires"].split("\n") if line and not line.startswith("#")]
-    assert lines and all(re.fullmatch(r"[a-z][a-z0-9]*>=\d+(\.\d+)+", line) for line in lines)
+    assert lines and all(re.fullmatch(r"[a-z][a-z0-9-]*>=\d+(\.\d+)+(; .+)?", line) for line in lines)
     printed = subprocess.run([sys.executable, ROOT / "tests" / "lowest.py"], capture_output=True, text=True, check=True)
     assert len(printed.stdout.split()) == len(lines)
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from conftest import randomise
 
 from data_utils import Vocabulary
 from keras_sat import Captioner, Ensemble
@@ -15,9 +16,7 @@ WORDS = ["a", "dog", "cat", "runs", "sleeps"]
 def make_captioner(seed=1, **options):
     captioner = Captioner(Vocabulary(WORDS), encoder="tiny", image_size=16, hidden_dim=6, seed=seed, **options)
     captioner.build(((None, 16, 16, 3), (None, None)))
-    rng = np.random.default_rng(seed)
-    for weight in captioner.decoder.trainable_variables:
-        weight.assign(rng.normal(scale=0.9, size=weight.shape))
+    randomise(captioner.decoder.trainable_variables, scale=0.9, seed=seed)
     return captioner
 
 

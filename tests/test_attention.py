@@ -3,6 +3,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+from conftest import numbers
 
 from keras_sat.model.scorings import SCORINGS, DotAttention, NoAttention, make_attention
 from keras_sat.model.selections import ATTENTIONS
@@ -12,15 +13,8 @@ KINDS = [*itertools.product(ATTENTIONS, SCORINGS), ("drawn", "additive"), ("even
 pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 
 
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
-
-
 def features():
     return numbers(PHOTOS, REGIONS, DIM)
-
-
-# === The contract of every attention ===
 
 
 @pytest.mark.parametrize("attention, scoring", KINDS)
@@ -70,9 +64,6 @@ def test_float16_features_keep_weights_in_float32():
     layer = make_attention("soft", "additive", attention_dim=6, dtype=keras.DTypePolicy("mixed_float16"))
     context, weights, *_ = layer(numbers(PHOTOS, DIM), features())
     assert context.dtype == "float16" and weights.dtype == "float32"
-
-
-# === Each kind ===
 
 
 def test_hard_attention_uses_the_sample_only_where_asked():

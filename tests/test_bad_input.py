@@ -399,9 +399,8 @@ def touching(marker):
 
 @pytest.mark.parametrize("option", ["readout_activation", "cell", "attention", "dtype", "encoder", "encoder_training"])
 def test_settings_that_name_a_lambda_or_a_class(option, model_dir, marker, tmp_path, monkeypatch):
-    (tmp_path / "evil_module.py").write_text(
-        f"from pathlib import Path\nPath({str(marker)!r}).touch()\nclass Evil: pass\n"
-    )
+    code = f"from pathlib import Path\nPath({str(marker)!r}).touch()\nclass Evil: pass\n"
+    (tmp_path / "evil_module.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras says that this is unsafe

@@ -38,9 +38,6 @@ def captions_in(batches, vocabulary):
     return found
 
 
-# === The shift, by hand ===
-
-
 def test_the_shift_the_padding_and_the_weights_of_a_caption_done_by_hand():
     vocabulary = Vocabulary(["a", "dog", "runs"])  # <pad> 0, <start> 1, <end> 2, <unk> 3, a 4, dog 5, runs 6
     input_ids, target_ids, token_weights = inputs_and_targets([[4, 5, 6], [4]], vocabulary)
@@ -48,9 +45,6 @@ def test_the_shift_the_padding_and_the_weights_of_a_caption_done_by_hand():
     np.testing.assert_array_equal(target_ids, [[4, 5, 6, 2], [4, 2, 0, 0]])
     np.testing.assert_array_equal(token_weights, [[1, 1, 1, 1], [1, 1, 0, 0]])
     assert (input_ids.dtype, target_ids.dtype, token_weights.dtype) == (np.int32, np.int32, np.float32)
-
-
-# === The contract of every grouping ===
 
 
 @pytest.mark.parametrize("group_by", GROUPINGS)
@@ -106,9 +100,6 @@ def test_captions_without_a_word_are_left_out_and_counted(three, group_by):
     with pytest.warns(UserWarning, match="captions without a word left out: 2 .first: c"):
         dataset = make_batches(images, vocabulary, cache, group_by=group_by)
     assert captions_in(as_numpy(dataset), vocabulary) == {"a dog runs": 1, "a dog": 1, "a cat": 2}
-
-
-# === Each mode ===
 
 
 def test_all_captions_of_a_photo_stay_together(three):
@@ -169,9 +160,6 @@ def test_a_photo_that_cannot_be_read_is_named(three):
         as_numpy(make_batches(images, vocabulary, image_size=16))
 
 
-# === Photos without features ===
-
-
 def test_captions_of_unreadable_photos_are_left_out_and_counted(three, tmp_path):
     images, vocabulary, _ = three
     with open(images[2].image_path, "wb") as file:
@@ -183,9 +171,6 @@ def test_captions_of_unreadable_photos_are_left_out_and_counted(three, tmp_path)
     with pytest.warns(UserWarning, match="captions of unreadable photos left out: 3 .first: c"):
         dataset = make_batches(images, vocabulary, cache)
     assert captions_in(as_numpy(dataset), vocabulary) == {"a dog runs": 1, "a dog": 1, "a cat": 1}
-
-
-# === Views ===
 
 
 @pytest.fixture

@@ -17,11 +17,14 @@ import tensorflow as tf
 import where_time_goes
 from drawn_data_set import write_data_set
 from mistakes import count_mistakes
+from other_photos import LIST, measure
 from spread import spread
 from timing import Seconds, compare, figure, in_turn, ratio_in_words
+from word_offsets import word_offsets
 
 from data_utils import DATASETS, Vocabulary, draw_scenes, load_image
 from keras_sat import Captioner, ScoreTable
+from keras_sat.deploy.litert_graph import GRAPH
 from keras_sat.files import model_folder
 
 
@@ -244,13 +247,18 @@ def test_bundled_captioners_share_equal_encoders(tmp_path, monkeypatch):
     for name, path in (("PRETRAINED", bundled), ("ENCODERS", encoders)):
         monkeypatch.setattr(model_folder, name, path)
         monkeypatch.setattr(bundle, name, path)
+    monkeypatch.setattr(bundle, "converted", lambda directory: (b"a network", None, None, None))
     saved = {}
     for name, value in (("one", 1.0), ("other", 2.0)):
         saved[name] = {"encoder/000/kernel": np.ones((8, 4), "float32"), "baseline": np.float32(value)}
         model_folder.write_model(tmp_path / name, {"captioner": {}}, Vocabulary(["dog"]), saved[name], "int8")
         bundle.main([str(tmp_path / name), name])
-    assert len(list(encoders.iterdir())) == 1
-    for name, expected in saved.items():
+    assert len(list(encoders.iterdir())) == 1 and (bundled / "one" / GRAPH).exists()
+    bundle.main([str(model_folder.copy_of_model(bundled / "one", tmp_path / "again")), "again"])
+    (bundled / "one" / GRAPH).unlink()
+    bundle.main(["--graphs"])
+    assert (bundled / "one" / GRAPH).exists()
+    for name, expected in {**saved, "again": saved["one"]}.items():
         _, _, arrays = model_folder.read_model(bundled / name)
         assert arrays.keys() == expected.keys()
         for key, array in arrays.items():
@@ -258,3 +266,28 @@ def test_bundled_captioners_share_equal_encoders(tmp_path, monkeypatch):
     shutil.copytree(bundled / "one", tmp_path / "copy")
     with pytest.raises(ValueError, match="copy.encoder-.*: this file is missing"):
         model_folder.read_model(tmp_path / "copy")  # only a bundled folder reads the encoders that bundled ones share
+
+
+def test_true_and_untrue_nouns_of_other_photos():
+    photos = [{"nouns": "dog snow"}, {"nouns": "coin"}, {"nouns": "man"}]
+    captions = ["a dog is standing in the air", "a man is standing in the air", "a man is there"]
+    captions = [caption.split() for caption in captions]
+    figures = measure(captions, [0.5, 0.25, None], photos, {"dog", "man", "air"}, {"dog", "man"})
+    assert figures[:7] == ("2 of 2", 2, 3, "3 of 3", 0, 2, 2) and figures[8] == "0.25"
+
+
+def test_word_offsets_compare_how_often_people_and_the_captioner_say_a_word():
+    captions = [["a", "dog", "dog"], ["a", "man"]] * 20  # "dog" 20 times, "man" 20 times
+    references = [[["a", "dog"], ["a", "cat"]], [["a", "man"], ["a", "man"]]] * 20  # 10, 10 and 20 times
+    vocabulary = Vocabulary(["a", "dog", "cat", "man"])
+    for weight in (0.5, 90.0):
+        found = word_offsets(vocabulary, captions, references, weight)
+        expected = {"dog": weight * np.log(15 / 25), "cat": weight * np.log(15 / 5)}
+        for token, offset in zip(vocabulary.tokens, found):
+            assert offset == pytest.approx(np.clip(expected.get(token, 0), -2, 2), abs=1e-6)
+
+
+def test_other_photos_are_listed_with_licences_and_nouns():
+    listed = json.loads(LIST.read_text(encoding="utf-8"))
+    assert len(listed["photos"]) >= 20 and len(listed["things"].split()) > 100
+    assert all({*photo} == {"file", "package", "licence", "nouns"} for photo in listed["photos"])

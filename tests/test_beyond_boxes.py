@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import numbers
 from keras import ops
 
 import keras_sat
@@ -13,10 +14,6 @@ from data_utils.datasets.phrase_boxes import PLACELESS, Boxes, Phrase
 from keras_sat import Captioner, equations
 
 WORDS = ["a", "dog", "cat", "red", "in"]
-
-
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def make_captioner(**options):
@@ -110,9 +107,6 @@ def test_the_objective_with_guide_and_boxes(attention):
     guided.train_step(batch)
     without_boxes = guided.objective(((features, input_ids), targets, weights), training=True)
     assert "off_boxes" not in without_boxes.figures
-
-
-# === In whole trainings ===
 
 
 def boxes_of_scenes(images):

@@ -77,8 +77,6 @@ def test_only_the_encoder_learns(captioner, images):
         np.testing.assert_array_equal(weight, before)
 
 
-# === Within `fit` ===
-
 SIZES = ("embedding_dim", "hidden_dim", "attention_dim")
 CONSISTENCY = {"epochs": 1, "consistency_epochs": 2}
 

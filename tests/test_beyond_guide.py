@@ -14,8 +14,6 @@ from data_utils.datasets.phrase_boxes import PLACELESS
 from keras_sat import Captioner, equations
 from keras_sat.beyond.guide import Guide, word_detectors
 
-# === Equations ===
-
 
 def test_a_photo_has_a_word_if_one_of_its_regions_has_it():
     logits = numbers(2, 5, 3)
@@ -44,9 +42,6 @@ def test_map_cross_entropy_is_least_for_the_map_itself():
         cost = equations.map_cross_entropy(target, ops.softmax(scores))
     np.testing.assert_allclose(cost, -(target * np.log(target)).sum(axis=-1), rtol=1e-5)
     np.testing.assert_allclose(tape.gradient(cost, scores), np.zeros((1, 3)), atol=1e-6)
-
-
-# === The guide ===
 
 
 def make_guide(weight=0.5):
@@ -144,9 +139,6 @@ def test_detectors_find_where_a_word_is():
     maps = np.asarray(equations.detector_maps(detectors(features)))
     found = [maps[photo, :, word].argmax() == place[photo, word] for photo, word in np.argwhere(there)]
     assert np.mean(found) > 0.9
-
-
-# === In a captioner ===
 
 
 def test_the_guide_supervises_the_sentinel_too():

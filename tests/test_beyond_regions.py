@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import write_photos
+from conftest import numbers, write_photos
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
@@ -13,6 +13,8 @@ from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from data_utils.vocabulary import REGION_TOKEN
 from keras_sat import Captioner
 from keras_sat.__main__ import main
+from keras_sat.accelerated import fused
+from keras_sat.accelerated.switch import without_fast_twins
 
 WORDS = ["a", "dog", "cat", "red", "in"]
 VISIBLE = np.array([[1, 1, 0, 1, 0, 0], [0, 0, 0, 1, 1, 1]], bool)
@@ -20,13 +22,9 @@ CAPTIONS = np.array([[1, 4, 5], [1, 4, 6]]), np.array([[4, 5, 2], [4, 6, 2]]), n
 AFTER = {"attends": "after", "sentinel": True, "scoring": "bilinear"}
 
 
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
-
-
 def make_captioner(num_regions=6, **options):
-    sizes = {"embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "seed": 1}
-    captioner = Captioner(Vocabulary(WORDS), encoder=None, **sizes, **options)
+    options = {"embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "seed": 1} | options
+    captioner = Captioner(Vocabulary(WORDS), encoder=None, **options)
     captioner.build(((None, num_regions, 3), (None, None)))
     return captioner
 
@@ -46,6 +44,16 @@ def test_what_is_hidden_is_as_good_as_absent(options):
     np.testing.assert_array_equal(again.attention_weights, found.attention_weights)
     every = captioner.read(features, *CAPTIONS, visible=np.ones((2, 6), bool))
     np.testing.assert_allclose(every.log_probs, captioner.read(features, *CAPTIONS).log_probs, rtol=1e-5)
+
+
+def test_fast_scores_hide_the_same(monkeypatch):
+    monkeypatch.setattr(fused, "SMALL", 1)
+    captioner, features = make_captioner(attention_dim=64), numbers(2, 6, 3)
+    assert isinstance(captioner.decoder.project_features(features), fused.Projected)
+    found = captioner.read(features, *CAPTIONS, visible=VISIBLE)
+    with without_fast_twins():
+        plain = captioner.read(features, *CAPTIONS, visible=VISIBLE)
+    np.testing.assert_allclose(found.log_probs, plain.log_probs, rtol=1e-5)
 
 
 def test_the_first_state_is_made_from_the_visible_mean():
@@ -82,6 +90,9 @@ def test_region_of_a_picture():
     one = captioner.caption(picture, region=right)
     assert one.region == right and "red square" in one.caption and whole.region is None
     assert not one.attention_weights[:, :8].any() and one.confidence != whole.confidence
+    assert {other.region for other in one.alternatives} <= {right}
+    with pytest.raises(ValueError, match="A region must be"):
+        captioner.caption(picture, region=[])
     both = captioner.caption([picture, picture], region=[left, right])
     assert [len(results) for results in both] == [2, 2] and both[0][1].caption == both[1][1].caption == one.caption
     pair = keras_sat.Ensemble([captioner, captioner]).caption(picture, region=right)
@@ -102,9 +113,6 @@ def test_the_command_line_takes_regions(tmp_path, capsys):
         assert main([*command, "--region", *options]) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and ("A region must be a rectangle" in error or "pass one --region" in error)
-
-
-# === Training ===
 
 
 def described_images():

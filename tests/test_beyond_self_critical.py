@@ -5,6 +5,7 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import randomise
 from small_training import SELF_CRITICAL, At, run_training, train
 
 import keras_sat
@@ -25,9 +26,7 @@ def make_captioner(**options):
     quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
     captioner = Captioner(WORDS, encoder=None, **{**sizes, **quiet, **options})
     captioner.build(((None, REGIONS, DIM), (None, None)))
-    random = np.random.default_rng(1)
-    for weight in captioner.trainable_variables:
-        weight.assign(random.normal(scale=0.8, size=weight.shape))
+    randomise(captioner.trainable_variables, scale=0.8)
     return captioner
 
 
@@ -135,9 +134,8 @@ def test_what_is_read_is_what_was_drawn_with_dropout_too():
         drop_of = None if dropout is None else lambda rows: dropout.of_photos(rows // 4)
         ids = input_ids[rows], np.asarray(token_ids)[rows], (np.asarray(token_ids)[rows] > 0).astype("float32")
         read = captioner.read(features, *ids, drop_of=drop_of)
-        received = equations.caption_log_prob(
-            read.unpack_words(equations.word_log_probs(read.logits, read.targets)), ids[2]
-        )
+        word_log_probs = read.unpack_words(equations.word_log_probs(read.logits, read.targets))
+        received = equations.caption_log_prob(word_log_probs, ids[2])
         return np.ravel(found.log_probs)[rows], np.asarray(received)
 
     found, received = log_probs(dropout)
@@ -212,9 +210,6 @@ def test_errors(scene_images, scene_cache):
     captioner.compile("adam", training_objective=objective)
     with pytest.raises(ValueError, match='group_by="image"'):
         captioner.fit(make_batches(scene_images, captioner.vocabulary, scene_cache), verbose=0)
-
-
-# === With fit ===
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,14 @@
+import io
 import signal
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
+from tensorflow.python.summary.summary_iterator import summary_iterator
 
 from data_utils import DATASETS, CaptionedImage, Vocabulary, make_batches
-from keras_sat import BeginWithExpectations, Captioner, KeepTraining, ScoreCaptions, ShowCaptions
+from keras_sat import BeginWithExpectations, Captioner, DrawAttention, KeepTraining, ScoreCaptions, ShowCaptions
 from keras_sat.scoring.bleu import bleu
 from keras_sat.training import callbacks
 from keras_sat.training.history import (
@@ -45,6 +48,23 @@ def test_captions_are_free_running_and_scored(images, captioner_and_batches):
     assert history["val_bleu_1"][-1] == pytest.approx(expected["bleu_1"])
     assert history["val_distinct"][-1] == len(set(captions))
     assert len(lines) == 2 and lines[-1].strip() == f"{dev[0].image_id}: {captions[0]}"
+
+
+@pytest.mark.usefixtures("without_graphs")
+def test_maps_of_a_few_photos_are_drawn_for_tensorboard(images, captioner_and_batches, tmp_path):
+    draw = DrawAttention(images, tmp_path, num_photos=2, max_length=3)
+    draw.set_model(captioner_and_batches[0])
+    draw.on_epoch_end(4)
+    paths = sorted(map(str, tmp_path.iterdir()))
+    values = [
+        (event.step, value) for path in paths for event in summary_iterator(path) for value in event.summary.value
+    ]
+    assert [(step, value.tag) for step, value in values] == [(5, f"attention/{image.image_id}") for image in images[:2]]
+    for _, value in values:
+        assert value.metadata.plugin_data.plugin_name == "images"
+        *size, content = value.tensor.string_val
+        with Image.open(io.BytesIO(content)) as picture:
+            assert picture.size == tuple(map(int, size))
 
 
 @pytest.mark.slow

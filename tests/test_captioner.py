@@ -140,9 +140,8 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
     rows = {name: x.reshape(9, 6) for name, x in (("targets", target_ids), ("weights", token_weights))}
     with tf.GradientTape() as tape:
         decoded = captioner((features, input_ids), noise=noise, sampled=sampled)
-        log_prob = equations.caption_log_prob(
-            equations.word_log_probs(decoded.logits, rows["targets"]), rows["weights"]
-        )
+        word_log_probs = equations.word_log_probs(decoded.logits, rows["targets"])
+        log_prob = equations.caption_log_prob(word_log_probs, rows["weights"])
         gain = log_prob
         if captioner.samples_attention:
             entropy = equations.attention_entropy(decoded.attention_weights)

@@ -24,9 +24,8 @@ def table_of(images, right, seed=0):
         image.captions[0] if choose.random() < right else images[number - 1].captions[1]
         for number, image in enumerate(images)
     ]
-    return evaluate_captions(
-        [{"image_id": image.image_id, "caption": text} for image, text in zip(images, texts)], images
-    )
+    captions = [{"image_id": image.image_id, "caption": text} for image, text in zip(images, texts)]
+    return evaluate_captions(captions, images)
 
 
 def test_a_captioner_that_is_better(images, tmp_path):

@@ -17,7 +17,7 @@ from keras_sat.beyond.confidence import Confidence, clues_of
 from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
 from keras_sat.command_line.commands import LOW_CONFIDENCE, _as_line
-from keras_sat.files.saving import save_confidence
+from keras_sat.files.saving import save_records
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.gallery import gallery
 from keras_sat.training import recipe
@@ -129,7 +129,7 @@ def test_it_is_saved_with_the_captioner(calibrated, scenes, saved):
     loaded.save(saved)
     assert Captioner.load(saved).confidence is None
     loaded.confidence = confidence
-    save_confidence(loaded, saved)
+    save_records(loaded, saved)
     again = Captioner.load(saved)
     assert again.weights_digest() == weights and again.confidence.to_dict() == confidence.to_dict()
     assert again.adapted().confidence is None  # it will be trained further
@@ -183,7 +183,7 @@ def test_calibrate_on_the_command_line(saved, tmp_path, capsys):
     assert main(["calibrate", str(saved), *options]) == 2  # noticed before anything is captioned
     assert "to a new or empty folder" in capsys.readouterr().err
     assert main(["calibrate", "scenes", *options[:4]]) == 2
-    assert "a bundled model cannot be changed" in capsys.readouterr().err.lower()
+    assert "a bundled or downloaded model cannot be changed" in capsys.readouterr().err.lower()
 
 
 def test_players_and_galleries_show_it(calibrated, scenes, tmp_path):

@@ -5,7 +5,7 @@ import numpy as np
 import paper
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but
+from conftest import all_slow_but, randomise
 
 from keras_sat import beyond
 from keras_sat.accelerated.install import accelerate
@@ -25,9 +25,7 @@ def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
     decoder = beyond.make_decoder(VOCABULARY, {**kinds, **sizes, **options})
     decoder.build((None, REGIONS, DIM), (None, None))
-    random = np.random.default_rng(7)
-    for weight in decoder.weights:  # biases too, so that a forgotten one is noticed
-        weight.assign(random.normal(scale=0.7, size=weight.shape))
+    randomise(decoder.weights, scale=0.7, seed=7)  # biases too, so that a forgotten one is noticed
     return decoder
 
 
@@ -36,9 +34,6 @@ def inputs(rows_per_photo=1, seed=0):
     features = random.normal(size=(PHOTOS, REGIONS, DIM)).astype("float32")
     input_ids = random.integers(0, VOCABULARY, (PHOTOS * rows_per_photo, TIME)).astype("int32")
     return features, input_ids, random.gumbel(size=(*input_ids.shape, REGIONS)).astype("float32")
-
-
-# === Against the paper in numpy ===
 
 
 AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 2}
@@ -84,9 +79,6 @@ def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell, options
             np.testing.assert_allclose(step.extras[name], decoded.extras[name][:, t], atol=1e-6)
     assert len(state.hidden_states) == 2
     assert len(state.cell_states) == (2 if cell == "lstm" else 0)
-
-
-# === What popular versions get wrong ===
 
 
 def test_attention_reads_the_top_layer_before_the_step():
@@ -166,9 +158,6 @@ def test_only_the_recurrent_part_is_in_the_loop(attention, monkeypatch):
     }
 
 
-# === Options ===
-
-
 def test_the_gate_is_one_number_for_each_row_and_forget_gates_start_open():
     decoder = CaptionDecoder(VOCABULARY, hidden_dim=2)
     decoder.build((None, REGIONS, DIM))
@@ -233,9 +222,8 @@ def test_its_settings_hold_every_option_and_keras_makes_it_again():
 
 @pytest.mark.parametrize("where", ["embedding", "words", "before_readout", "after_readout"])
 def test_dropout_acts_in_training_only(where):
-    none = dict.fromkeys(
-        [f"dropout_{place}" for place in ("embedding", "words", "before_readout", "after_readout")], 0.0
-    )
+    places = ("embedding", "words", "before_readout", "after_readout")
+    none = dict.fromkeys([f"dropout_{place}" for place in places], 0.0)
     decoder, plain = make_decoder(**{**none, f"dropout_{where}": 0.5}), make_decoder(**none)
     features, input_ids, _ = inputs()
     np.testing.assert_allclose(decoder(features, input_ids).logits, plain(features, input_ids).logits, atol=1e-6)

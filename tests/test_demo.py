@@ -15,9 +15,8 @@ def small_demo(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "NUM_DEV", 100)
         patch.setattr(demo, "NUM_PICTURES", 2)
-        report = demo.run_demo(
-            attention=request.param, output_dir=folder, num_train=64, num_test=12, epochs=1, show_progress=False
-        )
+        options = {"num_train": 64, "num_test": 12, "epochs": 1, "show_progress": False}
+        report = demo.run_demo(attention=request.param, output_dir=folder, **options)
     return folder, report
 
 

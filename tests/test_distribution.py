@@ -72,7 +72,8 @@ def assert_same(path, expected):
     with np.load(path) as received, np.load(expected) as one:
         assert received.files == one.files
         for name in one.files:
-            np.testing.assert_allclose(received[name], one[name], rtol=1e-5, atol=1e-5, err_msg=name)
+            # Sums in another order: rounding grows from step to step, and with the number of threads.
+            np.testing.assert_allclose(received[name], one[name], rtol=1e-5, atol=3e-5, err_msg=name)
 
 
 @pytest.mark.slow

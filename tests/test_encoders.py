@@ -21,9 +21,6 @@ def photo():
     return np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3)).astype(np.float32)
 
 
-# === The contract of every encoder ===
-
-
 @pytest.mark.parametrize("name", all_slow_but("tiny", ENCODERS))
 def test_contract(name, photo):
     encoder = ENCODERS[name](weights=None, image_size=64)
@@ -53,9 +50,6 @@ def test_equal_to_the_application_after_its_own_preprocess_input(name, photo, tm
     expected = keras.Model(network.input, network.get_layer(layer).output)(pixels, training=False)
     encoder = ENCODERS[name](weights=tmp_path / "network.weights.h5", image_size=64)
     np.testing.assert_allclose(encoder(photo, training=False), expected, rtol=1e-5, atol=1e-5)
-
-
-# === Weights ===
 
 
 def save_legacy(network, path, prefix=""):
@@ -115,9 +109,6 @@ def test_imagenet_that_cannot_be_downloaded_says_what_to_fetch_and_where_to_put_
     message = str(error.value)
     assert "Download https://example.org/models/vgg16_notop.h5 with" in message
     assert str(tmp_path / "models") in message and "Pass its path as `weights`. Received" in message
-
-
-# === The tiny encoder ===
 
 
 def test_tiny_has_the_position_of_each_cell_and_can_be_trained(tmp_path):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import randomise
 
 import keras_sat
 from data_utils import CaptionedImage, FeatureCache, Vocabulary
@@ -19,9 +20,7 @@ def make_captioner(seed, words=WORDS, **options):
     captioner = Captioner(Vocabulary(words), seed=seed, **{"encoder": None, **sizes, **options})
     shape = (16, 16, 3) if options.get("encoder") == "tiny" else (4, 3)
     captioner.build(((None, *shape), (None, None)))
-    random = np.random.default_rng(seed)
-    for weight in captioner.decoder.trainable_variables:
-        weight.assign(random.normal(scale=0.9, size=weight.shape))
+    randomise(captioner.decoder.trainable_variables, scale=0.9, seed=seed)
     return captioner
 
 
@@ -111,9 +110,8 @@ def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, mon
     images = [CaptionedImage(str(i), photo, ["a dog runs", "a cat"], "test") for i in range(2)]
     pair = Ensemble(members[:2])
     cache = FeatureCache.build(tmp_path, ["0", "1"], [photo, photo], pair.encoder_model, show_progress=False)
-    tables = [
-        keras_sat.evaluate(pair, images, cache=cache, num_beams=1, show_progress=False) for cache in (cache, None)
-    ]
+    quiet = {"num_beams": 1, "show_progress": False}
+    tables = [keras_sat.evaluate(pair, images, cache=source, **quiet) for source in (cache, None)]
     assert tables[0].captions == tables[1].captions
     assert tables[0].settings["models"] == 2 and tables[0].settings["encoder"] == pair.encoder
 

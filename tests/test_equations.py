@@ -1,13 +1,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import numbers
 from keras import ops
 
 from keras_sat import equations
-
-
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
 def test_mean_annotation_and_attention_weights_of_known_numbers():
@@ -86,9 +83,8 @@ def test_mean_log_probs_is_the_mean_of_the_log_softmax():
 def test_attention_penalty_counts_real_words_only_and_attention_entropy():
     weights = np.array([[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]], dtype="float32")
     for token_weights, penalty in (([1, 0, 1], 0.0), ([1, 1, 1], 0.25 + 0.25), ([0, 1, 0], 0.5)):
-        np.testing.assert_allclose(
-            equations.attention_penalty(weights, np.array([token_weights], "float32")), [penalty]
-        )
+        received = equations.attention_penalty(weights, np.array([token_weights], "float32"))
+        np.testing.assert_allclose(received, [penalty])
     np.testing.assert_allclose(equations.attention_entropy(weights), [[0.0, np.log(2), 0.0]], atol=1e-6)
 
 

@@ -89,8 +89,6 @@ def test_features_of_a_cache_give_the_captions_of_the_photos(whole_training, ima
     assert [r.caption for r in drawn[0]] == [r.caption for r in drawn[1]], "each photo has its own chance"
 
 
-# === Captions that others wrote ===
-
 CAPTIONS = ["a dog runs", "a dog runs", "two cats", ""]
 
 
@@ -98,9 +96,7 @@ CAPTIONS = ["a dog runs", "a dog runs", "two cats", ""]
 def described():
     """Four test photos with two captions each, and two training photos."""
     texts = [["A dog runs.", "the dog"], ["a man walks", "the man"], ["two cats sleep", "cats"], ["snow", "white snow"]]
-    images = [
-        CaptionedImage(f"photo{number}", "nowhere.jpg", captions, "test") for number, captions in enumerate(texts)
-    ]
+    images = [CaptionedImage(f"photo{n}", "nowhere.jpg", captions, "test") for n, captions in enumerate(texts)]
     train = [CaptionedImage(f"t{number}", "nowhere.jpg", ["Two cats!", "a horse"], "train") for number in range(2)]
     return [*images, *train]
 

@@ -248,7 +248,7 @@ def test_mixed_precision(tmp_path):
     assert found["attention_weights"].dtype == tf.float32
     results = captioner.caption(photos, num_beams=1)
     assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]
-    with pytest.raises(ValueError, match="LiteRT computes in float32.*Received: bfloat16"):
+    with pytest.raises(ValueError, match="LiteRT and ONNX compute in float32.*Received: bfloat16"):
         captioner.export(tmp_path, "litert")
 
 
@@ -269,7 +269,7 @@ def test_what_cannot_be_exported(tmp_path):
     "folder, options, message",
     [
         ("new", {"num_beams": 0}, "`num_beams` must be a whole number from 1 to .* Received: num_beams=0"),
-        ("new", {"format": "onnx"}, "`format` must be one of: tf_saved_model, litert. Received: format='onnx'"),
+        ("new", {"format": "h5"}, "`format` must be one of: tf_saved_model, litert, onnx. Received: format='h5'"),
         ("new[1]", {}, r"cannot load from a path that contains \[.*Received: .*new\[1\]"),
         ("mine", {}, "may contain only exports, named 1, 2 and so on.* Received: directory=.*mine'"),
     ],
@@ -322,5 +322,5 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Captioner, "export", export)
     assert main(["export", "scenes", folder]) == 0
     assert main(["export", "scenes", folder, "--num-beams", "1", "--max-length", "7", "--tflite"]) == 0
-    assert calls == [(folder, "tf_saved_model", {}), (folder, BOTH, {"num_beams": 1, "max_length": 7})]
+    assert calls == [(folder, ["tf_saved_model"], {}), (folder, BOTH, {"num_beams": 1, "max_length": 7})]
     assert capsys.readouterr().out == 2 * f"{path}: 1,234 bytes\n"

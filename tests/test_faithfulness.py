@@ -49,9 +49,8 @@ def log_prob(captioner, grids, replaced=None, maps=None, position=3):
     rows = len(grids if replaced is None else replaced)
     replaced = np.zeros((rows, 16), bool) if replaced is None else replaced
     maps = np.zeros((rows, 16), "float32") if maps is None else maps
-    return _log_probs(
-        captioner, grids, replaced, maps, [*captioner.vocabulary.caption_to_ids("a dog cat runs a")], position
-    )
+    ids = captioner.vocabulary.caption_to_ids("a dog cat runs a")
+    return _log_probs(captioner, grids, replaced, maps, ids, position)
 
 
 @pytest.mark.parametrize("options", [{}, {"attention": "hard"}, {"attends": "after", "sentinel": True}])

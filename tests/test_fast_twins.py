@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import randomise
 from keras import layers
 
 from keras_sat import beyond, equations
@@ -33,9 +34,7 @@ def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
     decoder = beyond.make_decoder(VOCABULARY, {**kinds, **sizes, **options}, dtype="float64")
     accelerate(decoder, REGIONS)
     decoder.build((None, REGIONS, DIM), (None, None))
-    random = np.random.default_rng(7)
-    for weight in decoder.trainable_weights:
-        weight.assign(random.normal(scale=0.7, size=weight.shape))
+    randomise(decoder.trainable_weights, scale=0.7, seed=7)
     return decoder
 
 
@@ -77,9 +76,6 @@ def assert_twins_agree(decoder, *, tolerance=1e-6, **options):
     return plain_gradients
 
 
-# === The loop over the words ===
-
-
 AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 3}
 OPTIONS = [{}, {"num_layers": 3}, {"attends": "after"}, {"sentinel": True}, AFTER_READING]
 QUICK = [*((*kind, {"num_layers": 3}) for kind in KINDS[::2]), *((*kind, AFTER_READING) for kind in KINDS[1::4])]
@@ -117,9 +113,6 @@ def test_the_switch_chooses_the_twin_and_goes_back_after_an_error(monkeypatch):
         unrolled(decoder)
         raise KeyError
     assert fast_twins_are_on()
-
-
-# === Scorings and cells of users do not need to know the fast loop ===
 
 
 class Plain(Attention):

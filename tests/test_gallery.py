@@ -89,9 +89,6 @@ def test_impossible_requests(tmp_path):
             gallery(results_of(CAPTIONS), tmp_path, **options)
 
 
-# === In a browser ===
-
-
 def names(browser):
     return browser.execute_script("return [...document.querySelectorAll('h2')].map((name) => name.textContent)")
 

@@ -145,9 +145,6 @@ def test_the_scenes_of_the_data_set_are_found_again():
     assert ground_scenes(images, results).pointing == 1
 
 
-# === Coverage ===
-
-
 def covered_cells(count, shape=(6, 6)):
     """The first `count` cells of a grid, as the fraction of each cell that a box covers."""
     return (np.arange(np.prod(shape)) < count).reshape(shape).astype(float)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but
+from conftest import all_slow_but, randomise
 
 from keras_sat import ATTENTIONS, Captioner, equations
 
@@ -28,9 +28,7 @@ def make_captioner(**options):
     quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
     captioner = Captioner(WORDS, encoder=None, **{"attention": "hard", **hard, **sizes, **quiet, **options})
     captioner.build(((None, REGIONS, DIM), (None, None)))
-    random = np.random.default_rng(1)
-    for weight in captioner.trainable_variables:
-        weight.assign(random.normal(scale=0.8, size=weight.shape))
+    randomise(captioner.trainable_variables, scale=0.8)
     captioner.compile("adam")
     return captioner
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_utils import draw_scenes
+from data_utils import DATASETS, draw_scenes
 from data_utils.atomic_files import exclusive_lock, write_json
 from keras_sat import Captioner, load_litert
 from keras_sat.__main__ import main
+from keras_sat.beyond.consensus import Consensus
 from keras_sat.deploy import litert_captioner
 from keras_sat.deploy.litert_folder import read_litert, write_litert
 from keras_sat.files.model_folder import PRETRAINED
@@ -65,6 +66,19 @@ def test_captions_are_those_of_the_captioner(quick, captioner, pictures):
     assert one.caption == found[0].caption and quick.caption([one.image])[0].caption == one.caption
 
 
+@pytest.mark.slow
+def test_it_chooses_by_consensus(home, captioner, pictures, tmp_path):
+    scenes = DATASETS["scenes"](tmp_path / "scenes", num_scenes=120, seed=77)
+    indexed = captioner.adapted(consensus_weight=3.0)
+    indexed.consensus = Consensus.build(indexed, scenes, show_progress=False)
+    indexed.save(tmp_path / "model")
+    quick, paths = load_litert(tmp_path / "model"), sorted(pictures.glob("*.png"))[:3]
+    for one, other in zip(quick.caption(paths), indexed.caption(paths)):
+        assert one.caption == other.caption and one.similar_photos == other.similar_photos
+        assert one.consensus == pytest.approx(other.consensus, abs=1e-3) and len(one.alternatives) == 9
+    assert quick.consensus and not load_litert("scenes").consensus
+
+
 def test_a_caption_that_is_given_is_read(quick, captioner, pictures):
     sentence = "A red circle is above a zebra"
     found, expected = (one.attend(pictures / "03.png", sentence) for one in (quick, captioner))
@@ -74,6 +88,29 @@ def test_a_caption_that_is_given_is_read(quick, captioner, pictures):
     for bad in ("", "a " * 20):
         with pytest.raises(ValueError, match="a caption of 1 to 19 words"):
             quick.attend(pictures / "03.png", bad)
+
+
+REGIONS = [(0.0, 0.0, 0.5, 0.6), (0.3, 0.2, 0.9, 0.95), (0.0, 0.0, 1.0, 1.0)]
+
+
+def test_a_part_is_described_as_by_the_captioner(quick, captioner, pictures, tmp_path):
+    picture, options = pictures / "00.png", {"encoder": "tiny", "image_size": 64, "hidden_dim": 9, "seed": 3}
+    other = Captioner([*captioner.vocabulary.words, "<region>"], **options)
+    other.build(((None, 64, 64, 3), (None, None)))
+    other.save(tmp_path / "other")
+    for one, right in ((quick, captioner), (load_litert(tmp_path / "other"), other)):
+        (found,), (expected,) = (each.caption([picture], region=REGIONS) for each in (one, right))
+        for result, same in zip(found, expected, strict=True):
+            assert (result.region, result.caption) == (same.region, same.caption)
+            assert result.log_prob == pytest.approx(same.log_prob, abs=1e-3)
+            np.testing.assert_allclose(result.attention_weights, same.attention_weights, atol=1e-4)
+        assert (found[2].log_prob == one.caption(picture).log_prob) == (one is quick), "<region> or <start>"
+        assert one.caption(picture, region=REGIONS[1]).caption == found[1].caption
+    assert quick.caption(picture, region=REGIONS[0]).confidence != quick.caption(picture).confidence
+    with pytest.warns(UserWarning, match="covers less than half of any cell"):
+        quick.caption(picture, region=(0.5, 0.5, 0.51, 0.51))
+    with pytest.raises(ValueError, match="a rectangle within the photo"):
+        quick.caption(picture, region=(0.5, 0.5, 0.4, 1))
 
 
 def test_an_error_may_be_yielded(quick, pictures):
@@ -92,6 +129,8 @@ def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     assert greedy.caption(pictures / "02.png").caption == expected.caption and not greedy.has_confidence
     with pytest.raises(ValueError, match="cannot read a given caption"):
         greedy.attend(pictures / "02.png", "a circle")
+    with pytest.raises(ValueError, match="cannot describe a part"):
+        greedy.caption(pictures / "02.png", region=REGIONS[0])
     (folder / "vocabulary.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match="vocabulary.txt: the file is damaged.*Export the captioner again"):
         load_litert(folder)
@@ -153,7 +192,7 @@ def test_from_the_shell_without_tensorflow(pictures, tmp_path, monkeypatch):
 
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
     first, with_tensorflow, said = run()
-    assert with_tensorflow and said == "", "not a terminal: nothing is said of the file that is made"
+    assert not with_tensorflow and said == "", "its graph is bundled"
     assert run("--num-beams", "3") == (first, False, "")
     lines, with_tensorflow, _ = run("--json", "--maps", "--plot", tmp_path / "x.png", "--html", tmp_path / "x.html")
     assert not with_tensorflow and (tmp_path / "x.png").is_file() and '"confidence"' in lines[0]
@@ -247,7 +286,12 @@ def again(home, quick, tmp_path, monkeypatch):
     content = read_litert(litert_captioner.made_folder(PRETRAINED / "scenes"))
     times = []
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(litert_captioner, "_converted", lambda directory: times.append(directory) or content)
+
+    def convert(directory, folder):
+        times.append(directory)
+        write_litert(folder, *content)
+
+    monkeypatch.setattr(litert_captioner, "_convert", convert)
     litert_captioner.make_file("scenes")
     times.clear()
     return times

@@ -311,7 +311,7 @@ def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(
     assert (tmp_path / "stopped.html").read_text(encoding="utf-8").count("<article") == 1
 
     results = [(str(pictures / "a.png"), Captioner.load(folder / "model").caption(pictures / "a.png"))] * 30
-    running = commands._kept_in_gallery(iter(results), tmp_path / "killed.html")
+    running = commands._kept_in_files(iter(results), [], tmp_path / "killed.html", None)
     for number, _ in enumerate(running):
         if number:
             written = (tmp_path / "killed.html").read_text(encoding="utf-8").count("<article")

@@ -122,9 +122,6 @@ def test_what_a_killed_first_save_left_is_no_obstacle(model_dir):
     assert read_model(model_dir)[1].words == ["cat"] and len(list(model_dir.iterdir())) == 4
 
 
-# === Rounding ===
-
-
 @pytest.mark.parametrize("precision, bytes_each, greatest", [("float16", 2, 2**-11), ("int8", 1, 0.5 / 127)])
 def test_rounded_weights_take_less_room(precision, bytes_each, greatest, tmp_path):
     matrix = np.random.default_rng(0).normal(size=(300, 200)).astype("float32") * np.linspace(0.01, 9, 200)

@@ -162,9 +162,6 @@ def test_the_check_knows_its_notebooks():
     assert done.returncode == 2 and f"Expected the beginning of one of: {STORIES[0]}" in done.stderr
 
 
-# === notebooks/README.md ===
-
-
 def concepts():
     """Return (concept, numbers of notebooks, functions) of each row of the table."""
     rows = []

@@ -157,9 +157,6 @@ def test_the_help_of_fit_has_its_options_by_kind():
         assert named.count(name) == 1, name
 
 
-# === Misspelt options ===
-
-
 @pytest.fixture(scope="module")
 def captioner():
     captioner = Captioner(["dog", "runs"], encoder=None, **SIZES)

@@ -24,9 +24,8 @@ def mine(tmp_path):
     """A folder with four photos to train on, one for dev and one for test."""
     write_photos(tmp_path / "mine", NAMES)
     splits = ["train"] * 4 + ["dev", "test"]
-    rows = [
-        f"{name},a zebra {word} a red circle,{split}" for name, split in zip(NAMES, splits) for word in ("on", "by")
-    ]
+    pairs = zip(NAMES, splits)
+    rows = [f"{name},a zebra {word} a red circle,{split}" for name, split in pairs for word in ("on", "by")]
     (tmp_path / "mine" / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
     return tmp_path / "mine"
 

@@ -13,6 +13,7 @@ from test_player import HOSTILE, Page
 from data_utils import draw_scenes, tokenise
 from data_utils.atomic_files import write_json
 from data_utils.images import load_image
+from data_utils.photo_regions import visible_cells
 from data_utils.scenes import COLOURS, SHAPES
 from keras_sat import Captioner
 from keras_sat.deploy.page_export import PAGE, write_page
@@ -208,9 +209,8 @@ def test_an_animation_shows_the_frame_that_was_read_and_transparent_pixels_are_w
         read = load_image(tmp_path / name, (64, 64))
         assert page.caption == captioner.caption(tmp_path / name, num_beams=3).caption
         np.testing.assert_allclose(page.shown()[..., :3], read, atol=1)
-        assert (page.shown()[..., 3] == 255).all() and "image/gif" not in page.find(".sat-stage img").get_attribute(
-            "src"
-        )
+        assert (page.shown()[..., 3] == 255).all()
+        assert "image/gif" not in page.find(".sat-stage img").get_attribute("src")
     assert (read[:, 32:] == 255).all()
     Image.new("RGB", (3000, 1500), "teal").save(tmp_path / "large.jpg")
     page.give(tmp_path / "large.jpg")
@@ -290,7 +290,7 @@ def test_the_words_and_the_photo_are_seen_without_scrolling(with_examples, serve
 def patch_of(page):
     """Return the patch's borders as fractions of the photo: left, top, right, bottom."""
     script = "return arguments[1].map((side) => parseFloat(arguments[0].style[side]) / 100)"
-    left, top, right, bottom = page.browser.execute_script(script, page.find(".sat-patch"), BORDERS)
+    left, top, right, bottom = page.browser.execute_script(script, page.find(".sat-rectangle"), BORDERS)
     return left, top, 1 - right, 1 - bottom
 
 
@@ -298,7 +298,7 @@ BORDERS = ("left", "top", "right", "bottom")
 
 
 def test_a_patch_changes_the_caption_and_its_removal_restores_it(page, captioner, tmp_path):
-    from selenium.webdriver import ActionChains, Keys
+    from selenium.webdriver import ActionChains
 
     same = []
 
@@ -329,13 +329,6 @@ def test_a_patch_changes_the_caption_and_its_removal_restores_it(page, captioner
     assert gone and new and [word for word in before.split() if word not in gone]
     assert len(before.split()) - len(gone) == len(page.caption.split()) - len(new), "what is not marked is the same"
     page.until(lambda: page.spoken.startswith(f"{page.caption}. Without the patch: {before}"))
-    # By keyboard, the patch moves and keeps the focus.
-    page.browser.execute_script("arguments[0].focus()", page.find(".sat-patch"))
-    key = Keys.ARROW_RIGHT if left < 0.35 else Keys.ARROW_LEFT
-    page.after(lambda: page.press(key))
-    assert abs(patch_of(page)[0] - left) == pytest.approx(0.05)
-    compare()
-    assert page.browser.switch_to.active_element == page.find(".sat-patch")
     drag = "return document.querySelector('.sat-stage img').dispatchEvent(new DragEvent('dragstart', arguments[0]))"
     assert not page.browser.execute_script(drag, {"bubbles": True, "cancelable": True}), "the image itself stays"
     # With the pointer, another patch is drawn; the player does not answer for places meanwhile.
@@ -345,10 +338,67 @@ def test_a_patch_changes_the_caption_and_its_removal_restores_it(page, captioner
     page.after(drag.click_and_hold().move_by_offset(width // 2, height // 4).release().perform)
     assert patch_of(page) == pytest.approx((4 / width, 4 / height, 0.5 + 4 / width, 0.25 + 4 / height), abs=0.02)
     compare()
-    assert sum(same) >= 2 and "Here:" not in page.find('[data-role="note"]').text
+    assert all(same) and "Here:" not in page.find('[data-role="note"]').text
     page.after(cover.click)
-    assert page.caption == before and not change.is_displayed() and not page.texts(".sat-patch")
+    assert page.caption == before and not change.is_displayed() and not page.texts(".sat-rectangle")
     np.testing.assert_array_equal(page.shown(), peak)
+
+
+def test_a_part_that_is_drawn_is_described_and_pointing_stays_what_it_was(page, captioner, tmp_path):
+    from selenium.webdriver import ActionChains, Keys
+
+    (path,), same, note = scenes_in(tmp_path, 1, seed=8), [], '[data-role="note"]'
+    page.give(path)
+    whole, button = page.caption, page.find('[data-action="region"]')
+    stage = page.find(".sat-result .sat-stage")
+    width, height = stage.size["width"], stage.size["height"]
+
+    def at(x, y):
+        stage = page.find(".sat-result .sat-stage")
+        return ActionChains(page.browser).move_to_element_with_offset(stage, int(x * width), int(y * height))
+
+    def compare():
+        expected = captioner.caption(path, region=patch_of(page), num_beams=3, num_results=3)
+        same.append(page.texts(".sat-several button") == [one.caption for one in (expected, *expected.alternatives)])
+        percent = int(page.find(".sat-several small").text.split()[1])
+        assert not same[-1] or percent == pytest.approx(100 * expected.confidence, abs=2)
+
+    at(0, 0).click().perform()
+    assert page.find(note).text.startswith("Here:") and not page.texts(".sat-rectangle"), "a click is no drag"
+    for x, y, across, down in ((-0.4, -0.4, 0.4, 0.5), (0.4, 0.4, -0.6, -0.3)):
+        drag = at(x, y).click_and_hold().move_by_offset(int(across * width), int(down * height))
+        page.after(drag.release().perform)
+        corners = np.sort([(x, y), (x + across, y + down)], axis=0).ravel() + 0.5
+        assert patch_of(page) == pytest.approx(corners, abs=0.02)
+        compare()
+        assert not page.find(note).text.startswith("Here:") and button.text == "Whole photo"
+        page.until(lambda: page.spoken == f"This part: {page.caption}")
+    at(0, 0.3).click().perform()
+    assert page.find(note).text.startswith("Here:") and len(page.texts(".sat-rectangle")) == 1
+    page.after(lambda: page.press(Keys.ESCAPE))
+    assert page.caption == whole and not page.texts(".sat-rectangle")
+    page.after(button.click)
+    before = patch_of(page)
+    page.browser.execute_script("arguments[0].focus()", page.find(".sat-rectangle"))
+    page.after(lambda: page.press(Keys.ARROW_RIGHT if before[0] < 0.35 else Keys.ARROW_LEFT))
+    left, top, right, bottom = patch_of(page)
+    assert abs(left - before[0]) == pytest.approx(0.05) and (top, bottom) == before[1::2]
+    page.after(ActionChains(page.browser).key_down(Keys.SHIFT).send_keys(Keys.ARROW_LEFT).key_up(Keys.SHIFT).perform)
+    assert patch_of(page) == pytest.approx((left, top, right - 0.05, bottom))
+    assert page.browser.switch_to.active_element == page.find(".sat-rectangle")
+    compare()
+    assert sum(same) >= 2
+    page.after(button.click)
+    assert page.caption == whole
+
+
+def test_visible_cells_are_those_of_python(page):
+    corners = np.sort(np.random.default_rng(4).random((40, 2, 2)).round(2), axis=1) + [[0, 0], [0.01, 0.01]]
+    regions = [(0, 0, 1, 1), (0.25, 0.5, 0.75, 1), *np.minimum(corners, 1).reshape(-1, 4).tolist()]
+    sides = json.dumps([dict(zip(BORDERS, region)) for region in regions])
+    script = "const { visibleCells } = await import('./rectangle.js');"
+    found = page.ask(f"{script} return {sides}.map((one) => [...visibleCells(one, 7, 5)[0]])")
+    np.testing.assert_array_equal(found, [visible_cells(region, (7, 5)).ravel() for region in regions])
 
 
 def test_words_that_change_are_found_and_light_under_a_patch_is_summed(page):
@@ -398,13 +448,10 @@ def test_a_word_that_stays_though_its_light_is_covered_is_named(page, tmp_path):
 
 
 def test_the_picture_that_is_saved_has_the_photo_the_words_and_the_sentence(page, browser, tmp_path):
-    browser.execute_cdp_cmd(
-        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path / "saved")}
-    )
-    rng = np.random.default_rng(0)
-    Image.fromarray(np.repeat(np.repeat(rng.integers(0, 256, (4, 6, 3), np.uint8), 50, 0), 50, 1)).save(
-        tmp_path / "a.png"
-    )
+    behaviour = {"behavior": "allow", "downloadPath": str(tmp_path / "saved")}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), np.uint8)
+    Image.fromarray(np.repeat(np.repeat(pixels, 50, 0), 50, 1)).save(tmp_path / "a.png")
     page.give(tmp_path / "a.png")
     page.word(1).click()
     before = page.step
@@ -529,9 +576,8 @@ def test_shapes_that_overlap_are_said_to_be_unknown(page):
     assert found == [True, True, False]
     page.open("#scenes", ("done",))
     page.browser.execute_script(MOVE)
-    page.until(
-        lambda: "never trained on shapes that overlap: expect mistakes" in page.find('[data-role="scene-help"]').text
-    )
+    said = "never trained on shapes that overlap: expect mistakes"
+    page.until(lambda: said in page.find('[data-role="scene-help"]').text)
 
 
 MOVE = """

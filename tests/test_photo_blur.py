@@ -13,8 +13,6 @@ from keras_sat.model.encoders import make_encoder
 from keras_sat.model.photo_blur import BlurPhotos, gaussian
 from keras_sat.training.recipe import fit
 
-# === Blur ===
-
 
 def blurred_by_loops(photo, sigma):
     """Blur a photo (height, width, channels) with plain loops; it is mirrored at its borders."""
@@ -94,9 +92,6 @@ def test_each_captioner_of_an_ensemble_has_its_own_blur(captioner):
     photos = {(64, 64): np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3)).astype(np.uint8)}
     first, second = Ensemble([captioner, other]).features_of(photos)
     assert np.abs(first - second).max() > 0.01
-
-
-# === Augmentation ===
 
 
 @pytest.fixture

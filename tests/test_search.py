@@ -8,8 +8,10 @@ import pytest
 import tensorflow as tf
 from conftest import all_slow_but
 
+from data_utils import Vocabulary
 from keras_sat.captioner import Captioner
-from keras_sat.search.algorithms import beam_search, greedy_search, sample_search
+from keras_sat.options import SearchOptions
+from keras_sat.search.algorithms import beam_search, greedy_search, run_search, sample_search
 
 PAD, START, END, UNK = range(4)
 PHOTOS, WORDS, LONGEST = 3, 7, 4
@@ -239,9 +241,8 @@ def test_top_k_and_top_p_leave_only_probable_words():
     probabilities[[PAD, START, UNK]] = 0
     order = np.argsort(-probabilities)
     assert set(np.flatnonzero(fractions_of_first_words(draw(model, 2000, top_k=2)))) == set(order[:2])
-    np.testing.assert_array_equal(
-        draw(model, 20, top_k=1).token_ids, np.repeat(draw(model, 1, top_k=1).token_ids, 20, axis=1)
-    )
+    best = draw(model, 1, top_k=1).token_ids
+    np.testing.assert_array_equal(draw(model, 20, top_k=1).token_ids, np.repeat(best, 20, axis=1))
     cumulated = np.cumsum(probabilities[order]) / probabilities.sum()
     fewest = int(np.searchsorted(cumulated, 0.8)) + 1
     assert set(np.flatnonzero(fractions_of_first_words(draw(model, 2000, top_p=0.8)))) == set(order[:fewest])
@@ -281,6 +282,29 @@ def test_no_caption_repeats_itself(num_beams, size):
     assert repeating > 2  # else this would have tested nothing
 
 
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_no_word_follows_itself_or_a_word_between(num_beams):
+    joining, echoes, found_echoes = UNK + 1, 0, 0
+    for seed in range(6):
+        model = Model(seed, end_bias=-6.0)
+        options = {**OPTIONS, "max_length": 9, "num_beams": num_beams}
+        if num_beams == 1:
+            del options["num_beams"]
+        search = beam_search if num_beams > 1 else greedy_search
+        free = search(model.step, model.state(num_beams), **options)
+        found = search(model.step, model.state(num_beams), joining_token_id=joining, **options)
+        assert np.isfinite(found.log_probs).all()
+        for photo in range(PHOTOS):
+            echoes += has_echo(tokens_of(free, photo), joining)
+            found_echoes += has_echo(tokens_of(found, photo), joining)
+    assert found_echoes == 0 < echoes
+
+
+def has_echo(tokens, joining):
+    twice = any(a == b for a, b in zip(tokens, tokens[1:]))
+    return twice or any(a == c and b == joining for a, b, c in zip(tokens, tokens[1:], tokens[2:]))
+
+
 def test_a_captioner_passes_it_on(scene_images):
     captioner = Captioner.from_pretrained("scenes")
     photos = [image.image_path for image in scene_images[:12]]
@@ -290,6 +314,18 @@ def test_a_captioner_passes_it_on(scene_images):
     assert not any(says_again(result.words, 1) for result in once)
     own = captioner.adapted(no_repeat_ngram=1).caption(photos, num_beams=1)
     assert [result.caption for result in own] == [result.caption for result in once]
+
+
+def test_the_joining_word_is_an_option():
+    words = [f"word{number}" for number in range(WORDS - UNK - 1)]
+    model, options = Model(4, end_bias=-6.0), {"max_length": 9, "num_regions": OPTIONS["num_regions"]}
+    found = run_search(model.step, model.state(), vocabulary=Vocabulary(words), no_repeat_around=words[0], **options)
+    expected = greedy_search(model.step, model.state(), joining_token_id=UNK + 1, **{**OPTIONS, **options})
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    captioner = Captioner.from_pretrained("scenes").adapted(no_repeat_around="a")
+    assert captioner.arguments_of_search(SearchOptions())["no_repeat_around"] == "a"
+    with pytest.raises(ValueError, match="one word"):
+        SearchOptions(no_repeat_around="black and")
 
 
 @pytest.mark.parametrize("size", all_slow_but(2, [1, 2, 20]))

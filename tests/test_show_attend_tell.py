@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from conftest import randomise
 from keras import ops
 
 from data_utils import make_batches
@@ -81,9 +82,7 @@ def make_both(vocabulary, features, attention="soft", **options):
     """Return a Captioner and a ShowAttendTell with the same random weights, and the list of `weights_of_both`."""
     captioner = Captioner(vocabulary, encoder=None, attention=attention, **SIZES, **options)
     captioner.build(((None, *features.shape[1:]), (None, None)))
-    random = np.random.default_rng(1)
-    for weight in captioner.trainable_variables:
-        weight.assign(random.normal(scale=0.6, size=weight.shape))
+    randomise(captioner.trainable_variables, scale=0.6)
     # A Captioner's search forbids three of the special tokens, and captions of random words would hardly ever end.
     bias = {"<pad>": -100.0, "<start>": -100.0, "<unk>": -100.0, "<end>": 3.0}
     captioner.decoder.readout.word_logits.bias.assign([bias.get(token, 0.0) for token in vocabulary.tokens])

@@ -115,7 +115,5 @@ def test_the_line_can_be_told_from_grey():
 
 
 def test_an_unknown_look_is_an_error(photo):
-    with pytest.raises(
-        ValueError, match='Expected look="spotlight", "paper" or a colour map of matplotlib. Received: .mist'
-    ):
+    with pytest.raises(ValueError, match='look="spotlight", "paper" or a colour map of matplotlib. Received: .mist'):
         spotlight(photo, blob(), "mist")

@@ -7,18 +7,16 @@ and 8 bits), the size of the file, and how many times a second the playground ca
 
 import argparse
 import functools
-import gzip
 import os
 import tempfile
 import threading
 import time
-import warnings
 
 import numpy as np
 
 from data_utils import DATASETS, photos_of_split
-from data_utils.images import load_image
 from keras_sat.captioner import Captioner
+from keras_sat.deploy.litert_captioner import load_litert
 from keras_sat.deploy.page_export import write_page
 from keras_sat.deploy.page_server import page_server
 
@@ -68,21 +66,6 @@ def captions_of_page(folder, paths):
     return captions, np.median(seconds), scenes_a_second
 
 
-def captions_of_file(folder, captioner, paths):
-    """Return the captions by a page's file in LiteRT's Python, 3 beams."""
-    import tensorflow as tf
-
-    warnings.filterwarnings("ignore", ".*tf.lite.Interpreter is deprecated")
-    content = gzip.decompress((folder / "photo" / "model.tflite.gz").read_bytes())
-    interpreter = tf.lite.Interpreter(model_content=content)
-    encode, beams = (interpreter.get_signature_runner(name) for name in ("encode", "beams"))
-    captions = []
-    for path in paths:
-        found = beams(features=encode(images=load_image(path, captioner.photo_sizes[0])[None])["features"])
-        captions.append(" ".join(captioner.vocabulary.ids_to_words(found["token_ids"][0])))
-    return captions
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data_dir")
@@ -108,7 +91,7 @@ def main():
         }
         for precision, folder in pages.items():
             packed = (folder / "photo" / "model.tflite.gz").stat().st_size
-            same = np.mean([a == b for a, b in zip(captions_of_file(folder, captioner, paths), expected)])
+            same = np.mean([a.caption == b for a, b in zip(load_litert(folder).caption(paths), expected)])
             print(f"{precision}: {packed / 1e6:.2f} MB packed; {same:.1%} of {len(paths)} captions as in Python")
         captions, seconds, scenes_a_second = captions_of_page(pages["int8"], paths)
     same = np.mean([one == other for one, other in zip(captions, expected)])

@@ -20,13 +20,14 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
 
     Args:
         data_dir: a folder with the pictures and either captions.csv (columns image and caption, one caption per row) or
-            captions.jsonl (one object per line, with image and caption or captions). `image` is relative to the folder,
-            and its case matters only if two pictures differ in nothing else. The optional column split contains train,
-            dev or test; without it, every photo has the split None.
+            captions.jsonl (one object per line, with image and caption or captions), or the metadata.csv or
+            metadata.jsonl of Hugging Face's imagefolder (file_name and text). `image` is relative to the folder, and
+            its case matters only if two pictures differ in nothing else. The optional column split contains train, dev
+            or test; without it, every photo has the split None.
         split_seed: if given, split the photos 80/10/10 at random with this seed.
     """
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
-    table = find_file(data_dir, ("captions.csv", "captions.jsonl"))
+    table = find_file(data_dir, ("captions.csv", "captions.jsonl", "metadata.csv", "metadata.jsonl"))
     if table is None:
         raise no_caption_file(data_dir, "captions.csv with the columns image and caption, or captions.jsonl")
     rows = read_jsonl(table) if table.suffix == ".jsonl" else read_csv(table)

@@ -11,6 +11,8 @@ from data_utils.captions import load_document
 _TO_BE_QUOTED = re.compile(r"\A(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?='*[=+\-@＝＋－＠])")
 _QUOTED = re.compile(r"\A'(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])'(?='*[=+\-@＝＋－＠])")
 
+COLUMNS = {"file_name": "image", "text": "caption"}  # names in metadata files of Hugging Face's imagefolder
+
 
 def cell_of(text):
     """Return text as a spreadsheet cell, with an apostrophe before anything that would be read as a formula.
@@ -35,7 +37,7 @@ def read_csv(path):
     delimiter = max(",;\t", key=header_line.count)
     rows = csv.reader(io.StringIO(document), delimiter=delimiter, strict=True)
     try:
-        header = [column.strip().lower() for column in next(rows, [])]
+        header = [COLUMNS.get(column.strip().lower(), column.strip().lower()) for column in next(rows, [])]
         if "image" not in header or "caption" not in header:
             raise ValueError(
                 f"{path}, line 1: the header must have the columns image and caption. Received: {header_line[:80]!r}"
@@ -65,11 +67,11 @@ def read_jsonl(path):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = {COLUMNS.get(name, name): value for name, value in json.loads(line).items()}
             captions = row["captions"] if "captions" in row else [row["caption"]]
             if not isinstance(captions, list) or not all(isinstance(text, str) for text in [row["image"], *captions]):
                 raise TypeError
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ValueError(
                 f'{path}, line {number}: expected an object like {{"image": "a.jpg", "caption": "a dog"}}. '
                 f"Received: {line[:80]!r}"

@@ -65,10 +65,8 @@ def loop_over_time(
             given = [product.end_step() for product in late]
         for product, of_layer in zip(late, given):
             if len(of_layer) != 1:
-                raise ValueError(
-                    "A LoopDense must be called exactly once in each step of the loop. Use keras.layers.Dense instead. "
-                    f"Received: {len(of_layer)} calls of layer={product.layer.path!r}"
-                )
+                problem = "A LoopDense must be called exactly once in each step. Use keras.layers.Dense instead."
+                raise ValueError(f"{problem} Received: {len(of_layer)} calls of layer={product.layer.path!r}")
         state = tf.nest.map_structure(lambda x: captions.filled_up(x, left), state)
         values = [captions.filled_up(x, left) for x in (*values, *sum(given, []))]
         return t + 1, state, [queue.write(t, value) for queue, value in zip(outputs, values)]

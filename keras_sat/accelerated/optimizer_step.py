@@ -1,8 +1,7 @@
 """A fast version of `optimizer.apply`, in which XLA compiles the whole optimizer step.
 
 An optimizer such as Adam applies a dozen small operations to each weight. TensorFlow passes through memory once for
-each operation; XLA needs only a few passes. This pays off if the weights are larger than the cache. Optimizers from
-outside Keras are not compiled, since XLA may not support them.
+each operation; XLA needs only a few passes. This pays off if the weights are larger than the cache.
 """
 
 import math

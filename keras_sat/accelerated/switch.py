@@ -16,10 +16,6 @@ def without_fast_twins():
     Values are equal up to rounding. Graphs traced inside the block stay plain and run without XLA, for example in
     TensorFlow Serving. In a graph, the plain loop needs captions of known length: train with
     `compile(..., run_eagerly=True)`.
-
-    >>> with without_fast_twins():
-    ...     fast_twins_are_on()
-    False
     """
     token = _are_on.set(False)
     try:

@@ -93,7 +93,6 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
         images: list of CaptionedImage, at least 100.
         cache: FeatureCache with their features; None reads and encodes the photos.
         skip_unreadable: without a cache, leave out unreadable photos, with a warning that counts them.
-        show_progress: show progress on standard error.
     """
     images = [image for image in images if image.captions and (cache is None or image.image_id not in cache.unreadable)]
     digests = {} if cache is None else cache.noted_of([image.image_id for image in images])
@@ -115,21 +114,24 @@ def calibrate(captioner, images, *, cache=None, skip_unreadable=False, show_prog
 
 def _examples(captioner, images, cache, show_progress):
     """Caption photos; for each, return the regression inputs, the norm, and whether the caption is correct."""
-    recorded, are_right, before = [], [], captioner.confidence
+    recorded, chosen, are_right, before = [], [], [], captioner.confidence
 
     def record(word_probs, features):
-        recorded.append([np.asarray(numbers)[:, 0] for numbers in clues_of(word_probs, features)])
-        return np.zeros(word_probs.shape[:2])
+        clues, norms = map(np.asarray, clues_of(word_probs, features))
+        recorded.append((clues, norms[:, 0]))
+        return np.tile(np.arange(clues.shape[1]), (len(clues), 1))  # as confidence: the number of the result
 
     captioner.confidence = record  # called with each batch, like a Confidence
     try:
         with Progress(len(images), label="photos captioned", unit="photos", show=show_progress) as progress:
             for image, result in captioner.caption_each(images, cache=cache):
+                chosen.append(int(result.confidence))
                 are_right.append(fraction_named(result.words, map(tokenise, image.captions)) >= FRACTION_NAMED)
                 progress.advance(1)
     finally:
         captioner.confidence = before
-    return *map(np.concatenate, zip(*recorded)), np.array(are_right)
+    clues, norms = map(np.concatenate, zip(*recorded))
+    return clues[np.arange(len(chosen)), chosen], norms, np.array(are_right)
 
 
 def fraction_named(words, references):

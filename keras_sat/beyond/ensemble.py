@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from data_utils.training_photos import union
-from keras_sat.options import SearchOptions
+from keras_sat.options import CONSENSUS, SearchOptions
 from keras_sat.search.generation import CaptionGenerator
 
 
@@ -37,15 +37,22 @@ class Ensemble(CaptionGenerator):
         if any(captioner.vocabulary != self.vocabulary for captioner in self.captioners):
             sizes = [len(captioner.vocabulary) for captioner in self.captioners]
             raise ValueError(f"The captioners must have the same vocabulary. Received: vocabularies of sizes {sizes}")
+        indexed = next((n for n, captioner in enumerate(self.captioners) if captioner.consensus), 0)
+        self.consensus = functools.partial(self._agree, indexed) if self.captioners[indexed].consensus else None
         of_members = [captioner.options for captioner in self.captioners]
         mean = float(np.mean([options.length_penalty for options in of_members]))
         self.options = SearchOptions(
             length_penalty=mean if length_penalty is None else length_penalty,
             no_repeat_ngram=min(filter(None, (options.no_repeat_ngram for options in of_members)), default=0),
+            no_repeat_around=next(filter(None, (options.no_repeat_around for options in of_members)), ""),
+            **{name: getattr(of_members[indexed], name) for name in CONSENSUS},
         )
 
     length_penalty = property(lambda self: self.options.length_penalty)
     no_repeat_ngram = property(lambda self: self.options.no_repeat_ngram)
+
+    def _agree(self, indexed, results, features, *options, **others):
+        return self.captioners[indexed].consensus(results, features[indexed], *options, **others)
 
     @property
     def extra_dims(self) -> dict[str, int]:
@@ -69,10 +76,8 @@ class Ensemble(CaptionGenerator):
     def encoder_model(self):
         """The encoder that all members share, for a FeatureCache. Raises ValueError if their encoders differ."""
         if any(self._first_with_same_encoder):
-            raise ValueError(
-                "A feature cache requires members with the same encoder. For these members, pass photos. "
-                f"Received: encoders {self.encoder}"
-            )
+            problem = "A feature cache requires members with the same encoder. For these members, pass photos."
+            raise ValueError(f"{problem} Received: encoders {self.encoder}")
         return self.captioners[0].encoder_model
 
     def rows_and_columns(self) -> tuple[int, int]:

@@ -24,9 +24,8 @@ EPSILON = 1e-3  # of the normalisation: a region without activations stays near 
 class FeatureConsistency:
     """The feature consistency objective, for `Captioner.compile`. Batches must contain photos.
 
-    Args:
-        teacher: the Captioner whose features of the original photo are the target. It is not trained.
-        strength: strength of the augmentation; see `data_utils.photo_augmentation`.
+    `teacher` is the Captioner whose features of the original photo are the target, and is not trained.
+    For `strength` see `data_utils.photo_augmentation`.
     """
 
     def __init__(self, teacher, *, strength=1.0):

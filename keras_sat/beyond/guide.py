@@ -65,10 +65,8 @@ class Guide(Term):
     def check(self, batches):
         (_, input_ids, *_), *_ = batches.element_spec
         if len(input_ids.shape) == 2:
-            raise ValueError(
-                'Word detectors need all captions of a photo in one batch: use make_batches(..., group_by="image"). '
-                f"Received: batches of captions by length, with guide_weight={self.weight}"
-            )
+            problem = 'Detectors need all captions of a photo in one batch: use make_batches(..., group_by="image").'
+            raise ValueError(f"{problem} Received: batches of captions by length, with guide_weight={self.weight}")
 
     def __call__(self, features, target_ids, read, extra):
         if not self.detectors.built:  # the captioner is not compiled

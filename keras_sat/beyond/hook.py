@@ -51,9 +51,7 @@ class FurtherEpochs(NamedTuple):
     """A later training phase with its own objective and folder."""
 
     options: Any  # subclass of Options; those ending in _epochs and _rate are the number of epochs and learning rate
-    # Function that returns the objective. Arguments: the captioner before this phase, the captioner to train, the
-    # training images, TrainingOptions and these options.
-    objective: Any
+    objective: Any  # function of the captioner before, that to train, its images, TrainingOptions and these options
     schedule: str = "constant"  # learning rate schedule, or "cosine"
     encoder_alone: bool = False  # train only the encoder, on photos without augmentation
     keeps_before: bool = False  # keep the captioner before this phase if no epoch is better

@@ -38,11 +38,9 @@ class SelfCritical:
     Args:
         captions: the captions of each training photo, a list of lists, for the document frequencies of n-grams.
         vocabulary: Vocabulary.
-        num_drawn: number of captions to sample for each photo.
         reward_baseline: "greedy": the reward of the greedy caption; "others": the mean reward of the other captions
             sampled for the photo, which needs no extra search.
-        temperature: captions are sampled from p ** (1 / temperature).
-        max_length: maximum number of words, `<end>` included.
+        num_drawn, temperature: captions sampled for each photo, from p ** (1 / temperature).
     """
 
     def __init__(self, captions, vocabulary, *, num_drawn=5, reward_baseline="greedy", temperature=0.5, max_length=20):
@@ -66,10 +64,8 @@ class SelfCritical:
         """Return the Objective for a batch from `make_batches`, with or without boxes."""
         (features, input_ids, *extra), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
-            raise ValueError(
-                'Self-critical training needs all captions of a photo at once: make_batches(..., group_by="image"). '
-                f"Received: target_ids of shape {tuple(target_ids.shape)}"
-            )
+            problem = 'Rewards need all captions of a photo in one batch: use make_batches(..., group_by="image").'
+            raise ValueError(f"{problem} Received: target_ids of shape {tuple(target_ids.shape)}")
         features = captioner.adapter(captioner.features(features, training=True), training=True)
         photos = ops.shape(target_ids)[0]
         dropout = DrawnDropout(captioner.decoder, photos)
@@ -84,20 +80,19 @@ class SelfCritical:
 
         token_ids = ops.reshape(drawn, (-1, self.max_length))
         log_probs = self._read(captioner, features, token_ids, dropout)
-        is_caption = ops.repeat(is_photo, self.num_drawn)
-        mean = share_of_mean(-advantage * log_probs, is_caption)
-        figures = {
-            "loss": (-advantage * log_probs, is_caption),
-            "reward": (ops.reshape(drawn_rewards, (-1,)), is_caption),
-            "baseline_reward": (ops.reshape(baseline + ops.zeros_like(drawn_rewards), (-1,)), is_caption),
-        }
-        for term in captioner.paper_objective.terms:
-            if isinstance(term, (AttentionOnBoxes, RegionPhrases)) and extra:
-                captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
-                read = captioner.read(features, *captions)
-                costs, of_boxes = term(features, captions[1], read, extra)
-                is_read = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
-                mean, figures = mean + share_of_mean(costs, is_read), {**figures, **of_boxes}
+        is_caption, loss = ops.repeat(is_photo, self.num_drawn), -advantage * log_probs
+        baseline = ops.broadcast_to(baseline, ops.shape(drawn_rewards))
+        rewards = {"reward": drawn_rewards, "baseline_reward": baseline}
+        figures = {name: (ops.reshape(values, (-1,)), is_caption) for name, values in rewards.items()}
+        mean, figures = share_of_mean(loss, is_caption), {"loss": (loss, is_caption), **figures}
+        terms = [x for x in captioner.paper_objective.terms if isinstance(x, (AttentionOnBoxes, RegionPhrases))]
+        if terms and extra:
+            captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
+            read = captioner.read(features, *captions)  # once, for all terms
+            is_read = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
+            for term in terms:
+                costs, of_term = term(features, captions[1], read, extra)
+                mean, figures = mean + share_of_mean(costs, is_read), {**figures, **of_term}
         return Objective(mean, figures)
 
     def _write(self, captioner, features, dropout, is_photo):

@@ -13,6 +13,7 @@ from keras_sat.options import (
     KINDS,
     BeamSearchOptions,
     CaptionerOptions,
+    ConsensusOptions,
     ConsistencyOptions,
     SearchOptions,
     SelfCriticalOptions,
@@ -23,7 +24,7 @@ from keras_sat.presets import DEFAULT_MODEL, PRESETS
 METAVARS = {"encoder": "NAME", "encoder_layer": "LAYER", "encoder_weights": "FILE", "trained_up_to": "LAYER"}
 METAVARS |= {int: "N", float: "X"}
 DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
-MODEL = "the folder of a saved model, or the name of a bundled model"
+MODEL = "the folder of a saved model, a bundled name, or hf://owner/name[@revision]"
 BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
 RUNTIME = "a folder into which npm has installed @litertjs/core; default: downloaded once from npm's registry"
 
@@ -70,6 +71,7 @@ def build_parser():
         ("compare", _add_compare, "compare two captioners by their scores", COMPARE),
         ("features", _add_features, "encode the photos of a data set once", FEATURES),
         ("calibrate", _add_calibrate, "calibrate the confidence of captions", CALIBRATE),
+        ("index", _add_index, "choose captions by consensus with training photos", INDEX),
         ("export", _add_export, "export a captioner for programs without keras_sat, or for browsers", EXPORT),
         ("app", _add_app, "try a captioner in the browser", APP),
         ("info", _add_info, "print information for a bug report", INFO),
@@ -121,6 +123,8 @@ FEATURES = "Encode the photos of a data set once and keep their features. If kil
 CALIBRATE = """Fit the confidence of captions on photos that the model was not trained on, save
 it with the model, and print how well calibrated it is. `keras-sat fit` ends with
 the same step, on the dev split."""
+INDEX = """Index the photos that a model was trained on, with their captions. Of several beams,
+the model then chooses the caption that agrees most with those of similar photos."""
 EXPORT = """Write a captioner, including encoder and search, for programs without keras_sat: a
 SavedModel for TensorFlow Serving, in DIRECTORY/1 or the next free number."""
 APP = """Serve a page on this computer that captions photos and synthetic scenes in the
@@ -135,7 +139,7 @@ def _add_options(parser, options, *names):
         bound, default = field.metadata["bound"], field.metadata["none"] if field.default is None else field.default
         metavar = METAVARS.get(name, None if bound.choices else METAVARS.get(bound.kind))
         choices = f": {', '.join(bound.choices)}" if bound.choices and metavar else ""
-        text = f"{field.metadata['help']}{choices}; default: {DEFAULTS.get(name, default)}"
+        text = f"{field.metadata['help']}{choices}; default: {DEFAULTS.get(name, default or repr(default))}"
         if bound.kind is bool:
             parser.add_argument(flag_of(name), action=argparse.BooleanOptionalAction, help=text)
         elif bound.kind is not None:
@@ -218,7 +222,7 @@ def _add_caption(parser):
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns")
     _add_switches(parser, recursive="include subfolders")
     _add_models(parser)
-    _add_options(parser, BeamSearchOptions)
+    _add_options(parser, ConsensusOptions)
     _add_options(parser, SearchOptions, "num_results")
     text = "describe only this part: left,top,right,bottom, as fractions of the sides, such as .1,.2,.4,.9; repeatable"
     parser.add_argument("--region", action="append", metavar="SIDES", help=text)
@@ -235,6 +239,13 @@ def _add_caption(parser):
         gif="the same as an animation: a file, or a folder for many",
         gallery="write one page with all pictures into this folder",
     )
+    _add_switches(parser, text_files="write the caption of photo.jpg into photo.txt next to it")
+    _add_values(parser, "FILE", csv="write a table for `fit --data folder`")
+    _add_switches(
+        parser,
+        metadata="write metadata.jsonl into the folder of the pictures, as Hugging Face's imagefolder reads it",
+        overwrite="replace existing captions in these files; default: keep them, and caption only what is missing",
+    )
     _add_values(parser, "WORDS", words='words to draw: "content" (default), "all", or some, such as "dog,ball"')
     parser.add_argument("--width", type=float, metavar="INCHES", help="with --plot: 3.3 for a column of a paper")
     group = _add_ray(parser, part_size=True)
@@ -246,7 +257,7 @@ def _add_evaluate(parser):
     _add_models(parser, f'{DEFAULT_MODEL}, or "scenes" with --data scenes')
     _add_values(parser, "FILE", captions="score the captions in this JSON list of objects with image_id and caption")
     _add_data(parser, split="test")
-    _add_options(parser, BeamSearchOptions)
+    _add_options(parser, ConsensusOptions)
     _add_options(parser, CaptionerOptions, "encoder_weights")
     _add_switches(parser, allow_training_photos="also score photos that the captioner was trained on")
     parser.add_argument("--compare-with", nargs="+", choices=("paper", "human"), help="print these scores as well")
@@ -280,11 +291,17 @@ def _add_features(parser):
     _add_switches(parser, verify="check all stored features, and repair damaged ones")
 
 
-def _add_calibrate(parser):
+def _add_index(parser, split="train"):
     parser.add_argument("model", metavar="MODEL", help=MODEL)
-    _add_data(parser, split="dev")
+    _add_data(parser, split=split)
     _add_options(parser, CaptionerOptions, "encoder_weights")
     _add_values(parser, "DIR", output_dir="save a copy of the model in this folder; default: change MODEL itself")
+    if split == "train":
+        _add_options(parser, CaptionerOptions, "consensus_weight")
+
+
+def _add_calibrate(parser):
+    _add_index(parser, split="dev")
     parser.add_argument("--json", dest="report", metavar="OUT", help="write the figures as JSON")
 
 
@@ -296,6 +313,7 @@ def _add_export(parser):
         parser.add_mutually_exclusive_group(),
         web="write a web page instead, which any static host can serve",
         tflite="also write model.tflite, for greedy search with LiteRT",
+        onnx="also write model.onnx, for beam search with onnxruntime",
     )
     _add_values(parser, "FOLDER", runtime=RUNTIME)
     _add_options(parser, CaptionerOptions, "encoder_weights")

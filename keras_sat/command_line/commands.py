@@ -4,6 +4,7 @@ Each imports its dependencies when it runs, which keeps `--help` fast.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -71,8 +72,8 @@ def run_caption(
     from data_utils.images import find_pictures
     from data_utils.photo_regions import checked_region
     from data_utils.progress import Progress
+    from keras_sat.command_line.caption_files import caption_files
     from keras_sat.deploy.litert_captioner import ready_captioner
-    from keras_sat.deploy.ray_data import load_models
 
     outputs = {option: options.pop(option) for option in ("plot", "html", "gif", "gallery") if option in options}
     drawn = {name: options.pop(name) for name in ("words", "width") if name in options}
@@ -86,34 +87,47 @@ def run_caption(
     if say is not None and (options or min_confidence is not None):
         other = flag_of(next(iter(options), "min_confidence"))
         raise ValueError(f"{other} has no effect with --say, which gives the caption. Received: --say with {other}")
+    file_options = ("text_files", "csv", "metadata", "overwrite")
+    of_files = {name: options.pop(name) for name in file_options if name in options}
     regions = [checked_region(region.split(",")) for region in options.pop("region", ())]
-    if outputs and len(regions) > 1:
-        raise ValueError(f"{flag_of(next(iter(outputs)))} draws one result for each picture: pass one --region.")
+    if (outputs or of_files) and len(regions) > 1:
+        flag = flag_of(next(iter(outputs | of_files)))
+        raise ValueError(f"{flag} takes one result for each picture: pass one --region.")
     paths = find_pictures(images, recursive=recursive)
-    options |= {"regions": [regions] * len(paths)} if regions else {}
+    files = caption_files(images, paths, **of_files)
+    to_do = [path for path in paths if outputs or not files or not all(file.has(path) for file in files)]
+    if num_done := len(paths) - len(to_do):
+        print(f"keras-sat: captioned before: {num_done} of {len(paths)} pictures (see --overwrite)", file=sys.stderr)
+    if not to_do:
+        return
+    options |= {"regions": [regions] * len(to_do)} if regions else {}
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     fast = ready_captioner(models[0]) if fits_litert else None
-    captioner = fast or load_models(models, encoder_weights)
-    drawings = drawing_paths(outputs, paths)
+    if options and fast and fast.consensus:
+        fast = None  # its file has more beams
+    captioner = fast or _captioner_of(models, encoder_weights)
+    drawings = drawing_paths(outputs, to_do)
     if say is None:
-        results = captioner.caption_each(paths, errors="yield", **({} if fast else options))
+        results = captioner.caption_each(to_do, errors="yield", **({} if fast else options))
         results = ((path, each) for path, found in results for each in (found if isinstance(found, list) else [found]))
     else:
         unknown = [word for word in dict.fromkeys(tokenise(say)) if word not in captioner.vocabulary]
         if unknown:
             print(f"keras-sat: unknown words: {visible(', '.join(unknown))}", file=sys.stderr)
-        results = captioner.attend_each(paths, say, errors="yield")
-    if "gallery" in outputs:
-        results = _kept_in_gallery(results, drawings[paths[0]]["gallery"])
+        results = captioner.attend_each(to_do, say, errors="yield")
+    results = _kept_in_files(results, files, drawings[to_do[0]].get("gallery"), min_confidence)
     failed = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
     with Progress(len(paths) * max(len(regions), 1), label="captions", unit="pictures", show=show, delay=1) as progress:
-        progress.advance(0)  # shows 0 until the first batch is complete
+        progress.skip(num_done)
+        progress.advance(0)  # shows the start until the first batch is complete
         for path, result in results:
             progress.advance(1)
             if isinstance(result, Exception):
                 failed.append(_why_unreadable(path, result))
+                if files:  # of many pictures
+                    print(f"keras-sat: {visible(failed[-1])}", file=sys.stderr)
                 if as_json:
                     _print_json({"image": path, "error": failed[-1]})
                 continue
@@ -136,7 +150,7 @@ def run_caption(
             if drawings[path].keys() - {"gallery"} and (problem := _draw(result, path, drawings[path], **drawn)):
                 failed.append(problem)
     if failed:
-        raise ValueError("; ".join(map(visible, failed)))
+        raise ValueError(f"failed: {len(failed)} pictures" if files else "; ".join(map(visible, failed)))
     if fits_litert and not fast:
         _prepare_litert(models[0])
 
@@ -180,6 +194,12 @@ def _models_or_default(models, data=None):
     return models
 
 
+def _captioner_of(models, encoder_weights):
+    from keras_sat.deploy.ray_data import load_models
+
+    return load_models(models, encoder_weights)
+
+
 def _fits_litert(models, encoder_weights, say, options):
     """Return whether LiteRT can be used: it supports one model, its own weights, default search, short sentences."""
     from keras_sat.deploy.litert_captioner import is_installed
@@ -219,28 +239,44 @@ def _draw(result, path, drawings, words="content", **options):
     return None
 
 
-def _kept_in_gallery(results, page_path):
-    """Yield results, and write a gallery of them: at the end, even after Ctrl-C, and again and again until then."""
-    from keras_sat.pictures.gallery import GalleryPage
+def _kept_in_files(results, files, page_path, min_confidence):
+    """Yield results, and write `caption_files` and a gallery: at the end, even after Ctrl-C, and often until then."""
+    page, num_results, num_written = None, 0, 0
+    if page_path is not None:
+        from keras_sat.pictures.gallery import GalleryPage
 
-    page, num_written = GalleryPage(page_path), 0
+        page = GalleryPage(page_path)
+
+    def write():
+        for file in [*files, page] if page and page.photos else files:  # otherwise an earlier gallery is kept
+            file.write()
+
     try:
         for path, result in results:
-            if isinstance(result, Exception):
+            if not isinstance(result, Exception):
+                if page:
+                    page.add(visible(path), result, path)
+                for file in files:
+                    if not file.has(path) and _is_sure(result, min_confidence):
+                        file.add(path, result.caption)
+            elif page:
                 page.errors.append(_why_unreadable(path, result))
-            else:
-                page.add(visible(path), result, path)
             yield path, result
-            if len(page.photos) > 1.2 * num_written:  # a killed command loses at most a sixth
-                page.write()
-                num_written = len(page.photos)
+            num_results += 1
+            if num_results > 1.2 * num_written:  # a killed command loses at most a sixth
+                write()
+                num_written = num_results
+    except KeyboardInterrupt:
+        kept = "captions in files are kept. Run the same command to resume." if files else ""
+        raise KeyboardInterrupt(kept) from None
     finally:
-        if page.photos:  # otherwise an earlier gallery is kept
-            print(f"gallery: {visible(page.write())}", file=sys.stderr)
+        write()
+        if page and page.photos:
+            print(f"gallery: {visible(page.path)}", file=sys.stderr)
 
 
 def _is_sure(result, min_confidence):
-    return min_confidence is None or result.confidence >= min_confidence
+    return min_confidence is None or (result.confidence or 0) >= min_confidence
 
 
 def _as_line(path, result, min_confidence):
@@ -264,7 +300,7 @@ def _why_unreadable(path, error):
 
 def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, regions=False, **options):
     """Score a captioner or a file of captions, and write the requested files."""
-    from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, load_models, loading
+    from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, loading
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
     measures_boxes = (grounding and data != "scenes") or regions
@@ -283,7 +319,7 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         cache = options.pop("cache_dir", None)
         keep_results = "gallery" in outputs or (grounding and "boxes" not in options)
         models = _models_or_default(models, data)
-        captioner = load_models(models, encoder_weights)
+        captioner = _captioner_of(models, encoder_weights)
         if workers:
             captioner = DistributedCaptioner(captioner, loading(models, encoder_weights), Workers(**workers))
         table = evaluate(captioner, data, cache=cache, regions=regions, keep_results=keep_results, **options)
@@ -367,38 +403,58 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
         print(f"left out: {visible(reason)}", file=sys.stderr)
 
 
-def run_calibrate(
-    model, data, split="dev", cache_dir=None, report=None, encoder_weights=None, output_dir=None, **options
-):
-    """Fit the confidence of a captioner, save it with the model, and print how well calibrated it is."""
-    from data_utils.datasets.read import photos_of_split, read_data
-    from data_utils.features.cache import FeatureCache
+def run_calibrate(model, data, split="dev", report=None, skip_unreadable=False, **options):
+    """Fit and save the confidence of a captioner; print how well calibrated it is."""
     from keras_sat.beyond.calibration import calibrate
-    from keras_sat.captioner import Captioner
-    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
-    from keras_sat.files.saving import save_confidence
 
-    folder = model_directory(model)
-    if output_dir is None and folder.parent == PRETRAINED:
-        raise ValueError(
-            f"A bundled model cannot be changed. For a copy, pass a folder as --output-dir. Received: {visible(model)}"
-        )
     if report is not None:
         prepare_files([Path(report).expanduser()])
-    if output_dir is not None:
-        reject_taken_folder(output_dir)  # before anything is captioned
-    captioner = Captioner.load(folder, encoder_weights=encoder_weights)
-    skip_unreadable = options.pop("skip_unreadable", False)
-    images = photos_of_split(read_data(data, **options), split)
-    cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
-    calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
-    print(calibration)
-    save_confidence(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
+    with _model_to_change(model, data, split, **options) as (captioner, images, cache):
+        calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
+        print(calibration)
     if report is not None:
         write_json(Path(report).expanduser(), calibration.to_dict())
 
 
-def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_weights=None, **options):
+def run_index(model, data, split="train", skip_unreadable=False, consensus_weight=None, **options):
+    """Index photos and captions for a choice by consensus, and save the index with the model."""
+    from data_utils.images import readable_photos
+    from keras_sat.beyond.consensus import WEIGHT, Consensus
+
+    weight = WEIGHT if consensus_weight is None else consensus_weight
+    with _model_to_change(model, data, split, **options) as (captioner, images, cache):
+        captioner.options = dataclasses.replace(captioner.options, consensus_weight=weight)
+        images = images if cache else readable_photos(images, skip=skip_unreadable)
+        captioner.consensus = Consensus.build(captioner, images, cache=cache)
+        print(f"{len(captioner.consensus.photo_ids)} photos indexed; consensus weight {weight:g}")
+
+
+@contextlib.contextmanager
+def _model_to_change(model, data, split, cache_dir=None, encoder_weights=None, output_dir=None, **reading):
+    """Yield a saved captioner, photos and a cache; then save the captioner's records with it, or with a copy."""
+    from data_utils.datasets.read import photos_of_split, read_data
+    from data_utils.features.cache import FeatureCache
+    from keras_sat.captioner import Captioner
+    from keras_sat.files.hub import is_on_hub
+    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
+    from keras_sat.files.saving import save_records
+
+    folder = model_directory(model)
+    if output_dir is None and (folder.parent == PRETRAINED or is_on_hub(model)):
+        raise ValueError(
+            "A bundled or downloaded model cannot be changed. For a copy, pass a folder as --output-dir. "
+            f"Received: {visible(model)}"
+        )
+    if output_dir is not None:
+        reject_taken_folder(output_dir)  # before anything is captioned
+    captioner = Captioner.load(folder, encoder_weights=encoder_weights)
+    images = [image for image in photos_of_split(read_data(data, **reading), split) if image.captions]
+    cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
+    yield captioner, images, cache
+    save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
+
+
+def run_export(model, directory, tflite=False, onnx=False, web=False, runtime=None, encoder_weights=None, **options):
     """Export a captioner for programs without keras_sat or as a web page, and print the paths of the files."""
     from keras_sat.captioner import Captioner
 
@@ -413,7 +469,8 @@ def run_export(model, directory, tflite=False, web=False, runtime=None, encoder_
             folder = write_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
         print(f"{visible(folder)}: a page for any static host, or for `keras-sat app`")
         return
-    folder = captioner.export(directory, ["tf_saved_model", "litert"] if tflite else "tf_saved_model", **options)
+    formats = {"tf_saved_model": True, "litert": tflite, "onnx": onnx}
+    folder = captioner.export(directory, [name for name, is_wanted in formats.items() if is_wanted], **options)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         print(f"{visible(path)}: {path.stat().st_size:,} bytes")
 
@@ -495,6 +552,7 @@ COMMANDS = {
     "compare": run_compare,
     "features": run_features,
     "calibrate": run_calibrate,
+    "index": run_index,
     "export": run_export,
     "app": run_app,
     "info": run_info,

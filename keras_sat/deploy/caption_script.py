@@ -1,12 +1,14 @@
-"""Caption photos without TensorFlow: `python caption.py photo.jpg`. It needs NumPy, Pillow and ai-edge-litert.
+"""Caption photos without TensorFlow: `python caption.py photo.jpg`.
 
-model.tflite (or model.tflite.gz), vocabulary.txt and litert.json must be in the same folder as this script. Images are
-decoded exactly as by `data_utils.load_image`. Of an animation, the first frame is used.
+It needs NumPy, Pillow, and onnxruntime for model.onnx or ai-edge-litert for model.tflite (or model.tflite.gz). The
+model, vocabulary.txt, and onnx.json or litert.json must be in the same folder as this script. Images are decoded
+exactly as by `data_utils.load_image`. Of an animation, the first frame is used.
 """
 
 import contextlib
 import gzip
 import hashlib
+import importlib
 import json
 import sys
 import warnings
@@ -21,22 +23,32 @@ FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "J
 
 
 def load():
-    """Return the LiteRT interpreter and the list of tokens."""
+    """Return a function from a photo to outputs for its captions, (height, width) of photos, and the list of tokens."""
+    is_onnx = (HERE / "onnx.json").exists()
+    manifest, package = ("onnx.json", "onnxruntime") if is_onnx else ("litert.json", "ai-edge-litert")
     try:
-        from ai_edge_litert.interpreter import Interpreter
+        runtime = importlib.import_module("onnxruntime" if is_onnx else "ai_edge_litert.interpreter")
     except ImportError:
-        sys.exit(f"The package ai-edge-litert is missing: `{sys.executable} -m pip install ai-edge-litert`.")
+        sys.exit(f"The package {package} is missing: `{sys.executable} -m pip install {package}`.")
     try:
-        digests = json.loads((HERE / "litert.json").read_bytes())["sha256"]
+        digests = json.loads((HERE / manifest).read_bytes())["sha256"]
         (model,) = digests.keys() - {"vocabulary.txt"}
         files = {name: (HERE / name).read_bytes() for name in ("vocabulary.txt", model)}
         damaged = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != digests[name]]
     except (OSError, ValueError, LookupError, TypeError) as error:
-        damaged = [f"litert.json ({error})"]
-    if damaged:  # LiteRT would crash or return wrong captions
+        damaged = [f"{manifest} ({error})"]
+    if damaged:  # the runtime would crash or return wrong captions
         sys.exit(f"{HERE}: {damaged[0]} is damaged. Copy the folder again, or export the captioner again.")
     content = gzip.decompress(files[model]) if model.endswith(".gz") else files[model]
-    return Interpreter(model_content=content), files["vocabulary.txt"].decode().split("\n")
+    words = files["vocabulary.txt"].decode().split("\n")
+    if is_onnx:
+        session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        shape = session.get_inputs()[0].shape
+        return lambda photo: dict(zip(names, session.run(None, {"images": photo}))), shape[1:3], words
+    interpreter = runtime.Interpreter(model_content=content)
+    details = interpreter.get_signature_runner("serving_default").get_input_details()
+    return lambda photo: run(interpreter, words, photo), details["images"]["shape"][1:3], words
 
 
 def read_photo(path, height, width):
@@ -58,23 +70,21 @@ def read_photo(path, height, width):
         return np.asarray(image)[None]
 
 
-def caption(interpreter, words, photo):
-    """Return the caption from beam search if the model supports it, otherwise from greedy search."""
-    run = interpreter.get_signature_runner
-    if "beams" in interpreter.get_signature_list():
-        found = run("beams")(features=run("encode")(images=photo)["features"])
-    else:
-        found = run("serving_default")(images=photo)
-    return " ".join(words[token] for token in found["token_ids"][0][: np.ravel(found["num_words"])[0]])
+def run(interpreter, words, photo):
+    """Return the outputs of LiteRT's beam search if the model supports it, otherwise of greedy search."""
+    runner = interpreter.get_signature_runner
+    if "beams" not in interpreter.get_signature_list():
+        return runner("serving_default")(images=photo)
+    beams, start_id = runner("beams"), np.array([words.index("<start>")], np.int32)
+    visible = np.ones(beams.get_input_details()["visible"]["shape"], np.uint8)
+    return beams(features=runner("encode")(images=photo)["features"], visible=visible, start_id=start_id)
 
 
 def main(paths):
     if not paths:
         sys.exit("usage: python caption.py PICTURE ...")
     warnings.simplefilter("ignore")  # about odd metadata
-    interpreter, words = load()
-    details = interpreter.get_signature_runner("serving_default").get_input_details()
-    _, height, width, _ = details["images"]["shape"]
+    outputs_of, (height, width), words = load()
     status = 0
     for path in paths:
         try:
@@ -83,7 +93,9 @@ def main(paths):
             status = 2
             print(f"{path}: cannot be read as a picture ({error})", file=sys.stderr)
         else:
-            print(f"{path}\t{caption(interpreter, words, photo)}", flush=True)
+            found = outputs_of(photo)
+            ids = found["token_ids"][0][: np.ravel(found["num_words"])[0]]
+            print(f"{path}\t{' '.join(words[token] for token in ids)}", flush=True)
     sys.exit(status)
 
 

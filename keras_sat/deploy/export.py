@@ -1,11 +1,12 @@
-"""Export a captioner for use without keras_sat: as a SavedModel or a LiteRT (TensorFlow Lite) file.
+"""Export a captioner for use without keras_sat: as a SavedModel, a LiteRT (TensorFlow Lite) file or an ONNX file.
 
     DIRECTORY/1/saved_model.pb, variables/    for TensorFlow Serving and `tf.saved_model.load`
     DIRECTORY/1/model.tflite                  for LiteRT: greedy search, one photo of the encoder's size
-    DIRECTORY/1/caption.py                    captions images with model.tflite, without TensorFlow
-    DIRECTORY/1/vocabulary.txt, litert.json   see `litert_folder`
+    DIRECTORY/1/model.onnx                    for onnxruntime: beam search, one photo, see `onnx_file`
+    DIRECTORY/1/caption.py                    captions images with one of these files, without TensorFlow
+    DIRECTORY/1/vocabulary.txt, litert.json   see `litert_folder`; for ONNX, the manifest is onnx.json
 
-Both contain the encoder and the search as a graph. The next export is DIRECTORY/2; TensorFlow Serving serves the
+All contain the encoder and the search as a graph. The next export is DIRECTORY/2; TensorFlow Serving serves the
 highest number. An empty file .lock ensures that only one process exports at a time.
 """
 
@@ -17,6 +18,7 @@ from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_fo
 from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import write_litert
+from keras_sat.deploy.onnx_file import onnx_file, write_onnx
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.options import BeamSearchOptions, SearchOptions, one_of
 
@@ -30,7 +32,8 @@ def export(captioner, directory, formats, **options):
         captioner: Captioner.
         directory: folder for exports; created if necessary.
         formats: "tf_saved_model" writes a SavedModel for TensorFlow Serving. "litert" writes model.tflite, which takes
-            one photo of the encoder's input size, searches greedily, and returns token ids. A list writes both.
+            one photo of the encoder's input size, searches greedily, and returns token ids. "onnx" writes model.onnx,
+            which requires tf2onnx. A list writes several.
         **options: see `keras_sat.options.BeamSearchOptions`.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size;
@@ -42,15 +45,16 @@ def export(captioner, directory, formats, **options):
     """
     formats = formats if isinstance(formats, (list, tuple)) else [formats]
     for name in formats:
-        one_of("tf_saved_model", "litert").check("format", name)
+        one_of("tf_saved_model", "litert", "onnx").check("format", name)
     greedy, beams = search_arguments(captioner, **options)
-    check_captioner(captioner, for_litert="litert" in formats)
+    check_captioner(captioner, in_float32="litert" in formats or "onnx" in formats)
     directory = Path(directory).expanduser()
     if "[" in str(directory) and "tf_saved_model" in formats:
         raise ValueError(
             f"TensorFlow cannot load from a path that contains [. Choose another folder. Received: {str(directory)!r}"
         )
     _next_version(directory)  # rejects an unsuitable folder before writing anything into it
+    onnx = onnx_file(captioner, beams) if "onnx" in formats else None  # may fail too
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"):
         folder = _next_version(directory)
         clear_half_written(folder)
@@ -60,6 +64,9 @@ def export(captioner, directory, formats, **options):
             if "litert" in formats:
                 content = litert_file(captioner, greedy, beams, signatures=["serving_default"])
                 write_litert(temporary, content, captioner.vocabulary)
+            if onnx:
+                write_onnx(temporary, onnx, captioner.vocabulary)
+            if onnx or "litert" in formats:
                 write_whole(temporary / "caption.py", CAPTION_SCRIPT.read_bytes())
     return folder
 
@@ -74,15 +81,15 @@ def search_arguments(captioner, **options):
     return [captioner.arguments_of_search(SearchOptions(**search.to_dict() | width)) for width in widths]
 
 
-def check_captioner(captioner, *, for_litert):
+def check_captioner(captioner, *, in_float32):
     """Reject a captioner that cannot be exported."""
     reject_unbuilt(captioner, "export")
     _ = captioner.encoder_model  # raises an error if there is none
     dtype = captioner.decoder.compute_dtype
-    if for_litert and dtype != "float32":
+    if in_float32 and dtype != "float32":
         raise ValueError(
-            "LiteRT computes in float32: call keras.config.set_dtype_policy('float32') before you load the captioner. "
-            f"Received: {dtype}"
+            "LiteRT and ONNX compute in float32: call keras.config.set_dtype_policy('float32') before you load the "
+            f"captioner. Received: {dtype}"
         )
 
 

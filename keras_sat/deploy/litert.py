@@ -4,16 +4,20 @@ Each signature of the file processes one photo:
 
     serving_default   images                 -> the caption of greedy search
     encode            images                 -> features
-    beams             features               -> the captions of beam search, best first
+    beams             features, visible,     -> the captions of beam search, best first
+                      start_id
     attend            features, token_ids    -> a given caption with its attention maps
 
-They are the captioner's search as a graph of built-in LiteRT operations, and share their weights.
+`visible`, uint8 (1, rows, columns), is 1 for the cells to describe. `start_id`, int32 (1,), is `<start>` or, for a part
+of a photo, `<region>` if it is a word. The signatures are the captioner's search as a graph of built-in LiteRT
+operations, and share their weights.
 """
 
 import tempfile
 
 import tensorflow as tf
 
+from keras_sat import equations
 from keras_sat.accelerated.switch import without_fast_twins
 
 SIGNATURES = ("serving_default", "encode", "beams", "attend")
@@ -38,9 +42,11 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
     def encode(images):
         return {"features": captioner.features(images)}
 
-    def best(features):
-        found, outputs = of_one_photo(captioner.search(features, **beams))
+    def best(features, visible, start_id):
+        visible = tf.cast(tf.reshape(visible, (1, -1)), tf.bool)
+        found, outputs = of_one_photo(captioner.search(features, visible=visible, start_token_id=start_id[0], **beams))
         if captioner.confidence is not None:
+            features = equations.only_visible(features, visible)
             outputs["confidence"] = captioner.confidence(found.word_probs[None], features)[0]
         return outputs
 
@@ -49,11 +55,13 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")
+    visible = tf.TensorSpec((1, *captioner.rows_and_columns()), tf.uint8, "visible")
+    start_id = tf.TensorSpec((1,), tf.int32, "start_id")
     token_ids = tf.TensorSpec((1, greedy["max_length"]), tf.int32, "token_ids")
     functions = {
         "serving_default": as_function(serving_default, images),
         "encode": as_function(encode, images),
-        "beams": as_function(best, features),
+        "beams": as_function(best, features, visible, start_id),
         "attend": as_function(attend, features, token_ids),
     }
     with without_fast_twins(), tempfile.TemporaryDirectory() as folder:

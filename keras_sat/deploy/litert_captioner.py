@@ -1,7 +1,8 @@
 """Caption photos without TensorFlow: run a captioner's LiteRT file with the package ai-edge-litert.
 
 Loading the file and captioning a photo take less time than importing TensorFlow. `keras-sat export --tflite` and
-`--web` write such a file. Saved and bundled captioners are converted once by TensorFlow, with float32 weights:
+`--web` write such a file. Saved captioners are converted once by TensorFlow, with float32 weights; for bundled ones,
+`litert_graph` makes the same file without TensorFlow:
 
     KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`
 
@@ -26,10 +27,12 @@ import numpy as np
 from data_utils.atomic_files import clear_half_written, exclusive_lock, read_bytes, whole_folder
 from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
+from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import nothing_on_standard_error
-from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_litert, write_litert
+from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_index, read_litert, write_litert
+from keras_sat.deploy.litert_graph import filled, has_graph
 from keras_sat.files.model_folder import model_directory
-from keras_sat.options import EXTRAS
+from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions
 from keras_sat.search.result import CaptionResult
 from keras_sat.weight_paths import keras_home
 
@@ -46,7 +49,7 @@ def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | No
 
     Args:
         model: a folder that `Captioner.save` wrote, a bundled name, or an export folder with a LiteRT file. The first
-            two are converted once, which needs TensorFlow and some seconds; other processes wait for it. None: the
+            is converted once, which needs TensorFlow and some seconds; other processes wait for it. None: the
             bundled photo captioner, even if the current folder contains a model of that name.
         num_threads: for each photo; None uses one thread per processor core that the process may use.
 
@@ -60,14 +63,16 @@ def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | No
 
 
 def ready_captioner(model, *, num_threads=None):
-    """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or cannot be loaded."""
-    exported = export_folder(model)
-    try:
-        return LiteRTCaptioner(exported or made_folder(model), num_threads=num_threads)
-    except (OSError, ValueError):
-        if exported:
-            raise
-        return None
+    """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or cannot be loaded.
+
+    The file of a bundled captioner is made, without TensorFlow.
+    """
+    if exported := export_folder(model):
+        return LiteRTCaptioner(exported, num_threads=num_threads)
+    for folder_of in (made_folder, make_file)[: 2 if has_graph(model_directory(model)) else 1]:
+        with contextlib.suppress(OSError, ValueError):
+            return LiteRTCaptioner(folder_of(model), num_threads=num_threads)
+    return None
 
 
 def export_folder(model):
@@ -96,7 +101,7 @@ def is_made(model):
 
 
 def make_file(model, *, wait_s=0):
-    """Use TensorFlow to convert a saved captioner to LiteRT, unless this was done before; return the folder.
+    """Make the LiteRT file of a saved or bundled captioner, unless this was done before; return the folder.
 
     Wait at most `wait_s` seconds for another process that is converting one.
     """
@@ -106,21 +111,35 @@ def make_file(model, *, wait_s=0):
         if not is_made(model):
             clear_half_written(folder)
             shutil.rmtree(folder, ignore_errors=True)
-            content, vocabulary = _converted(model_directory(model))
             with whole_folder(folder) as temporary:
-                write_litert(temporary, content, vocabulary)
+                _convert(model_directory(model), temporary)
     return folder
 
 
-def _converted(directory):
-    """Use TensorFlow to convert a saved captioner; return the LiteRT file (bytes) and the Vocabulary."""
+def _convert(directory, folder):
+    """Write the LiteRT files of a saved captioner into a folder."""
+    if has_graph(directory):
+        with contextlib.suppress(OSError, ValueError):
+            return _write(folder, *filled(directory))
+    return _write(folder, *converted(directory))
+
+
+def _write(folder, content, vocabulary, consensus, options):
+    write_litert(folder, content, vocabulary, consensus=consensus, options=options)
+
+
+def converted(directory):
+    """Use TensorFlow to convert a saved captioner; return its network and the other results of `filled`."""
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
     from keras_sat.deploy.litert import litert_file
 
     captioner = Captioner.load(directory)  # checks the files
-    check_captioner(captioner, for_litert=True)
-    return litert_file(captioner, *search_arguments(captioner)), captioner.vocabulary
+    check_captioner(captioner, in_float32=True)
+    agreeing = captioner.consensus_options(SearchOptions())
+    beams = {"num_beams": CONSENSUS_BEAMS} if agreeing else {}
+    content = litert_file(captioner, *search_arguments(captioner, **beams))
+    return content, captioner.vocabulary, agreeing and captioner.consensus, agreeing
 
 
 class LiteRTCaptioner:
@@ -132,6 +151,7 @@ class LiteRTCaptioner:
         vocabulary: Vocabulary.
         photo_size: (height, width) to which photos are resized.
         has_confidence: whether its captions have a confidence.
+        consensus: chooses among beams, or None.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
@@ -143,6 +163,7 @@ class LiteRTCaptioner:
 
         self._folder = Path(directory).expanduser()
         content, self.vocabulary = read_litert(self._folder)
+        self.consensus = read_index(self._folder, self.vocabulary)
         self._lock = threading.Lock()  # concurrent use of the interpreter would give wrong captions
         self._greeted = set()
         num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
@@ -153,6 +174,7 @@ class LiteRTCaptioner:
             shape = self._runners["serving_default"].get_input_details()["images"]["shape"]
             self.photo_size = (int(shape[1]), int(shape[2]))
             beams, attend = self._runners.get("beams"), self._runners.get("attend")
+            self._grid = None if beams is None else tuple(beams.get_input_details()["visible"]["shape"][1:].tolist())
             self.has_confidence = beams is not None and "confidence" in beams.get_output_details()
             self._most_ids = 0 if attend is None else int(attend.get_input_details()["token_ids"]["shape"][1])
 
@@ -168,7 +190,7 @@ class LiteRTCaptioner:
                     "if this folder is in KERAS_HOME, remove it."
                 ) from None
 
-    def caption(self, images: Any, *, recursive: bool = False) -> Any:
+    def caption(self, images: Any, *, recursive: bool = False, region: Any = None) -> Any:
         """Return the CaptionResult of a photo, or a list of results for several photos.
 
         The search options are fixed in the file, usually 3 beams. The other beams are in `alternatives`.
@@ -177,30 +199,52 @@ class LiteRTCaptioner:
             images: a path, a PIL image or an array with values 0..255, a list of these, a folder, or a pattern such as
                 "photos/*.jpg".
             recursive: include photos in subfolders.
+            region: describe only this part of each photo, see `Captioner.caption`.
         """
         photos, many = photos_of(images, recursive=recursive)
-        results = [result for _, result in self.caption_each(photos)]
+        regions, is_one = regions_for(photos, region)
+        results = self.caption_each(photos, regions=regions)
+        results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
 
-    def caption_each(self, images: Any, *, errors: str = "raise") -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult) for each photo.
+    def caption_each(self, images: Any, *, errors: str = "raise", regions: Any = None) -> Iterator[tuple[Any, Any]]:
+        """Yield (image, CaptionResult) for each photo, or (image, list) with `regions`.
 
         Args:
             images: list of paths, PIL images or arrays.
             errors: what to do if a photo cannot be read: "raise" the error, or "yield" (image, error).
+            regions: a list of regions for each photo, see `caption`. A photo is encoded once for all its regions.
         """
+        if regions is None:
+            return self._each(images, errors, self._caption)
+        if self._grid is None:
+            raise ValueError("This LiteRT file cannot describe a part of a photo; use one from `export --web`.")
+        return self._each(images, errors, self._phrases, checked_regions(regions, len(images), self._grid))
 
-        def caption(photo):
-            if "beams" in self._runners:
-                found = self._run("beams", **self._run("encode", images=photo[None]))
-            else:
-                found = self._run("serving_default", images=photo[None])
-            numbers = np.flatnonzero(np.isfinite(found["log_prob"]))  # there may be fewer captions than beams
-            best, *others = [self._result(found, number, photo) for number in numbers]
-            best.alternatives.extend(others)
-            return best
+    def _caption(self, photo):
+        if self._grid is None:
+            return self._best(self._run("serving_default", images=photo[None]), photo)
+        features = self._run("encode", images=photo[None])
+        best = self._described(photo, features, np.ones(self._grid), self.vocabulary.start_token_id)
+        return self.consensus([best], features["features"], num_results=CONSENSUS_BEAMS)[0] if self.consensus else best
 
-        return self._each(images, errors, caption)
+    def _phrases(self, photo, regions):
+        features, results = self._run("encode", images=photo[None]), []
+        for region in regions:
+            visible = visible_cells(region, self._grid)
+            result = self._described(photo, features, visible, self.vocabulary.region_token_id)
+            results.append(result.of_region(region))
+        return results
+
+    def _described(self, photo, features, visible, start_id):
+        inputs = {"visible": visible[None].astype(np.uint8), "start_id": np.array([start_id], np.int32)}
+        return self._best(self._run("beams", **features, **inputs), photo)
+
+    def _best(self, found, photo):
+        numbers = np.flatnonzero(np.isfinite(found["log_prob"]))  # there may be fewer captions than beams
+        best, *others = [self._result(found, number, photo) for number in numbers]
+        best.alternatives.extend(others)
+        return best
 
     def attend(self, image: Any, caption: str) -> CaptionResult:
         """Return a CaptionResult for a given caption, with an attention map for each word."""
@@ -224,8 +268,8 @@ class LiteRTCaptioner:
 
         return self._each(images, errors, attend)
 
-    def _each(self, images, errors, result_of):
-        for image in images:
+    def _each(self, images, errors, result_of, *others):
+        for image, *of_photo in zip(images, *others):
             try:
                 photo = load_image(image, self.photo_size)
             except (OSError, ValueError) as error:
@@ -233,7 +277,7 @@ class LiteRTCaptioner:
                     raise
                 yield image, error
             else:
-                yield image, result_of(photo)
+                yield image, result_of(photo, *of_photo)
 
     def _run(self, name, **inputs):
         is_first = name not in self._greeted

@@ -3,31 +3,41 @@
     model.tflite or model.tflite.gz    the network
     vocabulary.txt                     one token per line; the line number, from 0, is its id
     litert.json                        the manifest
+    index-DIGEST.npz                   optional: the index of training photos, see `keras_sat.beyond.consensus`
 
 LiteRT's parser trusts its input: a damaged file can crash it or silently change captions. So it only reads bytes whose
 digest was checked. Digests detect damage, not malice: whoever can write the file can write the manifest.
 """
 
+import functools
 import gzip
 import hashlib
 
 from data_utils.atomic_files import expectation, read_bytes, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
+from keras_sat.beyond.consensus import Consensus
+from keras_sat.files.model_folder import INDEX, index_in, read_arrays
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST, MODEL, PACKED, WORDS = "litert.json", "model.tflite", "model.tflite.gz", "vocabulary.txt"
 MOST_BYTES = 1_000_000_000
 HINT = ("the LiteRT files that keras-sat export --tflite or --web wrote", "Export the captioner again.")
 
 
-def write_litert(folder, content, vocabulary, *, packed=False):
-    """Write a LiteRT network (bytes) and its Vocabulary into a folder; `packed` compresses the network with gzip."""
+def write_litert(folder, content, vocabulary, *, packed=False, consensus=None, options=None):
+    """Write a LiteRT network (bytes), Vocabulary and Consensus with options; `packed` compresses the network."""
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
-    files = {**model, WORDS: "".join(f"{token}\n" for token in vocabulary.tokens).encode()}
+    digests = write_files(folder, model, vocabulary)
+    manifest = {"format": "litert", "version": FORMAT_VERSION, "sha256": digests, "consensus": options}
+    write_sealed_json(folder / MANIFEST, {**manifest, **index_in(folder, consensus)})
+
+
+def write_files(folder, files, vocabulary):
+    """Write files (a dict from names to bytes) and the words of a Vocabulary; return a dict with their digests."""
+    files = {**files, WORDS: "".join(f"{token}\n" for token in vocabulary.tokens).encode()}
     for name, file in files.items():
         write_whole(folder / name, file)
-    digests = {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
-    write_sealed_json(folder / MANIFEST, {"format": "litert", "version": FORMAT_VERSION, "sha256": digests})
+    return {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
 
 
 def read_litert(folder):
@@ -44,3 +54,12 @@ def read_litert(folder):
     content = gzip.decompress(files[PACKED]) if PACKED in files else files[MODEL]
     tokens = files[WORDS].decode().split("\n")[:-1]
     return content, Vocabulary(tokens[len(SPECIAL_TOKENS) :])
+
+
+def read_index(folder, vocabulary):
+    """Return the Consensus in a folder with its options applied, or None."""
+    manifest = read_sealed_json(folder / MANIFEST, *HINT)
+    if INDEX not in manifest:
+        return None
+    arrays = read_arrays(folder / manifest[INDEX], *HINT)
+    return functools.partial(Consensus(vocabulary, arrays, arrays["mean"].size), options=manifest["consensus"])

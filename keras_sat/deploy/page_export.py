@@ -59,7 +59,7 @@ def write_page(
     """
     one_of("float32", "int8").check("precision", precision)
     search_arguments(captioner, **search)
-    check_captioner(captioner, for_litert=True)
+    check_captioner(captioner, in_float32=True)
     directory = Path(directory).expanduser()
     _reject_foreign(directory)
     runtime_js, missing = {}, None

@@ -34,6 +34,7 @@ from keras_sat.options import BeamSearchOptions, above_zero, at_least_zero, coun
 MOST_IDLE_PASSES = 3  # over the blocks that failed, before giving up
 BATCH_SIZE = 64  # of captions, as in `Captioner.caption`
 COLUMNS = ("image", "caption", "words", "log_prob", "is_finished", "confidence", "from_photo", "word_probs", "error")
+COLUMNS += ("consensus", "similar_photos")
 ENVIRONMENT = {  # of Ray: no reports to its makers, no log on the terminal, and a wrong address fails soon
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",

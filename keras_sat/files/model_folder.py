@@ -3,7 +3,9 @@
     config.json               settings, the confidence, if any, and the names of the other files with their digests
     vocabulary-DIGEST.json    the words
     weights-DIGEST.npz        named arrays; rounded ones have 16 bits, or 8 bits and a scale per column (matrices)
+    index-DIGEST.npz          optional: the index of training photos, see `keras_sat.beyond.consensus`
     encoder-DIGEST.npz        the encoder's arrays; bundled models with equal encoders share it, in pretrained/encoders
+    graph.json                of bundled models, see `keras_sat.deploy.litert_graph`
     lock                      empty; it lets one process save at a time
 
 The files contain only data: nothing is executed when they are read. Saving into the same folder again writes new files
@@ -24,6 +26,7 @@ import numpy as np
 from data_utils.atomic_files import exclusive_lock, expectation, read_sealed_json, write_sealed_json, write_whole
 from data_utils.vocabulary import Vocabulary
 from keras_sat.checks import near_name
+from keras_sat.files.hub import hub_folder, is_on_hub
 from keras_sat.options import one_of
 from keras_sat.presets import DEFAULT_MODEL
 
@@ -34,13 +37,14 @@ WEIGHTS_LICENSE = PRETRAINED / "WEIGHTS_LICENSE.txt"
 EXPECTED = "a captioner that Captioner.save wrote"
 WAY_OUT = "Copy the whole folder again, or save the captioner again."
 OURS = re.compile(
-    r"lock(-journal)?|config\.json|(weights|encoder)-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json"
-    r"|\.(config|weights|vocabulary|encoder).*\.part"
+    r"lock(-journal)?|config\.json|(weights|encoder|index)-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json"
+    r"|\.(config|weights|vocabulary|encoder|index).*\.part"
 )
 ENCODER = "encoder"  # may have a separate file; prefix of the names of its arrays
+INDEX = "index"
 
 
-def write_model(directory, settings, vocabulary, arrays, precision="float32"):
+def write_model(directory, settings, vocabulary, arrays, precision="float32", index=None):
     """Write a model folder, or replace the model in it.
 
     Args:
@@ -49,6 +53,7 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32"):
         vocabulary: Vocabulary.
         arrays: dict from names to numpy arrays.
         precision: of the arrays on disk: "float32", "float16" or "int8".
+        index: Consensus, or None.
     """
     one_of("float32", "float16", "int8").check("precision", precision)
     directory = Path(directory).expanduser()
@@ -58,10 +63,16 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32"):
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         weights = write_arrays(directory, "weights", arrays)
         files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
+        files |= index_in(directory, index)
         content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
         vocabulary.save(directory / files["vocabulary"])
         write_sealed_json(directory / "config.json", content)
         remove_others(directory, OURS, ["config.json", "lock", "lock-journal", *files.values()])
+
+
+def index_in(directory, consensus):
+    """Write the index of a Consensus into a folder; return a dict with its file name, or {} for None."""
+    return {INDEX: write_arrays(directory, INDEX, consensus.arrays)} if consensus else {}
 
 
 def copy_of_model(directory, copy):
@@ -106,7 +117,8 @@ def _reject_foreign_files(directory):
 def read_model(directory):
     """Read a model folder and return the settings, the Vocabulary and a dict of arrays.
 
-    The names of the encoder's arrays start with "encoder/". An incomplete or damaged folder is a ValueError.
+    The names of the encoder's arrays start with "encoder/". settings["index"] has the arrays of the index, if any. An
+    incomplete or damaged folder is a ValueError.
     """
     directory = Path(directory).expanduser()
     config, inside = directory / "config.json", directory / "model"
@@ -145,12 +157,14 @@ def _read_files(directory, settings):
         other = _path_of(directory, files[ENCODER])
         stored = _unrounded(read_arrays(other, EXPECTED, WAY_OUT), other)
         arrays |= {f"{ENCODER}/{name}": array for name, array in stored.items()}
+    if INDEX in files:
+        settings[INDEX] = read_arrays(_path_of(directory, files[INDEX]), EXPECTED, WAY_OUT)
     return settings, vocabulary, arrays
 
 
 def _path_of(directory, name):
-    """Return the path of a file in a model folder, or in the folder of encoders that bundled models share."""
-    is_shared = name.startswith(ENCODER) and directory.resolve().parent == PRETRAINED.resolve()
+    """Return the path of a file in a model folder, or in the folder of the files that bundled models share."""
+    is_shared = name.startswith((ENCODER, INDEX)) and directory.resolve().parent == PRETRAINED.resolve()
     return (ENCODERS if is_shared else directory) / name
 
 
@@ -272,10 +286,13 @@ def model_directory(model):
     """Return the folder of a saved model, or of the bundled model with this name.
 
     Args:
-        model: a folder, or a name; None: the bundled photo captioner, even if a local folder has its name.
+        model: a folder, a name, or an address on the hub, which is downloaded; None: the bundled photo captioner, even
+            if a local folder has its name.
     """
     if model is None:
         return PRETRAINED / DEFAULT_MODEL
+    if is_on_hub(model):
+        return hub_folder(model)
     folder = Path(model).expanduser()
     if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
         return folder  # a folder of photos may be called "scenes" too

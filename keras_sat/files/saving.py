@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
-from data_utils.foreign_text import brief
+from data_utils.foreign_text import MOST_SHOWN, brief, visible
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
-from keras_sat.files.model_folder import EXPECTED, PRETRAINED, WAY_OUT, assign_arrays, read_model, write_model
+from keras_sat.beyond.consensus import Consensus
+from keras_sat.files.model_folder import EXPECTED, PRETRAINED, WAY_OUT, assign_arrays, index_in, read_model, write_model
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
@@ -42,16 +43,22 @@ def save(captioner, directory, overwrite, precision):
         settings |= as_settings(captioner.training_photos)
     if captioner.confidence is not None:
         settings["confidence"] = captioner.confidence.to_dict()
+    if captioner.source is not None:
+        settings["source"] = captioner.source
     arrays = {name: np.asarray(variable) for name, variable in captioner.named_weights().items()}
-    write_model(directory, settings, captioner.vocabulary, arrays, precision)
+    write_model(directory, settings, captioner.vocabulary, arrays, precision, captioner.consensus)
 
 
-def save_confidence(captioner, directory):
-    """Add a captioner's confidence to the folder in which it is saved."""
+def save_records(captioner, directory):
+    """Add a captioner's confidence, index and `consensus_weight` to the folder in which it is saved."""
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
-        write_sealed_json(directory / "config.json", settings | {"confidence": captioner.confidence.to_dict()})
+        if captioner.confidence is not None:
+            settings["confidence"] = captioner.confidence.to_dict()
+        settings["files"] |= index_in(directory, captioner.consensus)
+        settings["captioner"]["consensus_weight"] = captioner.consensus_weight
+        write_sealed_json(directory / "config.json", settings)
 
 
 def load(kind, directory, encoder, encoder_weights):
@@ -71,6 +78,9 @@ def load(kind, directory, encoder, encoder_weights):
 def _restore_records(captioner, settings):
     captioner.training_photos = from_settings(settings)
     captioner.confidence = Confidence(**settings["confidence"]) if "confidence" in settings else None
+    captioner.source = visible(settings["source"])[:MOST_SHOWN] if "source" in settings else None
+    if "index" in settings:
+        captioner.consensus = Consensus(captioner.vocabulary, settings["index"], captioner.feature_shape[-1])
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):

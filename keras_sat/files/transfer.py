@@ -35,7 +35,7 @@ def adapted(captioner, vocabulary, options):
         adapted.photo_encoder.saved_grid = tuple(adapted.encoder_model.output_shape[1:3])
     feature_shape = captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]
     adapted.build(((None, *feature_shape), (None, None)))
-    adapted.training_photos = captioner.training_photos
+    adapted.training_photos, adapted.source = captioner.training_photos, captioner.source
     _take_over_weights(captioner, adapted, options)
     return adapted
 

@@ -1,4 +1,4 @@
-"""A layer between encoder and decoder that adapts the annotation vectors to a small data set."""
+"""A layer between encoder and decoder, not in the paper, that adapts the annotation vectors to a small data set."""
 
 import keras
 from keras import layers, ops
@@ -9,7 +9,6 @@ class FeatureAdapter(layers.Layer):
     """Transform annotation vectors with trained encoder layers, normalisation, projection and dropout, all optional.
 
     The features of a frozen encoder are long and never change: with a few thousand photos, a decoder overfits to them.
-    This layer is not in the paper.
 
     Args:
         network: the trained last layers of the encoder, a `keras.Model` from grid to grid (see `make_encoder_top`), or
@@ -19,10 +18,7 @@ class FeatureAdapter(layers.Layer):
         activation: of the projected vectors, such as "relu"; None: linear.
         dropout, seed: dropout rate of the vectors in training, and its seed.
 
-    Call arguments:
-        features: (photos, regions, feature_dim).
-
-    Returns: (photos, regions, projection_dim or feature_dim).
+    Call it with features (photos, regions, feature_dim); it returns (photos, regions, projection_dim or feature_dim).
     """
 
     def __init__(

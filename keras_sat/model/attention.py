@@ -9,7 +9,7 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.model.cells import LoopDense
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import Attended
+from keras_sat.model.states import Attended, Visible
 
 
 class Attention(keras.layers.Layer):
@@ -52,7 +52,7 @@ class Attention(keras.layers.Layer):
 
     def scores(self, query, projected_features):
         """Return `score`, with -inf for hidden regions if there are any; see `CaptionDecoder.reveal`."""
-        if not isinstance(projected_features, tuple):
+        if not isinstance(projected_features, Visible):
             return self.score(query, projected_features)
         projected_features, visible = projected_features
         return equations.visible_scores(self.score(query, projected_features), visible)
@@ -75,10 +75,7 @@ class Attention(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class BahdanauAttention(Attention):
-    """Additive attention: e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4).
-
-    Args:
-        attention_dim: length of v.
+    """Additive attention: e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4). The length of v is attention_dim.
 
     >>> attention = BahdanauAttention(attention_dim=8)
     >>> context, attention_weights, *_ = attention(ops.zeros((2, 16)), ops.ones((2, 49, 32)))

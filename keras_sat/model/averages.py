@@ -14,10 +14,8 @@ from keras import ops
 class WeightAverages:
     """The moving averages of a model's trained weights.
 
-    Args:
-        momentum: fraction of the average kept at each step, smaller in the first steps; None: no averages.
-
     Attributes:
+        momentum: fraction of the average kept at each step, smaller in the first steps; None: no averages.
         variables: one variable for each trained weight; empty before the first training.
         are_kept: whether training is updating them.
     """
@@ -40,7 +38,7 @@ class WeightAverages:
         return self.variables
 
     def update(self, weights, iterations):
-        """Update the averages after an optimizer step; the momentum is smaller in early steps."""
+        """Update the averages after an optimizer step."""
         if self.variables:
             steps = ops.cast(iterations, "float32")
             momentum = ops.minimum(self.momentum, steps / (steps + 10))

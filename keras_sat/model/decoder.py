@@ -12,7 +12,7 @@ from keras_sat.model.cells import CELLS
 from keras_sat.model.readout import Readout
 from keras_sat.model.scorings import make_attention
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import Decoded, DecoderState, Step, Unrolled
+from keras_sat.model.states import Decoded, DecoderState, Step, Unrolled, Visible
 from keras_sat.options import DecoderOptions, with_options
 
 
@@ -87,10 +87,10 @@ class CaptionDecoder(layers.Layer):
         return self.attention_layer.project(features)
 
     def reveal(self, features, visible=None):
-        """Return features and projected features, or a pair of these and `visible`, (photos, regions), to hide some."""
+        """Return features and projected features of which only the `visible` regions (photos, regions) can be seen."""
         features = features if visible is None else equations.only_visible(features, visible)
         projected_features = self.project_features(features)
-        return features, projected_features if visible is None else (projected_features, visible)
+        return features, projected_features if visible is None else Visible(projected_features, visible)
 
     def initial_state(self, features, rows_per_photo=1):
         """Return h_0 and c_0, which f_init,h and f_init,c compute from the mean annotation vector."""
@@ -141,8 +141,6 @@ class CaptionDecoder(layers.Layer):
             hidden_states.append(hidden_state)
             cell_states += cell_state if self.has_cell_states else []
         return DecoderState(tuple(hidden_states), tuple(cell_states))
-
-    # === A whole caption ===
 
     def call(self, features, input_ids, training=False, noise=None, sampled=None):
         embedded, hidden, context, *maps = self.unroll(features, input_ids, noise, sampled, training=training)

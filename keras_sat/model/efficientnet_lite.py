@@ -1,8 +1,7 @@
 """EfficientNet-Lite in Keras: an ImageNet network for phones, without squeeze-and-excitation.
 
 Tan and Le, "EfficientNet", ICML 2019, in Google's variant for small devices: ReLU6 instead of swish, and stem and head
-of fixed size. Batch normalisation is folded into the convolutions for speed: these encoders never use batch statistics
-(see PhotoEncoder).
+of fixed size. Batch normalisation is folded into the convolutions: these encoders never use batch statistics.
 """
 
 import math
@@ -73,8 +72,6 @@ def is_efficientnet_lite(network):
     """Return whether `efficientnet_lite` made this network."""
     return network.layers[1].name == "stem_conv"
 
-
-# === Weights of the PyTorch packages ===
 
 NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
 TORCH_NAMES = {  # from the last word of our name to the PyTorch names of the convolution and its normalisation

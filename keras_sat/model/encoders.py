@@ -1,8 +1,7 @@
 """Encoders turn RGB photos (0..255) into grids of features, the paper's annotation vectors a_i.
 
 Each encoder is a `keras.Model` from (batch, height, width, 3) to (batch, rows, columns, feature_dim), preprocessing
-included. ENCODERS maps names to functions that make encoders, with the arguments of `tiny`. To add one, write such a
-function and add it to ENCODERS. A captioner also accepts any other `keras.Model` from photos to grids.
+included. To add one, write a function with the arguments of `tiny` that makes it, and add it to ENCODERS.
 """
 
 import contextlib
@@ -34,8 +33,6 @@ class CaffePreprocessing(layers.Layer):
     def call(self, images):
         return images[..., ::-1] - keras.ops.array([103.939, 116.779, 123.68], dtype=images.dtype)
 
-
-# === Networks trained on ImageNet ===
 
 FOR_LITE = functools.partial(layers.Rescaling, 1 / 128, offset=-127 / 128)
 PRETRAINED = {  # class in keras.applications, or width and depth of EfficientNet-Lite; default layer; preprocessing
@@ -102,14 +99,9 @@ def _grid_at(network, layer, name):
     """Return the output of a layer, which must be a feature grid."""
     names = [item.name for item in network.layers if len(item.output.shape) == 4][1:]
     if layer not in names:
-        raise ValueError(
-            f"`{name}` has no layer with this name that outputs a grid. Expected one of: {', '.join(names)}. "
-            f"Received: layer={brief(layer)}"
-        )
+        problem = f"`{name}` has no layer with this name that outputs a grid. Expected one of: {', '.join(names)}."
+        raise ValueError(f"{problem} Received: layer={brief(layer)}")
     return network.get_layer(layer).output
-
-
-# === A network trained with the decoder ===
 
 
 def _with_coordinates(grid):
@@ -125,8 +117,7 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
     """Return a small encoder, trained with the decoder, that turns 64 x 64 pixels into 16 x 16 cells of 66 features.
 
     It is for the built-in scenes: three convolutions, no batch normalisation, each cell sees 8 x 8 pixels, and its
-    position is appended.
-    Arguments as for `make_encoder`; the grid follows from the size and cannot be changed.
+    position is appended. For the arguments see `make_encoder`; the size determines the grid.
     """
     height, width = height_and_width(image_size)
     if height % 2 or width % 2:
@@ -172,10 +163,8 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=
     if image_size is not None:
         sides = image_size if isinstance(image_size, (list, tuple)) else (image_size, image_size)
         if len(sides) != 2 or not all(map(count(1, MOST_PIXELS).is_valid, sides)):
-            raise ValueError(
-                f"`image_size` must be a whole number of pixels, at most {MOST_PIXELS}, or (height, width). "
-                f"Received: image_size={brief(image_size)}"
-            )
+            problem = f"`image_size` must be a whole number of pixels, at most {MOST_PIXELS}, or (height, width)."
+            raise ValueError(f"{problem} Received: image_size={brief(image_size)}")
         image_size = tuple(map(int, sides))
     if starts_random(name) and weights == "imagenet":
         weights = None
@@ -185,11 +174,9 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=
 
 
 def make_encoder_top(name, *, start, layer=None, **options):
-    """Return the part of an encoder after a given layer, a `keras.Model` from grid to grid.
+    """Return the part of an encoder after the layer `start`, a `keras.Model` from grid to grid; see `make_encoder`.
 
-    Args:
-        start: the layer whose grid is the input, such as the end of a block; later layers must depend only on it.
-        name, layer, **options: see `make_encoder`.
+    Later layers must depend only on the grid of `start`, such as the end of a block.
     """
     network = make_encoder(name, layer=layer, **options)
     while isinstance(network.layers[-1], keras.Model):  # the network after the preprocessing

@@ -28,12 +28,7 @@ def rows_and_columns_of(grid):
 
 
 def with_grid(network, grid):
-    """Return a network with the same weights and a final grid of this size.
-
-    Args:
-        network: a functional `keras.Model` that ends with a grid.
-        grid: "ROWSxCOLUMNS" or a pair: the network's own grid, or a finer one without its last strides.
-    """
+    """Return a functional network with the same weights and a final grid of this size, "ROWSxCOLUMNS" or a pair."""
     wanted, found = rows_and_columns_of(grid), []
     for factor in (1, 2, 4):
         finer = without_last_strides(network, factor)
@@ -42,10 +37,8 @@ def with_grid(network, grid):
         if finer.output_shape[1:3] == wanted:
             return finer
         found.append("x".join(map(str, finer.output_shape[1:3])))
-    raise ValueError(
-        f"This encoder does not support that grid for photos of this size. Expected one of: {', '.join(found)}. "
-        f"Received: grid={brief(grid)}"
-    )
+    problem = f"The encoder has no such grid at this photo size. Expected one of: {', '.join(found)}."
+    raise ValueError(f"{problem} Received: grid={brief(grid)}")
 
 
 def without_last_strides(network, factor):

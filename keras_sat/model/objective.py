@@ -21,8 +21,7 @@ class PaperObjective:
     Args:
         add_weight: the captioner's method `add_weight`; the objective's state is part of the captioner.
         seed_generator: `keras.random.SeedGenerator` for sampled attention.
-        options: CaptionerOptions.
-        terms: loss terms to add, see `keras_sat.beyond.hook.Term`.
+        options, terms: CaptionerOptions, and loss terms to add, see `keras_sat.beyond.hook.Term`.
 
     Attributes:
         baseline: b, the moving average of log p, a weight.

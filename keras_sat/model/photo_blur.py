@@ -45,9 +45,7 @@ def with_blur(encoder, sigma):
         return encoder
     reach, smaller = len(gaussian(sigma)) // 2, min(encoder.input_shape[1:3])
     if reach > smaller:
-        raise ValueError(
-            f"The blur is wider than the photos, whose shorter side has {smaller} pixels. Received: photo_blur={sigma}"
-        )
+        raise ValueError(f"The blur is too wide: the shorter side has {smaller} pixels. Received: photo_blur={sigma}")
     images = keras.Input(encoder.input_shape[1:], name="images")
     blurred = keras.Model(images, encoder(BlurPhotos(sigma, name="blur_photos")(images)), name=encoder.name)
     blurred.encoder_layer, blurred.blur = encoder.encoder_layer, sigma

@@ -25,8 +25,7 @@ class PhotoEncoder:
         arrays: list of arrays of all its weights, if `encoder_weights` is the name of a captioner with them.
 
     Attributes:
-        name: name of the encoder; None without an encoder.
-        is_custom: whether a `keras.Model` was passed, not a name in ENCODERS.
+        name, is_custom: name of the encoder or None, and whether a `keras.Model` was passed, not a name in ENCODERS.
         top: the trained layers after `encoder_layer`, a `keras.Model` from grid to grid, or None.
         saved_grid: (rows, columns) of the features of a loaded captioner, which may have no encoder.
         from_captioner: whether its weights were trained in a captioner, and exist only in a captioner's folder.
@@ -167,14 +166,10 @@ class PhotoEncoder:
         given = {"photo_blur": self.blur, "grid": self.grid, "trained_up_to": self.trained_up_to}
         given = ", ".join(f"{name}={brief(value)}" for name, value in given.items() if value)
         if given and (self.is_custom or self.name is None):
-            raise ValueError(
-                f"These options require an encoder in ENCODERS. Received: {given}, encoder={brief(self.name)}"
-            )
+            raise ValueError(f"These require an encoder in ENCODERS. Received: {given}, encoder={brief(self.name)}")
         if self.trained_up_to is not None and (self.layer is None or not self.is_frozen):
-            raise ValueError(
-                "`trained_up_to` requires `encoder_layer` and a frozen encoder. Received: "
-                f"{given}, encoder_layer={brief(self.layer)}, encoder_training={brief(self.training)}"
-            )
+            received = f"{given}, encoder_layer={brief(self.layer)}, encoder_training={brief(self.training)}"
+            raise ValueError(f"`trained_up_to` requires `encoder_layer` and a frozen encoder. Received: {received}")
 
     def _make(self, make, **options):
         weights = self._arrays if self.from_captioner else self.weights  # None if a folder has them: see `load`

@@ -12,8 +12,7 @@ GPU_CAPABILITY = (8, 0)  # of NVIDIA GPUs with bfloat16
 def resolved_dtype(dtype):
     """Return a dtype or policy, with "auto" resolved for this device.
 
-    "auto" is "mixed_bfloat16" on devices with bfloat16 instructions: matrix products take half the time; weights
-    and saved files remain float32. On other devices it is "float32".
+    With bfloat16 instructions matrix products take half the time; weights and saved files remain float32.
     """
     if dtype != "auto":
         return dtype
@@ -22,8 +21,7 @@ def resolved_dtype(dtype):
 
 def multiplies_bfloat16():
     """Return whether the device that TensorFlow uses is known to have bfloat16 instructions."""
-    gpus = tf.config.get_visible_devices("GPU")
-    if gpus:
+    if gpus := tf.config.get_visible_devices("GPU"):
         details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
         return all(detail.get("compute_capability", (0, 0)) >= GPU_CAPABILITY for detail in details)
     return bool(PROCESSOR_FLAGS & _processor_flags())

@@ -10,7 +10,7 @@ from keras_sat import equations
 from keras_sat.model.attention import Attention, BahdanauAttention
 from keras_sat.model.cells import LoopDense
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import Attended
+from keras_sat.model.states import Attended, Visible
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -31,7 +31,7 @@ class DotAttention(Attention):
 
 
 @keras.saving.register_keras_serializable("keras_sat")
-class BilinearAttention(Attention):
+class BilinearAttention(DotAttention):
     """Bilinear attention, e_ti = a_i . W h_{t-1}. Projecting the state is cheaper than projecting all a_i."""
 
     def build(self, hidden_state_shape, features_shape, **_):
@@ -43,9 +43,6 @@ class BilinearAttention(Attention):
 
     def project_state(self, hidden_state):
         return self.state_projection(hidden_state)
-
-    def score(self, query, projected_features):
-        return equations.dot_scores(projected_features, query)
 
 
 SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": BilinearAttention}
@@ -63,7 +60,7 @@ class NoAttention(Attention):
         mean = self.project(features) if projected_features is None else projected_features
         rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
         uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
-        if isinstance(mean, tuple):
+        if isinstance(mean, Visible):
             mean, visible = mean
             uniform = equations.attention_weights(equations.visible_scores(uniform, visible))
         context = equations.attended_features(ops.ones((rows, 1)), mean)

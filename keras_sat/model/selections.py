@@ -17,10 +17,9 @@ def soft(attention_weights, noise, sampled):
 
 
 def hard(attention_weights, noise, sampled):
-    """Return a one-hot sample from alpha_t. Without noise, or in rows not marked in `sampled`, return alpha_t.
+    """Return a one-hot sample from alpha_t, (rows, regions). Without noise, or where `sampled` is 0, return alpha_t.
 
     Args:
-        attention_weights: (rows, regions).
         noise: Gumbel noise (rows, regions), or None.
         sampled: (rows,), 1 for a sample, 0 for the expectation; None samples in all rows.
     """

@@ -13,6 +13,13 @@ class DecoderState(NamedTuple):
     cell_states: tuple
 
 
+class Visible(NamedTuple):
+    """Projected features of photos that are partly hidden; `visible` is boolean, (photos, regions)."""
+
+    projected_features: Any
+    visible: Any
+
+
 class Attended(NamedTuple):
     """The output of attention for one step.
 

@@ -42,31 +42,21 @@ class TeacherForced(NamedTuple):
 
 
 def read_captions(
-    decoder,
-    features,
-    input_ids,
-    target_ids,
-    token_weights,
-    *,
-    drop_of=None,
-    fixed_shapes=False,
-    training=False,
-    **chance,
+    decoder, features, input_ids, target_ids, token_weights, *, drop_of=None, padded=False, training=False, **other
 ):
-    """Run the decoder on given captions and return TeacherForced.
+    """Run a CaptionDecoder on given captions and return TeacherForced.
 
     Args:
-        decoder: CaptionDecoder.
         features: output of the adapter, (photos, regions, feature_dim).
         input_ids, target_ids, token_weights: (rows, time); see `make_batches`.
         drop_of: function from the row of each word, (words,), to the argument `drop` of Readout.
-        fixed_shapes: compute padding too: XLA cannot skip it, since its position depends on values.
-        training, **chance: see CaptionDecoder for `noise` and `sampled`, and its method `reveal` for `visible`.
+        padded: compute padding too: XLA cannot skip it, since its position depends on values.
+        training, **other: see CaptionDecoder for `noise` and `sampled`, and its method `reveal` for `visible`.
     """
-    used = None if fixed_shapes else token_weights
-    unrolled = decoder.unroll(features, input_ids, token_weights=used, training=training, **chance)
+    used = None if padded else token_weights
+    unrolled = decoder.unroll(features, input_ids, token_weights=used, training=training, **other)
     is_word = ops.reshape(ops.transpose(token_weights), (-1,)) > 0
-    positions = ops.arange(ops.shape(is_word)[0]) if fixed_shapes else ops.cast(ops.nonzero(is_word)[0], "int32")
+    positions = ops.arange(ops.shape(is_word)[0]) if padded else ops.cast(ops.nonzero(is_word)[0], "int32")
     of_words = [ops.take(ops.reshape(x, (-1, x.shape[-1])), positions, axis=0) for x in unrolled[:3]]
     drop = drop_of and drop_of(positions % ops.shape(input_ids)[0])
     logits = decoder.readout(*of_words, training=training, drop=drop)

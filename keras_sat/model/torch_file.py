@@ -1,7 +1,7 @@
 """Read arrays from the PyTorch weights files of EfficientNet-Lite.
 
-These files are pickles, which can run any code. No other module of keras_sat opens pickles. This one opens only two
-files with known digests, and their pickles may only use the names in NAMES.
+These files are pickles, which can run any code. Only two files with known digests are opened, and their pickles may
+only use the names in NAMES. No other module opens pickles.
 """
 
 import collections

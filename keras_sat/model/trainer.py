@@ -1,14 +1,13 @@
 """Training of a captioner with any objective: compile, fit and the training step.
 
-`train_step` computes the gradients of the objective for a batch and updates the weights with `WeightUpdates`. Keras
-runs it as a graph, compiled by XLA if `compile` requests it; `keras_sat.training.distributed` runs it on several
-devices.
+Keras runs `train_step` as a graph; `keras_sat.training.distributed` runs it on several devices.
 """
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from keras_sat.checks import check_batches, check_strategy_of_fit
+from keras_sat.checks import check_no_keras_distribution
 from keras_sat.model.forks import reject_fork
 from keras_sat.model.metrics import Means
 from keras_sat.model.replicas import sums_on_first_replica
@@ -76,10 +75,14 @@ class Trainer(keras.Model):
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train like `keras.Model.fit`. The batches come from make_batches, which also shuffles them."""
         reject_fork()
-        check_strategy_of_fit(self.distribute_strategy)
+        check_no_keras_distribution()
+        if isinstance(strategy := self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            raise ValueError(f"Keras' `fit` does not work on several hosts. Use keras_sat.fit. Received: {strategy!r}")
         self.confidence = None  # it was calibrated with the old weights
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
-            check_batches(name, batches)
+            if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
+                received = f"{name} of type {type(batches).__name__}"
+                raise ValueError(f"Expected batches made by make_batches. Received: {received}")
             if isinstance(batches, tf.data.Dataset):
                 self.build_for(batches, name)
         if self.built and self.compiled:
@@ -91,11 +94,9 @@ class Trainer(keras.Model):
             self.end_averaging()
 
     def build_for(self, batches, name="x"):
-        """Create the weights for the batch shapes of a dataset, before Keras traces a graph.
+        """Create the weights for the batch shapes of a dataset from make_batches, before Keras traces a graph.
 
-        Args:
-            batches: tf.data.Dataset from make_batches.
-            name: the argument of `fit`: "x" or "validation_data".
+        `name` is the argument of `fit`: "x" or "validation_data".
         """
         if name == "x" and self.training_objective is self.paper_objective:
             for term in self.paper_objective.terms:
@@ -136,7 +137,7 @@ class Trainer(keras.Model):
 
     def read(self, features, input_ids, target_ids, token_weights, **options):
         """Run the decoder on given captions; see `keras_sat.model.teacher_forcing.read_captions`."""
-        options["fixed_shapes"] = bool(self.compiled and self.jit_compile)
+        options["padded"] = bool(self.compiled and self.jit_compile)
         return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
 
     def train_step(self, batch):

@@ -62,20 +62,18 @@ class WeightUpdates:
         network = captioner.photo_encoder.trained_network
         layers = [layer for layer in _layers_within(network) if layer.trainable_variables]
         last = max(len(layers) - 1, 1)
-        rates = {
-            id(weight): self.encoder_rate * self.first_layer_rate ** (1 - number / last)
-            for number, layer in enumerate(layers)
-            for weight in layer.trainable_variables
-        }
+        rates = {}
+        for number, layer in enumerate(layers):
+            rate = self.encoder_rate * self.first_layer_rate ** (1 - number / last)
+            rates |= {id(weight): rate for weight in layer.trainable_variables}
         return [(weight, rates.get(id(weight), self.encoder_rate)) for weight in captioner.encoder_variables]
 
     def check_rate(self, captioner):
         """Raise ValueError if an encoder rate is set but the encoder is not trained."""
         if min(self.encoder_rate, self.first_layer_rate) < 1 and not captioner.encoder_variables:
-            raise ValueError(
-                "No layer of the encoder is trained. To train it, set `trained_up_to` or `encoder_training`. "
-                f"Received: encoder_rate={self.encoder_rate}, first_layer_rate={self.first_layer_rate}"
-            )
+            problem = "No layer of the encoder is trained. To train it, set `trained_up_to` or `encoder_training`."
+            received = f"encoder_rate={self.encoder_rate}, first_layer_rate={self.first_layer_rate}"
+            raise ValueError(f"{problem} Received: {received}")
 
 
 def _layers_within(network):

@@ -25,10 +25,8 @@ def cartoon(display, positions, look, seconds_per_word, width):
     from PIL import Image, ImageDraw, ImageFont
 
     if not 16 <= width <= 4096 or not 0 <= seconds_per_word <= 600:
-        raise ValueError(
-            "Expected a width from 16 to 4096 pixels, and from 0 to 600 seconds per word. "
-            f"Received: width={width}, seconds_per_word={seconds_per_word}"
-        )
+        problem = "Expected a width from 16 to 4096 pixels, and from 0 to 600 seconds per word."
+        raise ValueError(f"{problem} Received: width={width}, {seconds_per_word=}")
     words, scale = display.words, width / display.image.shape[1]
     height = round(scale * display.image.shape[0])
     font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"  # covers many alphabets

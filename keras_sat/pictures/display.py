@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,7 @@ from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
 from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, light_of, outline, spotlight, upsampled
 from keras_sat.scoring.scores import unit_and_digits
-
-if TYPE_CHECKING:
-    from keras_sat.search.result import CaptionResult
+from keras_sat.search.result import CaptionResult
 
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
@@ -101,16 +99,12 @@ class AttentionDisplay:
         wanted = re.findall(r"[^\s,]+", words) if isinstance(words, str) else np.ravel(np.asarray(words, object))
         found = [[i for i, word in enumerate(self.words) if one in (i, word)] for one in wanted]
         if not found or not all(found):
-            raise ValueError(
-                '`words` must be "content", "all", or a list of words or positions in the caption '
-                f"{brief(' '.join(self.words))}. Received: words={brief(words)}"
-            )
+            expected = f'"content", "all", or a list of words or positions in the caption {brief(" ".join(self.words))}'
+            raise ValueError(f"`words` must be {expected}. Received: words={brief(words)}")
         return sorted({*chain(*found)})
 
     def _is_from_memory(self, position):
         return self.from_photo is not None and self.from_photo[position] < FROM_MEMORY
-
-    # === Panels ===
 
     def plot(
         self,
@@ -152,15 +146,13 @@ class AttentionDisplay:
         look: str = "spotlight",
         width: float = WIDTH,
     ) -> Any:
-        """Draw several captions, one per row, as in the paper's comparison of soft and hard attention.
+        """Draw captions, one per row, as in the paper's comparison of soft and hard attention; return the axes.
 
         Args:
             displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
             names: list of titles, one for each row.
             ax: an array of axes, a row for each display; None makes a new figure, with equal words below each other.
             words, look, width: see `plot`.
-
-        Returns: the array of axes.
         """
         is_list = isinstance(displays, (list, tuple)) and displays
         if not is_list or any(np.shape(each)[:1] != (len(displays),) for each in (names, ax) if each is not None):
@@ -168,9 +160,7 @@ class AttentionDisplay:
                 "`displays` must be a list with at least one display; `names` and `ax` must have the same length. "
                 f"Received: displays={brief(displays)}, names={brief(names)}, ax of shape {np.shape(ax)}"
             )
-        displays = [
-            item if isinstance(item, AttentionDisplay) else AttentionDisplay.from_result(item) for item in displays
-        ]
+        displays = [x if isinstance(x, AttentionDisplay) else AttentionDisplay.from_result(x) for x in displays]
         names = [""] * len(displays) if names is None else names
         rows = [display.positions(words) for display in displays]
         if ax is None:
@@ -217,10 +207,8 @@ class AttentionDisplay:
         from matplotlib.collections import LineCollection
 
         if len(panels) <= len(positions):
-            raise ValueError(
-                f"{len(positions)} words need {len(positions) + 1} axes; `words` chooses others. "
-                f"Received: {len(panels)}"
-            )
+            least = f"{len(positions)} words need {len(positions) + 1} axes; `words` chooses others."
+            raise ValueError(f"{least} Received: {len(panels)}")
         for panel in panels:
             panel.set_axis_off()
         panels[0].imshow(self.image)
@@ -235,8 +223,6 @@ class AttentionDisplay:
             box = {"ha": "center", "color": "white", "bbox": {"facecolor": "black", "linewidth": 0, "pad": 2}}
             panel.text(0.5, 0.05, note, size=max(8, 0.8 * size), style="italic", transform=panel.transAxes, **box)
 
-    # === GIF and player ===
-
     def animate(
         self,
         path: str | os.PathLike,
@@ -246,43 +232,36 @@ class AttentionDisplay:
         seconds_per_word: float = 0.7,
         width: int | None = None,
     ) -> None:
-        """Write a GIF: first the photo, then the caption grows, while the light moves over the photo.
+        """Write a .gif file: first the photo, then the caption grows, while the light moves over the photo.
 
         Args:
-            path: path of the file, ending in .gif.
             words, look: see `plot`.
             seconds_per_word: how long each word is shown.
             width: width of the picture in pixels; None uses 480.
         """
         from keras_sat.pictures.cartoon import cartoon
 
-        path = _path_ending_in(".gif", path)
-        content = cartoon(self, self.positions(words), look, seconds_per_word, 480 if width is None else width)
-        write_whole(path, content)
+        path, width = _path_ending_in(".gif", path), 480 if width is None else width
+        write_whole(path, cartoon(self, self.positions(words), look, seconds_per_word, width))
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
-        """Write an interactive player: a single HTML page that needs no other files and no network.
+        """Write an interactive player to a path ending in .html: one page that needs no other files and no network.
 
-        Args:
-            path: path of the file, ending in .html.
-            title: title of the page; None uses the caption.
+        `title` is the title of the page; None uses the caption.
         """
-        path = _path_ending_in(".html", path)
-        write_whole(path, player_page(self, title=title))
+        write_whole(_path_ending_in(".html", path), player_page(self, title=title))
 
     def _repr_html_(self):
         return player_frame(self)
 
 
 def plot_history(history: Any, ax=None) -> Any:
-    """Plot training curves: cross-entropy, reward, and caption scores on the dev split.
+    """Plot training curves, cross-entropy, reward and caption scores on the dev split; return the array of axes.
 
     Args:
         history: `captioner.history`, a trained captioner, a dict from a name to its values per epoch, or the output
             folder of `fit` (with history.csv).
         ax: an array of axes, one for each kind of curve; None makes a new figure.
-
-    Returns: the array of axes.
     """
     if isinstance(history, (str, os.PathLike)):
         path = Path(history).expanduser()
@@ -291,16 +270,11 @@ def plot_history(history: Any, ax=None) -> Any:
     while hasattr(history, "history"):  # of a captioner, and of Keras' History
         history = history.history
     curves = history if isinstance(history, Mapping) else {}
-    kinds = {
-        title: [name for name in names if np.isfinite(curves.get(name, math.nan)).any()]
-        for title, names in CURVES.items()
-    }
-    kinds = {title: names for title, names in kinds.items() if names}
+    known = {name for names in CURVES.values() for name in names if np.isfinite(curves.get(name, math.nan)).any()}
+    kinds = {title: [name for name in names if name in known] for title, names in CURVES.items() if known & {*names}}
     if not kinds:
-        raise ValueError(
-            "Expected `captioner.history` or the output folder of `fit`; a loaded captioner has no history. "
-            f"Received: history={brief(history)}"
-        )
+        expected = "Expected `captioner.history` or the output folder of `fit`; a loaded captioner has no history."
+        raise ValueError(f"{expected} Received: history={brief(history)}")
     if ax is None:
         import matplotlib.pyplot as plt
 

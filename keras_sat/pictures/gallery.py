@@ -1,33 +1,19 @@
 """Write a gallery: an HTML page of players that can be searched by words and sorted by scores.
 
-The page needs no other file. Photos and maps are stored as JSON and become players when the reader scrolls near: even
-a thousand photos are usable on a phone.
+Photos and maps are stored as JSON and become players when the reader scrolls near: a phone can show a thousand photos.
 """
-
-from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from data_utils.atomic_files import write_whole
+from keras_sat.pictures import player
 from keras_sat.pictures.display import AttentionDisplay
-from keras_sat.pictures.player import (
-    as_json,
-    empty_figure,
-    escaped,
-    figure_data,
-    fill,
-    policy,
-    template,
-    template_part,
-)
+from keras_sat.pictures.player import as_json, escaped, fill
 from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
 from keras_sat.scoring.cider import cider_of_photos
 from keras_sat.scoring.scores import columns, named
-
-if TYPE_CHECKING:
-    from keras_sat.search.result import CaptionResult
+from keras_sat.search.result import CaptionResult
 
 TEMPLATE = Path(__file__).with_name("gallery.html")
 LARGEST_SIDE, QUALITY = 320, 70  # in pixels, and of the JPEG: photos are small here
@@ -44,21 +30,17 @@ def gallery(
     references: list[list[str]] | None = None,
     title: str = "Captions",
 ) -> Path:
-    """Write an HTML page with a player for each photo; it shows 50 at a time and can be searched by words.
+    """Write an HTML page with a player for each photo, 50 at a time, that can be searched; return its path.
 
     Photos show their `confidence`; if all have one, the page can be sorted by it.
 
     Args:
-        results: list of CaptionResult.
         path: path of the page, ending in .html, or a folder, for index.html.
         images: list of the photos: paths, PIL images or arrays; None uses those of the results.
         names: list of titles of the photos; None numbers them.
         references: list of lists of human captions, one list for each photo. With references, each photo shows its
             BLEU-4 and CIDEr, and the page can be sorted by them. BLEU-4 is 0 without four matching words in a row;
             CIDEr depends on how rare words are in all these references.
-        title: title of the page.
-
-    Returns: the path of the page.
     """
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):
@@ -69,13 +51,10 @@ def gallery(
         scores["bleu_4"] = bleu_of_counts(bleu_counts(references, captions))["bleu_4"]
         scores["cider"] = cider_of_photos(references, captions)
     for number, result in enumerate(results):
-        page.add(
-            f"photo {number + 1}" if names is None else names[number],
-            result,
-            result.image if images is None else images[number],
-            [] if references is None else references[number],
-            **{key: of[number] for key, of in scores.items()},
-        )
+        name = f"photo {number + 1}" if names is None else names[number]
+        image = result.image if images is None else images[number]
+        of_people = [] if references is None else references[number]
+        page.add(name, result, image, of_people, **{key: of[number] for key, of in scores.items()})
     return page.write()
 
 
@@ -91,7 +70,7 @@ class GalleryPage:
     def add(self, name, result, image, references=(), **scores):
         """Add a photo with its CaptionResult, its human captions and its scores."""
         display = AttentionDisplay(image, result.words, result.attention_weights, result.from_photo)
-        data = figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
+        data = player.figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
         shown = [named(key, of) for key, of in scores.items()]
         if result.confidence is not None:
             shown.append(f"confidence {100 * result.confidence:.0f} %")
@@ -109,21 +88,21 @@ class GalleryPage:
 
     def write(self):
         """Write the page with the photos so far; return its path."""
-        shared = {"player_style": template_part("style"), "player_script": template_part("script"), "shown": str(SHOWN)}
+        shared = {f"player_{part}": player.template_part(part) for part in ("style", "script")} | {"shown": str(SHOWN)}
         errors = _listed(self.errors)
         orders = [f'<button class="sat-control" data-sort="{key}">{name}</button>' for key, name in self.orders.items()]
         values = {
-            "policy": policy(fill(template_part("script", TEMPLATE), shared)),
+            "policy": player.policy(fill(player.template_part("script", TEMPLATE), shared)),
             "title": escaped(self.title),
             "first_hidden": str(SHOWN + 1),
             "number": f"{len(self.photos):,}",
             "errors": f"<details><summary>Unreadable: {len(self.errors)}</summary>{errors}</details>" if errors else "",
             "orders": "\n".join(orders) if len(orders) > 1 else "",
-            "figure": empty_figure(),
+            "figure": player.empty_figure(),
             "photos": "\n".join(self.photos),
             **shared,
         }
-        write_whole(self.path, fill(template(TEMPLATE), values))
+        write_whole(self.path, fill(player.template(TEMPLATE), values))
         return self.path
 
 

@@ -83,9 +83,6 @@ def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITY):
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-# === Templates ===
-
-
 @functools.cache
 def template(path=TEMPLATE):
     return path.read_text(encoding="utf-8").replace("{{look}}", json.dumps(LOOK))

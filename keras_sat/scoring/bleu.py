@@ -14,10 +14,7 @@ def bleu(references: list[list[str]], candidates: list[str]) -> dict[str, float]
 
     BLEU-n is the geometric mean of the clipped precisions of 1-grams to n-grams. The brevity penalty compares the
     length of all candidates with that of the references closest in length. The paper reports BLEU without the penalty.
-
-    Args:
-        references: list of lists of captions.
-        candidates: list of captions.
+    There is a list of references for each candidate.
 
     >>> scores = bleu([["a dog runs", "the brown dog runs fast"]], ["a dog runs"])
     >>> round(scores["bleu_1"], 6), round(scores["bleu_3"], 6)

@@ -17,10 +17,7 @@ def cider(
 ) -> dict[str, float]:
     """Return {"cider": ..}, the CIDEr-D score. For a single photo it is 0, because all n-grams are equally rare.
 
-    Args:
-        references: list of lists of captions.
-        candidates: list of captions.
-        frequencies: DocumentFrequencies; None uses those of the references, as in coco-caption.
+    `frequencies` None uses those of the references, as in coco-caption.
     """
     return {"cider": float(cider_of_photos(references, candidates, frequencies).mean())}
 
@@ -43,19 +40,13 @@ def cider_of_vectors(candidate, references):
 
 
 class DocumentFrequencies:
-    """For each n-gram, the number of photos whose references contain it.
-
-    Args:
-        references: list of lists of captions.
-    """
+    """For each n-gram, the number of photos whose references (a list of lists of captions) contain it."""
 
     def __init__(self, references):
         self.counts = Counter()
-        num_photos = 0
         for photo_references in references:
-            num_photos += 1
             self.counts.update({ngram for caption in photo_references for ngram in ngram_counts(words_of(caption))})
-        self.log_num_photos = math.log(max(num_photos, 1))
+        self.log_num_photos = math.log(max(len(references), 1))
 
     def vectors(self, words):
         """Return the tf-idf vectors of a caption (a dict for each n), their norms, and the number of word pairs."""

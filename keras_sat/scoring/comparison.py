@@ -1,7 +1,5 @@
 """Compare the scores of two captioners, with bootstrap confidence intervals for the differences."""
 
-from __future__ import annotations
-
 import glob
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +21,7 @@ class Comparison:
     """A comparison of two captioners' scores on the same photos. It prints as a table.
 
     Attributes:
-        names: names of the two captioners.
-        num_photos: number of photos that both captioned.
-        num_seeds: number of training runs of each.
+        num_photos, num_seeds: number of photos that both captioned, and of training runs of each.
         rows: dict from the name of a score to a dict of "first" and "second" (one score for each seed), "difference"
             (second minus first, averaged over seeds) and "interval" (low, high): the 95 % interval over resampled
             photos and seeds.
@@ -81,12 +77,9 @@ def compare(first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed
             continue  # METEOR, if a table lacks it or has another kind; what was measured on no words
         one, two = (np.stack([scores[name] for scores in side]) for side in scored)  # (seeds, 1 + resamples)
         differences = _mean_of_seeds(two, rng) - _mean_of_seeds(one, rng)
-        rows[name] = {
-            "first": one[:, 0].tolist(),
-            "second": two[:, 0].tolist(),
-            "difference": float(differences[0]),
-            "interval": tuple(np.percentile(differences[1:], [2.5, 97.5]).tolist()),
-        }
+        interval = tuple(np.percentile(differences[1:], [2.5, 97.5]).tolist())
+        rows[name] = {"first": one[:, 0].tolist(), "second": two[:, 0].tolist()}
+        rows[name] |= {"difference": float(differences[0]), "interval": interval}
     names = (str(side) if isinstance(side, (str, Path)) else "scores" for side in (first, second))
     return Comparison(tuple(names), num_photos, tuple(map(len, sides)), rows)
 
@@ -134,16 +127,13 @@ def _tables(source):
 def _check_same_photos(tables):
     """Raise ValueError unless all tables score the same photos in the same order, with the same tokenisation."""
     for name in ("data", "split", "split_seed", "tokenisation", "photos"):
-        values = [
-            [entry["image_id"] for entry in table.captions] if name == "photos" else table.settings.get(name)
-            for table in tables
-        ]
+        values = [table.settings.get(name) for table in tables]
+        if name == "photos":
+            values = [[entry["image_id"] for entry in table.captions] for table in tables]
         for other in values:
             if other != values[0]:
-                raise ValueError(
-                    f"These scores cannot be compared: `{name}` differs. "
-                    f"Received: {brief(values[0])} and {brief(other)}"
-                )
+                received = f"{brief(values[0])} and {brief(other)}"
+                raise ValueError(f"These scores cannot be compared: `{name}` differs. Received: {received}")
 
 
 def mean_and_deviation(values, digits, deviation_digits):

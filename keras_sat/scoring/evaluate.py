@@ -1,16 +1,14 @@
 """Generate captions for the photos of a split, and score them."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data_utils.atomic_files import read_json
-from data_utils.captions import image_id_of, reject_long_caption, tokenise
+from data_utils.captions import CaptionedImage, image_id_of, reject_long_caption, tokenise
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.foreign_text import brief
@@ -18,7 +16,7 @@ from data_utils.images import readable_photos
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from data_utils.training_photos import seen_in_training, warn_of_copies
-from keras_sat.options import BeamSearchOptions, with_options
+from keras_sat.options import CONSENSUS_BEAMS, CaptionerOptions, ConsensusOptions, SearchOptions, with_options
 from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
 from keras_sat.scoring.faithfulness import figures_of as means_of
 from keras_sat.scoring.phrases import GROUNDING, figures_of, ground_captions, ground_phrases
@@ -27,18 +25,12 @@ from keras_sat.scoring.region_nouns import region_nouns
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
 
-if TYPE_CHECKING:
-    from data_utils.captions import CaptionedImage
-
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper drops the rest
 MOST_ALIKE = 0.01  # fraction of a split that may be duplicates in the data set; Flickr8k has one in 7,000 photos
 
 
-# === Scoring a captioner, or captions ===
-
-
-@with_options(BeamSearchOptions)
+@with_options(ConsensusOptions)
 def evaluate(
     captioner: Any,
     data: str | list[CaptionedImage],
@@ -83,18 +75,15 @@ def evaluate(
             the first human caption of each photo; see `keras_sat.scoring.faithfulness`.
         pixel_photos: of so many photos blur these places too. That encodes a photo some twenty times.
         keep_results: keep the photos' CaptionResults in the table, with their attention maps.
-        show_progress: show progress on standard error.
-        **options: see `keras_sat.options.BeamSearchOptions`.
-
-    Returns: ScoreTable.
+        **options: see `keras_sat.options.ConsensusOptions`.
     """
-    search = BeamSearchOptions.of("evaluate", options, also=evaluate.__kwdefaults__)
+    search = ConsensusOptions.of("evaluate", options, also=evaluate.__kwdefaults__)
     if not hasattr(captioner, "caption"):
-        raise ValueError(
-            f"The first argument must be a Captioner, and the second the data. Received: captioner={captioner!r}"
-        )
+        raise ValueError(f"The first argument must be a Captioner, the second the data. Received: {captioner=}")
     if faithfulness:
         reject_unfit(captioner, pixel_photos)
+    if regions and boxes is None:
+        raise ValueError("Regions require `boxes`, which they are taken from. Received: regions=True and boxes=None")
     every = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = photos_of_split([image for image in every if image.captions], split)
     if isinstance(cache, (str, Path)):
@@ -122,12 +111,17 @@ def evaluate(
         _warn_of_copies(images, [image for image in every if image.split == "train"], split, digests)
     boxes = None if boxes is None else read_boxes(boxes, images)
     rows = _other_rows(compare_with, data, images)
-    options = {name: getattr(captioner, name, 0) for name in ("length_penalty", "no_repeat_ngram")}
+    own = getattr(captioner, "options", CaptionerOptions())
+    options = {name: getattr(own, name) for name in ("length_penalty", "no_repeat_ngram", "no_repeat_around")}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}
-    options["num_beams"] = search.beams
+    agreeing = getattr(captioner, "consensus_options", lambda _: None)(SearchOptions(**search.to_dict()))
+    options["num_beams"] = search.num_beams or (CONSENSUS_BEAMS if agreeing else search.beams)
+    options |= {"consensus_weight": agreeing["consensus_weight"]} if agreeing else {}
     reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
     results = caption_photos(captioner, images, **reading, **options)
     settings = _settings(data, split, split_seed, captioner.encoder, options)
+    if (source := getattr(captioner, "source", None)) is not None:
+        settings["source"] = source
     if len(getattr(captioner, "captioners", [])) > 1:
         settings["models"] = len(captioner.captioners)
     table = _score_table(images, [result.caption for result in results], settings, every, rows)
@@ -191,14 +185,13 @@ def evaluate_captions(
 
 def _settings(data, split, split_seed, encoder=None, search=None):
     """Return the settings of a ScoreTable, including search options that differ from their defaults."""
-    search, defaults = search or {}, BeamSearchOptions.defaults()
+    search, defaults = search or {}, ConsensusOptions.defaults()
     num_beams = search.get("num_beams")
     length_penalty = None if num_beams == 1 else search.get("length_penalty")  # greedy search has none
     settings = {"data": _name(data), "split": split, "encoder": encoder, "num_beams": num_beams}
     settings |= {"length_penalty": length_penalty, "tokenisation": TOKENISATION}
-    settings |= {
-        name: value for name, value in search.items() if name not in settings and value not in (0, defaults[name])
-    }
+    others = {name: value for name, value in search.items() if name not in settings}
+    settings |= {name: value for name, value in others.items() if value not in (0, "", defaults[name])}
     return settings if split_seed is None else {**settings, "split_seed": split_seed}
 
 
@@ -214,14 +207,8 @@ def _score_table(images, captions, settings, every_image, rows):
         "vocabulary_used": len({word for words in candidates for word in words}),
         "seen_in_training": sum(tuple(words) in train for words in candidates) / len(candidates) if train else None,
     }
-    return ScoreTable(
-        scores=scores,
-        settings=settings,
-        captions=[{"image_id": image.image_id, "caption": text} for image, text in zip(images, captions)],
-        statistics=statistics,
-        photos=photos,
-        compare_with=rows,
-    )
+    captions = [{"image_id": image.image_id, "caption": text} for image, text in zip(images, captions)]
+    return ScoreTable(scores, settings, captions, statistics, photos, compare_with=rows)
 
 
 def _scores(references, candidates):
@@ -234,19 +221,14 @@ def _scores(references, candidates):
     return scores, photos
 
 
-# === Training photos ===
-
-
 def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
     """Reject or warn about photos that a captioner was trained on; return their number, or None if unknown.
 
     If all of them have other names and they are at most MOST_ALIKE of the photos, there is only a warning.
 
     Args:
-        captioner, images: see `evaluate`.
         digests: dict from image ids to elements of `data_utils.photo_digests.PHOTO`, to recognise renamed photos.
-        called: a description of the photos for the message, such as "in 'test'".
-        way_out: the end of the error.
+        called, way_out: parts of the message: what the photos are, such as "in 'test'", and its end.
         is_allowed: only warn.
     """
     record, ids = getattr(captioner, "training_photos", None), [image.image_id for image in images]
@@ -274,25 +256,18 @@ def _warn_of_copies(images, train, split, digests):
     warn_of_copies(train, images, digests, f"in {split!r} are in 'train'", therefore, stacklevel=3)
 
 
-# === Rows for the paper and for humans ===
-
-
 def _other_rows(compare_with, data, images):
     """Return the rows that `compare_with` requests (the paper, human captions) as a dict from labels to scores."""
     possible = ("human", "paper") if _name(data) in PUBLISHED else ("human",)
     if not set(compare_with) <= set(possible):
-        raise ValueError(
-            f"`compare_with` accepts only: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}. "
-            f"Received: compare_with={compare_with!r} with data={_name(data)!r}"
-        )
+        problem = f"`compare_with` accepts: {', '.join(possible)}. The paper has scores for {', '.join(PUBLISHED)}."
+        raise ValueError(f"{problem} Received: compare_with={compare_with!r} with data={_name(data)!r}")
     rows = dict(PUBLISHED[data]) if "paper" in compare_with else {}
     if "human" in compare_with:
         alone = sum(len(image.captions) < 2 for image in images)
         if alone:
-            raise ValueError(
-                "Scoring human captions requires at least two per photo: leave 'human' out of --compare-with. "
-                f"Received: {alone} photos with one caption"
-            )
+            problem = "Scoring human captions requires at least two per photo: leave 'human' out of --compare-with."
+            raise ValueError(f"{problem} Received: {alone} photos with one caption")
         references = [[tokenise(caption) for caption in image.captions[:NUM_REFERENCES]] for image in images]
         human, _ = _scores([captions[1:] for captions in references], [captions[0] for captions in references])
         rows[PERSON] = {name: value for name, value in human.items() if not name.endswith("_no_penalty")}
@@ -301,9 +276,6 @@ def _other_rows(compare_with, data, images):
 
 def _name(data):
     return data if isinstance(data, str) else "a list of photos"
-
-
-# === Captions from a file ===
 
 
 def _read_captions(captions, source):
@@ -318,10 +290,8 @@ def _read_captions(captions, source):
         image_id, text = (entry.get(name) for name in ("image_id", "caption")) if isinstance(entry, dict) else (0, 0)
         key = _caption_key(image_id)
         if not isinstance(text, str) or type(image_id) not in (str, int):
-            raise ValueError(
-                f"{source}: Expected a list of objects with image_id and caption, one for each photo. "
-                f"Received: entry {number} = {str(entry)[:80]}"
-            )
+            problem = f"{source}: Expected a list of objects with image_id and caption, one for each photo."
+            raise ValueError(f"{problem} Received: entry {number} = {str(entry)[:80]}")
         if key in texts:
             raise ValueError(f"{source}: Expected one caption per photo. Received: two captions for {brief(image_id)}")
         reject_long_caption(text, image_id, source)
@@ -332,9 +302,6 @@ def _read_captions(captions, source):
 def _caption_key(image_id):
     """Return the same key for all forms of an image id: with or without extension, or COCO's number."""
     return str(coco_image_id(image_id_of(str(image_id))))
-
-
-# === Captions of many photos ===
 
 
 def caption_photos(captioner, captioned_images, cache=None, *, batch_size=64, show_progress=False, **search_options):

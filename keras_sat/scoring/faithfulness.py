@@ -69,9 +69,6 @@ def _means(sums):
     return means | {"pixels": pixels / np.where(pixel_words > 0, pixel_words, np.nan)}
 
 
-# === Measurement ===
-
-
 def reject_unfit(captioner, pixel_photos):
     """Raise ValueError unless the captioner has attention and `pixel_photos` is a number of photos."""
     count(0).check("pixel_photos", pixel_photos)
@@ -81,15 +78,15 @@ def reject_unfit(captioner, pixel_photos):
 
 
 def measure(captioner, images, captions, *, cache=None, batch_size=64, pixel_photos=PIXEL_PHOTOS, show_progress=False):
-    """Return each photo's contribution to `figures_of`, (photos, sum of SIZES).
+    """Return each photo's contribution to `figures_of`, (photos, sum of SIZES); for the other arguments see `evaluate`.
 
     Args:
-        captioner: Captioner with attention.
         images: list of photos, see `Captioner.caption_each`.
         captions: the words of a caption for each photo. Words that name nothing or are unknown are not measured.
-        cache, batch_size, show_progress: see `evaluate`.
         pixel_photos: number of photos, from the first, in which places are blurred.
     """
+    if not len(images):
+        raise ValueError("Faithfulness requires at least one photo. Received: no photos")
     of_photos, last = [], []
 
     def of_batch(features, photos, numbers):
@@ -193,9 +190,6 @@ def _log_probs(captioner, grids, replaced, maps, ids, position):
         *np.full((2, rows), [[ids[position]], [position]], "int32"),
     )
     return np.asarray(captioner._run(altered_log_probs, grids, replaced, maps, *of_rows))
-
-
-# === Comparison ===
 
 
 def _score(key, prefix):

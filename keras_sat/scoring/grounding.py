@@ -4,16 +4,13 @@ The paper shows this in pictures; here it is measured, on the built-in scenes. T
 a uniform map, and a map with its maximum in the middle, where most photos have their subject.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from keras_sat.search.result import CaptionResult
+from keras_sat.search.result import CaptionResult
 
 CENTRE_WIDTH = 0.25  # standard deviation of the centred map, as a fraction of the photo's sides
 MEASURES = ("mass", "pointing", "coverage")
@@ -63,12 +60,9 @@ def ground(
     """Measure how much attention is on the objects that captions name; return a Grounding.
 
     Args:
-        results: list of CaptionResult.
         places: a list with one entry per result: a Scene, or for other data a list of data_utils.scenes.WordPlace.
             False captions of scenes have no boxes, and are not counted.
         word_classes: the word classes to measure, in scenes "colour", "shape", "size", "relation", "number"; None: all.
-
-    Returns: Grounding.
     """
     if len(places) != len(results):
         raise ValueError(f"Expected `places` with an entry for each of {len(results)} results. Received: {len(places)}")

@@ -1,8 +1,7 @@
 """Compute METEOR, which aligns words with a reference by spelling, stem, synonym and, in version 1.5, paraphrase.
 
-METEOR 1.5 is a Java program. It is used, as in coco-caption, if Java and the package pycocoevalcap (the extra `coco`)
-are installed. Otherwise NLTK's METEOR is used with the weights of METEOR 1.5: with NLTK's default weights, scores would
-be about twice as high. It needs WordNet's data. `Meteor.kind` says which METEOR was used.
+METEOR 1.5 is a Java program, used as in coco-caption if Java and pycocoevalcap (the extra `coco`) are installed.
+Otherwise NLTK's METEOR is used with the weights of METEOR 1.5: with its defaults, scores would be about twice as high.
 """
 
 import importlib.util
@@ -53,9 +52,6 @@ def score_meteor(references, candidates):
     return Meteor(NO_METEOR, None, None)
 
 
-# === METEOR 1.5 ===
-
-
 def meteor_jar():
     """Return the path of METEOR 1.5 in pycocoevalcap, or None."""
     package = importlib.util.find_spec("pycocoevalcap")
@@ -89,20 +85,13 @@ def meteor_of_java(references, candidates, jar, java="java"):
         try:
             statistics = []
             for photo_references, candidate in zip(references, candidates):
-                captions = [_line(caption) for caption in (*photo_references, candidate)]
-                statistics.append(answer(" ||| ".join(["SCORE", *captions])))
+                captions = [" ".join(words).replace("|||", " ").split() for words in (*photo_references, candidate)]
+                statistics.append(answer(" ||| ".join(["SCORE", *map(" ".join, captions)])))
             values = [float(answer(" ||| ".join(["EVAL", *statistics])))]
             values += [float(answer()) for _ in candidates]
         finally:
             process.kill()
     return Meteor(METEOR_JAVA, values[-1], np.array(values[:-1]))
-
-
-def _line(words):
-    return " ".join(" ".join(words).replace("|||", " ").split())
-
-
-# === nltk's METEOR ===
 
 
 def meteor_of_nltk(references, candidates):

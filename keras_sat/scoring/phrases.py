@@ -1,12 +1,7 @@
 """Measure whether attention is on the boxes that annotators drew for caption phrases.
 
-For each phrase, the attention map of its last content word is compared with the boxes. Mass is the fraction of the map
-on the boxes (partly covered cells count in part). Pointing is whether the boxes cover at least half of the cell with
-the greatest weight. Coverage compares the extent of the map with that of the boxes. Two baselines do not depend on the
-photo: a uniform map, and a map with its maximum in the middle.
+For each phrase, the attention map of its last content word is compared with the boxes, see `grounding.figures_of_map`.
 """
-
-from __future__ import annotations
 
 from typing import Any
 
@@ -43,9 +38,6 @@ def _means(sums):
     number, *totals = sums.tolist()
     means = {name: total / number if number else None for name, total in zip(FIGURES, totals)}
     return {"num_phrases": round(number), **means}
-
-
-# === Human and generated captions ===
 
 
 def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> np.ndarray:
@@ -108,8 +100,6 @@ def _add(sums, attention_map, boxes):
     sums[: 2 if covered.mean() < SMALL else 1] += figures
 
 
-# === Comparison ===
-
 COLUMNS = dict(zip(MEASURES, ("on boxes", "peak", "coverage")))
 COLUMNS |= {f"small_{name}": f"small: {title}" for name, title in COLUMNS.items()}
 
@@ -122,10 +112,5 @@ def _of_sums(sums, num_photos):
 
 
 # `compare` uses it if both tables have it. It is not in SCORES because it needs more than captions.
-GROUNDING = Score(
-    columns=COLUMNS,
-    measure=None,
-    of_sums=_of_sums,
-    contributions="grounding",
-    shape=(2, 1 + len(FIGURES)),
-)
+_CONTRIBUTIONS = {"contributions": "grounding", "shape": (2, 1 + len(FIGURES))}
+GROUNDING = Score(columns=COLUMNS, measure=None, of_sums=_of_sums, **_CONTRIBUTIONS)

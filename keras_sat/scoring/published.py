@@ -1,8 +1,4 @@
-"""The scores in Table 1 of the paper (Xu et al. 2015), for comparison.
-
-PUBLISHED contains BLEU without brevity penalty, and METEOR, on the test split of each data set. The paper reports
-neither ROUGE-L nor CIDEr.
-"""
+"""Table 1 of the paper (Xu et al. 2015): BLEU without brevity penalty, and METEOR, on the test splits."""
 
 
 def _row(bleu_1, bleu_2, bleu_3, bleu_4, meteor):

@@ -1,7 +1,6 @@
-"""Measure whether a captioner that describes a region says the noun of the phrase that annotators used for it.
+"""Measure whether a captioner that describes a region (a single box) says the noun that annotators used for it.
 
-The regions are single boxes that take between .02 and .5 of the photo. The noun is the last content word of the phrase,
-singular or plural.
+The noun is the last content word of the phrase, singular or plural.
 """
 
 import re

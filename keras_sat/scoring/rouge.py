@@ -10,10 +10,6 @@ ROUGE_BETA = 1.2  # recall counts this many times as much as precision
 def rouge_l(references: list[list[str]], candidates: list[str]) -> dict[str, float]:
     """Return {"rouge_l": ..}: the mean F score of the longest common subsequence of candidate and reference.
 
-    Args:
-        references: list of lists of captions.
-        candidates: list of captions.
-
     >>> rouge_l([["a dog runs"]], ["a dog runs"])
     {'rouge_l': 1.0}
     """

@@ -1,10 +1,7 @@
-"""Define SCORES, the scores that `evaluate` and `compare` use.
+"""Define SCORES, the scores that `evaluate` and `compare` use, computed as in coco-caption.
 
-The scores are computed as in coco-caption, in plain Python; METEOR runs an external program. To add a score, write a
-function of `references`, a list of captions for each photo, and `candidates`, one caption for each photo. Captions are
-lists of words. The function returns a number for each photo, (photos,). Then add a line to SCORES:
-
-    "length": mean_over_photos("length", "Length", length_of_photos),
+To add one, write a function of `references`, a list of captions for each photo, and `candidates`, one caption for each
+photo, all lists of words. It returns a number for each photo, (photos,). Then add a line with `mean_over_photos`.
 """
 
 from collections.abc import Callable
@@ -27,8 +24,7 @@ class Score:
     Attributes:
         columns: dict from the name of a figure to its title in tables; a score such as BLEU has several.
         measure: function of references and candidates, as lists of words. It returns a dict of figures, None if they
-            cannot be computed, and the contribution of each photo, (photos, *shape), or None. `GROUNDING` has None
-            instead of a function: it is measured on attention maps.
+            cannot be computed, and the contribution of each photo, (photos, *shape), or None. None: it needs more.
         of_sums: function that returns a dict of figures, (...), from contributions summed over photos, (..., *shape),
             and the number of these photos, (...).
         contributions: the key of the contributions in `ScoreTable.photos`.
@@ -62,9 +58,6 @@ def _mean_of(name):
     return lambda sums, num_photos: {name: sums / num_photos}
 
 
-# === The scores ===
-
-
 def meteor(references: list[list[str]], candidates: list[str]) -> dict[str, Any]:
     """Return {"meteor": .., "meteor_kind": ..} for references and candidates; see `scoring.meteor`."""
     return _measure_meteor(*as_words(references, candidates))[0]
@@ -88,18 +81,13 @@ SCORES = {
         contributions="bleu_counts",
         shape=(2 * MAX_ORDER + 2,),
     ),
-    "meteor": Score(  # the corpus score of METEOR 1.5 is not the mean over photos
-        columns={"meteor": "METEOR"},
-        measure=_measure_meteor,
-        of_sums=_mean_of("meteor"),
-        contributions="meteor",
+    # The corpus score of METEOR 1.5 is not the mean over photos.
+    "meteor": Score(
+        columns={"meteor": "METEOR"}, measure=_measure_meteor, of_sums=_mean_of("meteor"), contributions="meteor"
     ),
     "rouge_l": mean_over_photos("rouge_l", "ROUGE-L", rouge_l_of_photos),
     "cider": mean_over_photos("cider", "CIDEr", cider_of_photos, unit=1, digits=3),
 }
-
-
-# === Display ===
 
 
 def columns():

@@ -31,10 +31,6 @@ STATISTICS = {
     "training_photos": "{} photos used in training",
 }
 
-REGIONS = (
-    "the noun of {num_regions} regions is said in {noun_said} (small: {small_noun_said}; captions: {whole_noun_said})"
-)
-
 
 @dataclass(frozen=True)
 class ScoreTable:
@@ -116,11 +112,7 @@ class ScoreTable:
         """Draw the scores as bars, next to the scores in `compare_with` or, if it is empty, those of the paper.
 
         All scores are multiplied by 100, CIDEr too. The paper's BLEU has no brevity penalty; ours is shown both ways.
-
-        Args:
-            ax: matplotlib axes; None makes a new figure.
-
-        Returns: the axes.
+        Return the axes; `ax` None makes a new figure.
         """
         if ax is None:
             import matplotlib.pyplot as plt
@@ -157,9 +149,8 @@ class ScoreTable:
                     raise ValueError
             str(table), [entry["image_id"] for entry in table.captions]
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            raise ValueError(
-                f"{path}: expected a JSON object with {', '.join(_PARTS)}, written by `keras-sat evaluate --json`."
-            ) from None
+            expected = f"a JSON object with {', '.join(_PARTS)}, written by `keras-sat evaluate --json`"
+            raise ValueError(f"{path}: expected {expected}.") from None
         return table
 
     def to_coco_results(self, path: str | os.PathLike) -> None:

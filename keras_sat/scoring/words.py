@@ -12,10 +12,8 @@ def as_words(references, candidates):
     """Return references and candidates as lists of words; raise ValueError if they cannot be scored."""
     references, candidates = list(references), list(candidates)
     if len(references) != len(candidates) or not candidates:
-        raise ValueError(
-            "Expected at least one candidate, and a list of references for each. "
-            f"Received: {len(references)} lists of references, {len(candidates)} candidates"
-        )
+        problem = "Expected at least one candidate, and a list of references for each."
+        raise ValueError(f"{problem} Received: {len(references)} lists of references, {len(candidates)} candidates")
     for photo_references in references:
         if isinstance(photo_references, str) or not len(photo_references):
             raise ValueError(f"Expected a list of captions for each photo. Received: {brief(photo_references)}")

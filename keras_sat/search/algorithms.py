@@ -32,12 +32,11 @@ class SearchResult(NamedTuple):
     word_probs: Any  # p of each token given the previous ones, (photos, results, max_length), 0 after `<end>`
 
 
-# === The searches ===
-
-
 def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknown=False, for_region=False, **options):
     """Run the search that the options select: beam_search, sample_search or greedy_search."""
-    options |= {"num_regions": num_regions, **special_tokens(vocabulary, allow_unknown, for_region)}
+    options = {"num_regions": num_regions, **special_tokens(vocabulary, allow_unknown, for_region), **options}
+    if joining := options.pop("no_repeat_around", ""):
+        (options["joining_token_id"],) = vocabulary.caption_to_ids([joining])
     if "num_beams" in options:
         return beam_search(step, state, **options)
     if "temperature" in options:
@@ -48,7 +47,7 @@ def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknow
 def special_tokens(vocabulary, allow_unknown=False, for_region=False):
     """Return the search arguments that depend on the vocabulary, as a dict; phrases for regions start differently."""
     starts = vocabulary.start_token_id, vocabulary.region_token_id
-    forbidden = {*starts, *(() if allow_unknown else (vocabulary.unk_token_id,))} - {starts[for_region]}
+    forbidden = {*starts, *(() if allow_unknown else (vocabulary.unk_token_id,))}
     return {
         "start_token_id": starts[for_region],
         "end_token_id": vocabulary.end_token_id,
@@ -57,14 +56,17 @@ def special_tokens(vocabulary, allow_unknown=False, for_region=False):
     }
 
 
-def greedy_search(step: Callable, state: Any, *, no_repeat_ngram: int = 0, **options) -> SearchResult:
+def greedy_search(
+    step: Callable, state: Any, *, no_repeat_ngram: int = 0, joining_token_id: int | None = None, **options
+) -> SearchResult:
     """Take the most probable word at each step; return a SearchResult with one result per row. See beam_search."""
+    rules = no_repeat_ngram, joining_token_id
 
     def choose(logits, t, said):
-        best, token_ids = ops.top_k(logits, min(1 + _most_blocked(said, no_repeat_ngram), logits.shape[-1]))
-        if not no_repeat_ngram:
+        best, token_ids = ops.top_k(logits, min(1 + _most_blocked(said, *rules), logits.shape[-1]))
+        if best.shape[-1] == 1:
             return token_ids[:, 0]
-        best = _without_repeats(best, token_ids, said, t, no_repeat_ngram)
+        best = _without_repeats(best, token_ids, said, t, *rules)
         _, first = ops.top_k(best, 1)  # not argmax, for which Keras needs an operation that LiteRT lacks
         return ops.take_along_axis(token_ids, first, axis=1)[:, 0]
 
@@ -94,8 +96,7 @@ def sample_search(
         step, state: see above; state has num_samples adjacent rows for each photo.
         noise: uniform noise in 0..1, (rows, max_length).
         temperature: values below 1 make probable words more probable, and values above 1 less.
-        top_k: sample only from the k most probable words.
-        top_p: sample from the smallest set of words with this total probability.
+        top_k, top_p: sample from the k most probable words, or the smallest set with this total probability.
     """
 
     def draw(logits, t, said):
@@ -115,6 +116,7 @@ def beam_search(
     num_results: int = 1,
     length_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
+    joining_token_id: int | None = None,
     **options,
 ) -> SearchResult:
     """Keep the `num_beams` best hypotheses for each photo; return a SearchResult with the best `num_results`.
@@ -128,7 +130,9 @@ def beam_search(
         num_results: at most num_beams.
         length_penalty: 0 compares log p, which favours short captions; 1 compares the mean over the tokens.
         no_repeat_ngram: no n-gram of this length occurs twice in a caption; 0: no limit.
+        joining_token_id: no word occurs twice in a row or on both sides of this word; None: no limit.
     """
+    rules = no_repeat_ngram, joining_token_id
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
     captions = _empty(state, **options)
     photos = ops.shape(captions.log_probs)[0] // num_beams
@@ -139,9 +143,11 @@ def beam_search(
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
         # The best continuations of all beams of a photo are among the best of each beam.
-        num_words = num_beams + _most_blocked(captions.token_ids, no_repeat_ngram)
-        log_probs, token_ids = _best_words(result.logits, num_words, **options)
-        log_probs = _without_repeats(log_probs, token_ids, captions.token_ids, t, no_repeat_ngram)
+        num_words = num_beams + _most_blocked(captions.token_ids, *rules)
+        logits = ops.cast(result.logits, "float32")
+        best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
+        log_probs = best - ops.logsumexp(logits, axis=-1, keepdims=True)
+        log_probs = _without_repeats(log_probs, token_ids, captions.token_ids, t, *rules)
         choices = log_probs.shape[-1]
         ended = captions.is_finished[:, None]
         only_pad = ops.where(ops.arange(choices) > 0, -float("inf"), 0.0)
@@ -169,9 +175,6 @@ def beam_search(
     return _as_result(_take_rows(captions, rows), num_results)
 
 
-# === Shared steps ===
-
-
 def _choose_word_by_word(step, state, choose, num_results, **options):
     """Search each row independently; `choose(logits, t, said)` returns the next tokens, given the previous ones."""
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
@@ -190,32 +193,29 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
     return _as_result(_until_all_finished(advance, state, _empty(state, **options), **options), num_results)
 
 
-def _best_words(logits, num_words, **options):
-    """Return log p and the ids of up to `num_words` allowed words of each row, most probable first."""
-    logits = ops.cast(logits, "float32")
-    best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
-    return best - ops.logsumexp(logits, axis=-1, keepdims=True), token_ids
-
-
-def _most_blocked(said, size):
+def _most_blocked(said, size, joining_token_id):
     """Return the maximum number of words that `_without_repeats` blocks: a search needs that many extra candidates."""
-    return max(0, said.shape[1] - size + 1) if size else 0
+    return (max(0, said.shape[1] - size + 1) if size else 0) + (0 if joining_token_id is None else 2)
 
 
-def _without_repeats(log_probs, token_ids, said, t, size):
-    """Set log p to -inf for tokens that would repeat an n-gram of length `size`; a `size` of 0 allows all.
+def _without_repeats(log_probs, token_ids, said, t, size, joining_token_id):
+    """Set log p to -inf for tokens that the rules of beam_search forbid.
 
     Tokens are (rows, choices), the captions so far are (rows, max_length) with t tokens.
     """
     windows = said.shape[1] - size + 1
+    if joining_token_id is not None:
+        last, before = (ops.take(said, ops.maximum(t - back, 0), axis=1)[:, None] for back in (1, 2))
+        is_echo = (token_ids == last) | ((last == joining_token_id) & (token_ids == before))
+        log_probs = ops.where(is_echo, -float("inf"), log_probs)  # at first `last` is `<pad>`, which is no choice
     if size == 0 or windows < 1:
         return log_probs
     last = ops.take(said, ops.maximum(t - size + 1, 0) + ops.arange(size - 1), axis=1)
     again = ops.ones_like(said[:, :windows], dtype="bool")
     for place in range(size - 1):
-        again = ops.logical_and(again, said[:, place : place + windows] == last[:, place : place + 1])
+        again &= said[:, place : place + windows] == last[:, place : place + 1]
     completes = said[:, size - 1 :, None] == token_ids[:, None, :]
-    is_said_again = ops.logical_and(ops.any(ops.logical_and(again[:, :, None], completes), axis=1), t >= size)
+    is_said_again = ops.any(again[:, :, None] & completes, axis=1) & (t >= size)
     return ops.where(is_said_again, -float("inf"), log_probs)
 
 

@@ -5,15 +5,12 @@ features -> SearchResult        `search`: from tensors to tensors, in one graph
 SearchResult -> CaptionResult   `results_of`: ids become words, and maps get rows and columns
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os
 import random
-import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,16 +18,14 @@ import tensorflow as tf
 from keras import ops
 
 from data_utils.captions import words_of_captions
+from data_utils.features.cache import FeatureCache
 from data_utils.images import load_image, photos_of
-from data_utils.photo_regions import checked_region, covered_fraction, visible_cells
+from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
-from keras_sat.options import ANY_COUNT, SearchOptions, one_of, with_options
+from keras_sat.options import ANY_COUNT, CONSENSUS, CONSENSUS_BEAMS, SearchOptions, one_of, with_options
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult
-
-if TYPE_CHECKING:
-    from data_utils import FeatureCache
 
 PROCESS = os.getpid()  # a fork has another process id
 ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
@@ -57,8 +52,6 @@ class CaptionGenerator:
         """The graphs that `_run` has created, as a dict."""
         return {}
 
-    # === Captions ===
-
     @with_options(SearchOptions)
     def caption(self, images: Any, *, recursive: bool = False, region: Any = None, **options) -> Any:
         """Caption one photo and return a CaptionResult, or caption many photos and return a list of results.
@@ -74,10 +67,9 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption", options)
         photos, many = photos_of(images, recursive=recursive)
-        is_list = isinstance(region, list) and not any(isinstance(side, (int, float)) for side in region)
-        regions = None if region is None else [region if is_list else [region]] * len(photos)
-        results = self._each(self._captions_or_phrases(options, regions), photos, options.batch_size)
-        results = [result if region is None or is_list else result[0] for _, result in results]
+        regions, is_one = (None, False) if region is None else regions_for(photos, region)
+        results = self._each(self._captions_or_phrases(options, photos, regions), photos, options.batch_size)
+        results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
 
     @with_options(SearchOptions)
@@ -95,7 +87,8 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption_each", options)
         one_of("raise", "yield").check("errors", errors)
-        return self._each(self._captions_or_phrases(options, regions), images, options.batch_size, cache, errors)
+        results_of_batch = self._captions_or_phrases(options, images, regions)
+        return self._each(results_of_batch, images, options.batch_size, cache, errors)
 
     @with_options(SearchOptions)
     def caption_features(self, features: Any, *, images: Any = None, **options) -> list[CaptionResult]:
@@ -116,18 +109,15 @@ class CaptionGenerator:
             results += self._captions(options, batch, photos, numbers[some])
         return results
 
-    def _captions_or_phrases(self, options, regions):
+    def _captions_or_phrases(self, options, photos, regions):
         if regions is None:
             return functools.partial(self._captions, options)
-        return functools.partial(self._phrases, options, [[*map(checked_region, of_photo)] for of_photo in regions])
+        regions = checked_regions(regions, len(photos), self.rows_and_columns())
+        return functools.partial(self._phrases, options, regions)
 
     def _phrases(self, options, regions, features, photos, numbers):
         """Return a list of CaptionResults for each photo of a batch, one for each of its regions; see `_captions`."""
         asked = [(row, region) for row, number in enumerate(numbers) for region in regions[number]]
-        for region in {region for _, region in asked}:
-            if covered_fraction([region], self.rows_and_columns()).max() < 0.5:
-                covers = "covers less than half of any cell of the grid: the cells that it covers most are used"
-                warnings.warn(f"The region {region} {covers}.", stacklevel=2)
         results = [[] for _ in numbers]
         for start in range(0, len(asked), options.batch_size):
             rows, some = map(list, zip(*asked[start : start + options.batch_size]))
@@ -135,7 +125,7 @@ class CaptionGenerator:
             of_rows = None if photos is None else photos[rows]
             found = self._captions(options, shown, of_rows, [numbers[row] for row in rows], some)
             for row, region, result in zip(rows, some, found):
-                results[row].append(dataclasses.replace(result, region=region))
+                results[row].append(result.of_region(region))
         return results
 
     def visible_cells(self, regions):
@@ -145,11 +135,11 @@ class CaptionGenerator:
     def _captions(self, options, features, photos, numbers, regions=None):
         """Return the CaptionResults of a batch; `numbers`, the photos' places among all photos, determine the noise."""
         if options.sample_attention and not self.samples_attention:
-            raise ValueError(
-                "`sample_attention` requires a single captioner with hard attention. "
-                f"Received: sample_attention=True with attention={getattr(self, 'attention', self)!r}"
-            )
-        arguments = self.arguments_of_search(options)
+            problem = "`sample_attention` requires a single captioner with hard attention."
+            received = f"sample_attention=True with attention={getattr(self, 'attention', self)!r}"
+            raise ValueError(f"{problem} Received: {received}")
+        agreeing = self.consensus_options(options) if regions is None else None
+        arguments = self.arguments_of_search(options, agreeing)
         noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
         visible = [] if regions is None else [self.visible_cells(regions)]
         found = self._run(self.search, features, *noise, *visible, **arguments)
@@ -157,24 +147,37 @@ class CaptionGenerator:
         if self.confidence is not None:
             shown = equations.only_visible(features, *visible) if visible else features
             confidences = np.asarray(self.confidence(found.word_probs, shown))
-        return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+        results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+        return self.consensus(results, features, agreeing, num_results=options.num_results) if agreeing else results
 
-    def arguments_of_search(self, options):
+    def consensus_options(self, options):
+        """Return the captioner's or the given options of `self.consensus` as a dict, or None without consensus."""
+        own = {name: self._own(options, name) for name in (*CONSENSUS, "length_penalty")}
+        if self.consensus is None and (weight := options.consensus_weight):
+            way_out = "`consensus_weight` requires an index of training photos: run `keras-sat index`."
+            raise ValueError(f"{way_out} Received: consensus_weight={weight}")
+        is_search = options.temperature is None and options.num_beams != 1
+        return own if self.consensus and own["consensus_weight"] and is_search else None
+
+    def _own(self, options, name):
+        given = getattr(options, name)
+        return getattr(self.options, name) if given is None else given
+
+    def arguments_of_search(self, options, agreeing=None):
         """Convert SearchOptions to a dict of arguments for `search`; each distinct dict needs its own graph."""
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
             arguments = {"num_samples": options.num_results}
         else:
-            own, given = self.options.no_repeat_ngram, options.no_repeat_ngram
-            arguments = {"no_repeat_ngram": own if given is None else given}
-            if options.beams > 1:
-                own, given = self.options.length_penalty, options.length_penalty
-                arguments |= {"num_beams": options.beams, "num_results": options.num_results}
-                arguments |= {"length_penalty": own if given is None else given}
+            arguments = {name: self._own(options, name) for name in ("no_repeat_ngram", "no_repeat_around")}
+            num_beams, num_results = options.beams, options.num_results
+            if agreeing:
+                num_beams = num_results = options.num_beams or max(CONSENSUS_BEAMS, num_results)
+            if num_beams > 1:
+                own = {"length_penalty": self._own(options, "length_penalty")}
+                arguments |= {"num_beams": num_beams, "num_results": num_results, **own}
         return {name: getattr(options, name) for name in names} | arguments
-
-    # === Given captions ===
 
     def attend(self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64) -> Any:
         """Return a CaptionResult with the attention for each word of a given caption or, for many photos, a list.
@@ -182,8 +185,7 @@ class CaptionGenerator:
         Args:
             images: see `caption`.
             captions: a sentence, or a list with one sentence for each photo. Unknown words are read as `<unk>`.
-            cache: see `caption_each`.
-            batch_size: photos per batch.
+            cache, batch_size: see `caption_each`.
         """
         photos, many = photos_of(images)
         results = [result for _, result in self.attend_each(photos, captions, cache=cache, batch_size=batch_size)]
@@ -217,10 +219,8 @@ class CaptionGenerator:
         token_ids = keras.utils.pad_sequences(ids, longest, padding="post", value=self.vocabulary.pad_token_id)
         found = self._run(self.forced_search, features, token_ids)
         results = results_of(found, self.vocabulary, self.rows_and_columns(), photos)
-        return [
-            dataclasses.replace(result, words=words, caption=" ".join(words))
-            for result, words in zip(results, captions)
-        ]
+        pairs = zip(results, captions)
+        return [dataclasses.replace(result, words=words, caption=" ".join(words)) for result, words in pairs]
 
     # === Photos -> features ===
 
@@ -240,6 +240,10 @@ class CaptionGenerator:
             results = iter(results_of_batch(features, photos, numbers) if numbers else ())
             for image, problem in zip(batch, problems):
                 yield image, problem or next(results)
+
+    def features_each(self, images: Any, *, cache: FeatureCache | None = None) -> Iterator[tuple[Any, Any]]:
+        """Yield (image, its features) for each photo, from the encoder or a cache; see `caption_each`."""
+        return self._each(lambda features, photos, numbers: features, images, ENCODED_TOGETHER, cache)
 
     def _read(self, images, errors):
         """Read images; return the argument of `features_of` ({} if all fail) and, for each image, None or its error."""
@@ -327,11 +331,9 @@ class CaptionGenerator:
 
 
 def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=None):
-    """Return the best CaptionResult of each photo, with the others in its `alternatives`.
+    """Return the best CaptionResult of each photo in a SearchResult, with the others in its `alternatives`.
 
     Args:
-        found: SearchResult.
-        vocabulary: Vocabulary.
         rows_and_columns: shape of the maps.
         photos: `CaptionResult.image` for each photo, or None.
         confidences: (photos, results), or None.
@@ -359,9 +361,6 @@ def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=Non
             )
         results.append(dataclasses.replace(of_photo[0], alternatives=of_photo[1:]))
     return results
-
-
-# === Noise ===
 
 
 def _rows_per_photo(arguments):

@@ -1,6 +1,6 @@
 """The result of captioning a photo."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ class CaptionResult:
         confidence: the probability that the caption is right; None without calibration or for a given caption.
         image: the photo in the encoder's size, uint8 (height, width, 3); None if only features were given.
         alternatives: the other results, best first.
+        consensus: similarity from 0 to 1 to the captions of similar training photos; None without an index.
+        similar_photos: the ids of the most similar training photos, or an empty list.
         region: the rectangle (left, top, right, bottom) that it describes, in fractions of the photo's sides, or None.
         word_probs: p of each word given the previous words, (words,); p(`<end>`) is only in `log_prob`.
     """
@@ -35,6 +37,8 @@ class CaptionResult:
     confidence: float | None = None
     image: Any = field(default=None, repr=False)
     alternatives: list = field(default_factory=list, repr=False)
+    consensus: float | None = None
+    similar_photos: list = field(default_factory=list, repr=False)
     word_probs: np.ndarray | None = field(default=None, repr=False)
     region: tuple | None = None
 
@@ -46,7 +50,9 @@ class CaptionResult:
             parts["is_finished"] = False
         if self.confidence is not None:
             parts["confidence"] = round(self.confidence, 4)
-        for name, decimals in {**dict.fromkeys(EXTRAS, 4), "word_probs": 6}.items():
+        if self.consensus is not None:
+            parts |= {"consensus": round(self.consensus, 4), "similar_photos": self.similar_photos}
+        for name, decimals in (("from_photo", 4), ("word_probs", 6)):
             if (values := getattr(self, name)) is not None:
                 parts[name] = values.astype("float64").round(decimals).tolist()
         if maps:
@@ -54,6 +60,11 @@ class CaptionResult:
             weights = self.attention_weights.astype("float64").round(6).tolist()
             parts |= {"rows": rows, "columns": columns, "attention_weights": weights}
         return parts
+
+    def of_region(self, region):
+        """Return a copy in which this result and its alternatives describe a region."""
+        others = [replace(other, region=region) for other in self.alternatives]
+        return replace(self, region=region, alternatives=others)
 
 
 def _extra(name, doc):

@@ -7,6 +7,8 @@ random generators and averaged weights, do not write files atomically, and canno
 import contextlib
 import math
 import signal
+import struct
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -19,6 +21,7 @@ from tqdm import tqdm
 from data_utils.foreign_text import visible
 from data_utils.progress import Progress
 from keras_sat.files.checkpoint import write_checkpoint
+from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
@@ -65,8 +68,42 @@ class ShowCaptions(ScoreCaptions):
     def on_epoch_end(self, epoch, logs=None):
         with self.model.averaged_weights():
             results = caption_photos(self.model, self.images, self.cache, **self.search_options)
-        for image, result in zip(self.images, results):
+        self.show(epoch, zip(self.images, results))
+
+    def show(self, epoch, captioned):
+        for image, result in captioned:
             self.output(f"    {visible(image.image_id)}: {visible(result.caption)}")
+
+
+class DrawAttention(ShowCaptions):
+    """After each epoch, draw the attention in a few photos for TensorBoard.
+
+    Args:
+        captioned_images, num_photos, cache, **search_options: see ShowCaptions.
+        directory: the folder of the log. `fit` writes its own to OUTPUT_DIR/logs.
+    """
+
+    def __init__(self, captioned_images, directory, *, num_photos=4, **options):
+        super().__init__(captioned_images, num_photos=num_photos, **options)
+        self.directory = directory
+
+    def show(self, epoch, captioned):
+        writer = tf.summary.create_file_writer(str(self.directory), filename_suffix=".pictures")
+        with tempfile.TemporaryDirectory() as temporary, writer.as_default(step=epoch + 1):
+            for image, result in captioned:
+                picture = Path(temporary, "attention.png")
+                AttentionDisplay.from_result(result, image=image.image_path).save(picture, dpi=100)
+                content = picture.read_bytes()
+                size = map(str, struct.unpack(">2I", content[16:24]))  # width and height in the header of a PNG
+                _write_summary(f"attention/{image.image_id}", [*size, content], "images", "BLOB_SEQUENCE")
+        writer.close()
+
+
+def _write_summary(name, value, plugin, kind):
+    """Write a summary as tf.summary.scalar and tf.summary.image do, which need TensorBoard installed."""
+    plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name=plugin)
+    metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin, data_class=f"DATA_CLASS_{kind}")
+    tf.summary.write(name, tf.constant(value), metadata=metadata)
 
 
 def score_captions(captioner, captioned_images, cache=None, **search_options):
@@ -172,12 +209,9 @@ class KeepTraining(keras.callbacks.Callback):
             write_checkpoint(self.directory / "checkpoint", self.model, epochs)
             self.epochs = epochs
             write_history(self.directory / "history.csv", epochs)
-            # tf.summary.scalar, and Keras' TensorBoard with it, needs TensorBoard installed.
-            plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars")
-            metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin, data_class="DATA_CLASS_SCALAR")
             with self._log.as_default(step=epoch + 1):
                 for name, value in figures.items():
-                    tf.summary.write(name, tf.constant(value, tf.float32), metadata=metadata)
+                    _write_summary(name, value, "scalars", "SCALAR")
             self._log.flush()
         if has_plateaued(known, self.patience, self.monitored):
             self.model.stop_training = True

@@ -11,12 +11,11 @@ PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # fixed in 
 
 
 def preset_or_default(preset, data, options, initial_model, before, encoder, say):
-    """Return the settings of a preset, and print its name if it was chosen by default.
+    """Return the settings of a preset, and print its name if it was chosen by default; see `fit` for the arguments.
 
     Args:
-        preset: its name; None: that of the data set, without settings that conflict with the options; with an
-            initial model, no preset.
-        data, options, initial_model: arguments of `fit`.
+        preset: None: that of the data set, without settings that conflict with the options, or with an initial model
+            none.
         before, encoder: name of the encoder of the resumed training, or None, and of the default encoder.
         say: function that prints a line.
     """

@@ -106,9 +106,7 @@ class Cluster:
             strategy = tf.distribute.get_strategy()
         known = NoneType, tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy
         if not isinstance(strategy, known):
-            raise ValueError(
-                f"Expected a tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy. Received: {strategy=}"
-            )
+            raise ValueError(f"Expected a MirroredStrategy or MultiWorkerMirroredStrategy. Received: {strategy=}")
         self.strategy = strategy
         self.shares, self.num_hosts, self.host_number = None, 1, 0
         if strategy is not None:
@@ -122,8 +120,6 @@ class Cluster:
     def scope(self):
         """Return the context manager in which all variables must be created."""
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
-
-    # === From the chief to the others ===
 
     def broadcast(self, value):
         """Return the chief's value on every host; JSON must be able to represent it."""
@@ -139,10 +135,8 @@ class Cluster:
         names = [name for name in {**of_chief, **described} if of_chief.get(name) != described.get(name)]
         expected, received = (", ".join(f"{n}={given.get(n)!r}" for n in names) for given in (of_chief, described))
         if names:
-            raise ValueError(
-                "All hosts must have the same data, weights and arguments. "
-                f"Expected, as on the first host: {expected}. Received: {received}"
-            )
+            problem = "All hosts must have the same data, weights and arguments."
+            raise ValueError(f"{problem} Expected, as on the first host: {expected}. Received: {received}")
 
     def _broadcast_bytes(self, content):
         """Return the chief's bytes on every host; all hosts must pass the same number of bytes.
@@ -211,17 +205,13 @@ class Cluster:
                 f"complete epoch. (TensorFlow's message: {reason[:200]})"
             ) from None
 
-    # === Training ===
-
     # Keras' loop (`Captioner.fit`) does not work on several hosts, because only the chief has callbacks and decides
     # when to stop.
     def fit(self, captioner, batches, *, validation_data=None, initial_epoch=0, epochs=1, callbacks=()):
-        """Train like `Captioner.fit`, on batches that `make_batches` made with `shares`.
+        """Train a captioner, created and compiled within `scope`, on batches that `make_batches` made with `shares`.
 
-        Args:
-            captioner: a Captioner that was created and compiled within `scope`.
-            callbacks: called only on the chief, whose weights, optimizer and `stop_training` are broadcast at the end
-                of each epoch. StopWhenLost is called on all hosts: they must leave the loop at the same step.
+        Callbacks are called only on the chief, whose weights, optimizer and `stop_training` are broadcast at the end of
+        each epoch. StopWhenLost is called on all hosts: they must leave the loop at the same step.
         """
         callbacks = [each for each in callbacks if self.is_chief or isinstance(each, StopWhenLost)]
         if self.strategy is None:

@@ -15,9 +15,7 @@ class Curves(UserDict):
     """The type of `captioner.history` after `fit`: it maps each metric's name to its values, one per epoch.
 
     Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is scaled as in coco-caption.
-
-    Attributes:
-        was_interrupted: whether Ctrl-C ended the training.
+    `was_interrupted` says whether Ctrl-C ended the training.
     """
 
     def __init__(self, epochs, *, was_interrupted=False):
@@ -58,8 +56,7 @@ def best_epoch(epochs, monitored=MONITORED):
 def is_above_chance(figures, monitored=MONITORED):
     """Return whether a score is above chance level; for BLEU-4, this requires LEAST_MATCHES matching 4-grams.
 
-    The relative error of a count is about 1 / sqrt(count). Without a single match BLEU-4 is not 0 either: the tiny
-    numbers that coco-caption adds raise it to as much as 0.03 if captions are shorter than four words.
+    Without any match BLEU-4 is not 0: the tiny numbers that coco-caption adds raise it to as much as 0.03.
     """
     enough = monitored != MONITORED or figures.get("val_matches", LEAST_MATCHES) >= LEAST_MATCHES
     return enough and figures[monitored] >= LEAST_SCORE

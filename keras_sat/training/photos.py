@@ -16,18 +16,13 @@ NUM_PHRASES = 4  # phrases of each photo in a batch with all its captions, see `
 class TrainingPhotos:
     """The photos of a training run; `prepare` encodes them, or checks that they are readable.
 
-    Args:
-        images: list of CaptionedImage.
-        data_dir, cache_dir, output_dir, skip_unreadable, show_progress: see `fit`.
-        cluster: the Cluster that trains.
+    `images` is a list of CaptionedImage, `cluster` the Cluster that trains; for the other arguments see `fit`.
     """
 
     def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, cluster):
         if cache_dir and os.path.realpath(os.path.expanduser(cache_dir)) == os.path.realpath(output_dir):
-            raise ValueError(
-                "cache_dir and output_dir must be different folders. Pass another cache_dir. "
-                f"Received: cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"
-            )
+            received = f"cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"
+            raise ValueError(f"cache_dir and output_dir must be different folders. Received: {received}")
         self.images = images
         self.data_dir, self.cache_dir, self.output_dir = data_dir, cache_dir, output_dir
         self.skip_unreadable = skip_unreadable
@@ -77,21 +72,14 @@ class TrainingPhotos:
         self.views = [built(folder / f"view{view}-{digest}", train, view=view) for view in range(1, num_views)]
         self.options = {}
 
-    def record_in(self, captioner):
-        """Record in a captioner that it was trained on these photos."""
-        captioner.note_training_photos([image.image_id for image in self.of_split("train")], self.records)
-
     def of_split(self, split):
         """Return the photos of a split, which may be an empty list."""
         return [image for image in self.images if image.split == split]
 
     def batches(self, split, captioner, training, *, group_by=None, whole=False, changing=True, **options):
-        """Return the batches of a split.
+        """Return the batches of a split, "train" or "dev", for a captioner and its TrainingOptions.
 
         Args:
-            split: "train" or "dev".
-            captioner: Captioner.
-            training: TrainingOptions.
             group_by: replaces the `group_by` of the training.
             whole: use only the whole photos, not their other views.
             changing: augment photos by `photo_jitter`.

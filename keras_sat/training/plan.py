@@ -26,7 +26,6 @@ class TrainingRequest:
     """The options given to `fit`, grouped by kind.
 
     Attributes:
-        training: TrainingOptions.
         further: dict from the names in FURTHER_EPOCHS to the options of these phases.
         captioner: dict of the given options of Captioner; the others have their default, or that of the initial model.
         encoder_weights: see Captioner; the initial model is loaded with them.
@@ -58,18 +57,14 @@ class TrainingRequest:
         """Reject arguments of `fit` that require others; `arguments` contains the arguments that HOOKS require."""
         epochs, further = self.training.epochs, sum(map(self.num_further, FURTHER_EPOCHS))
         if epochs == 0 and (initial_model is None or not further):
-            raise ValueError(
-                f"`epochs` must be at least 1, or 0 with an initial_model and {' or '.join(FURTHER_EPOCHS)}. "
-                f"Received: epochs={epochs}"
-            )
+            phases = " or ".join(FURTHER_EPOCHS)
+            raise ValueError(f"Without an initial_model and {phases}, `epochs` must be at least 1. Received: {epochs=}")
         for name, argument in arguments.items():
             weights = {option: self.captioner.get(option) for option, hook in HOOKS.items() if hook.needs == name}
             if any(weights.values()) != (argument is not None):
                 received = ", ".join(f"{option}={weight}" for option, weight in weights.items())
-                raise ValueError(
-                    f"`{name}` and `{'` or `'.join(weights)}` require each other: pass both or neither. "
-                    f"Received: {name}={str(argument)[:80]}, {received}"
-                )
+                problem = f"`{name}` and `{'` or `'.join(weights)}` require each other: pass both or neither."
+                raise ValueError(f"{problem} Received: {name}={str(argument)[:80]}, {received}")
 
 
 @dataclass
@@ -77,11 +72,9 @@ class TrainingPlan:
     """The settings and photos of a training run, which all its phases share.
 
     Attributes:
-        initial_model: the Captioner that it starts from, or None.
-        keeps_initial_model: whether the initial model is kept if no epoch is better.
+        keeps_initial_model: whether the initial model (a Captioner or None) is kept if no epoch is better.
         data_name, images: the name of the data set, and its list of CaptionedImage, all with captions.
         arguments: dict of the arguments of `fit`, other than options, on which the result depends.
-        callbacks: the callbacks given to `fit`.
         folder: the folder of the whole training.
         was_interrupted: whether Ctrl-C ended it.
     """

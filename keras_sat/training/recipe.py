@@ -13,9 +13,10 @@ from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.training_photos import seen_in_training
 from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
+from keras_sat.beyond.consensus import Consensus
 from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
-from keras_sat.files.saving import save_confidence
+from keras_sat.files.saving import save_records
 from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
 from keras_sat.presets import LIGHT_ENCODERS, OWN_PHOTOS, default_encoder, without_gpu
 from keras_sat.training.defaults import bundled_to_start_from, default_output_dir, preset_or_default
@@ -86,9 +87,8 @@ def fit(
     else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a
     frozen encoder are computed once; a trained encoder reads the photos in each epoch.
 
-    If `schedule` is "constant", a finished run can be continued with more `epochs`. epochs=0 with an
-    `initial_model` runs only the later phases, and keeps its vocabulary. `expectation_epochs` count as the best only if
-    no others follow. `photo_jitter` (`data_utils.photo_augmentation`) needs an encoder that is trained. `num_views`
+    If `schedule` is "constant", a finished run can be continued with more `epochs`. epochs=0 with an `initial_model`
+    runs only the later phases, and keeps its vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
     (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of the features.
 
     `consistency_epochs` (`keras_sat.beyond.feature_consistency`) and `self_critical_epochs`
@@ -96,13 +96,11 @@ def fit(
     the best epoch of each by CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the previous
     captioner is returned. Their loss has no attention penalty, label smoothing, or dropout of words and word vectors.
 
-    `deterministic` is a setting of TensorFlow for the rest of the process
-    (`tf.config.experimental.enable_op_determinism`): the same weights bit for bit on the same machine, with the same
-    packages and threads; a GPU may lack operations for it (UnimplementedError). When training is resumed, it can be
-    switched off, but not on.
+    `deterministic` is a setting of TensorFlow for the rest of the process: the same weights bit for bit on the same
+    machine, with the same packages and threads. When training is resumed, it can be switched off, but not on.
 
-    At the end, the captioner's `confidence` is fitted on the dev split if that has at least 100 photos; see
-    `keras_sat.beyond.calibration`.
+    At the end, the training photos are indexed if there is a `consensus_weight` (`keras_sat.beyond.consensus`), and the
+    `confidence` is fitted on the dev split if that has at least 100 photos (`keras_sat.beyond.calibration`).
     """
     if from_scratch and initial_model is not None:
         received = {"from_scratch": from_scratch, "initial_model": initial_model}
@@ -163,9 +161,19 @@ def _train(plan):
             captioner, is_whole, further = train_further(plan, name, captioner)
             figures, folder = [*figures, *further], further_folder(plan.folder, name)
     if is_whole:
+        _index(plan, captioner, folder / "model")
         _calibrate(plan, captioner, folder / "model")
     captioner.history = Curves(figures, was_interrupted=plan.was_interrupted)
     return captioner
+
+
+def _index(plan, captioner, folder):
+    """Build the index for `consensus_weight` and save it, unless it exists or there are several hosts."""
+    if captioner.consensus_weight and captioner.consensus is None and plan.cluster.num_hosts == 1:
+        plan.photos.prepare(captioner, num_views=1)
+        reading = {"cache": plan.photos.cache, "show_progress": plan.photos.show_progress}
+        captioner.consensus = Consensus.build(captioner, plan.photos.of_split("train"), **reading)
+        save_records(captioner, folder)
 
 
 def _calibrate(plan, captioner, folder):
@@ -180,7 +188,7 @@ def _calibrate(plan, captioner, folder):
     try:
         plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
         calibration = calibrate(captioner, dev_images, cache=plan.photos.cache, show_progress=plan.photos.show_progress)
-        save_confidence(captioner, folder)
+        save_records(captioner, folder)
     except KeyboardInterrupt:
         plan.was_interrupted = True
         plan.say("stopped before the confidence was calibrated; repeat the call or command to calibrate it")

@@ -17,12 +17,9 @@ BEFORE = "before.json"  # scores of the captioner that a training started from
 
 
 class Training:
-    """One phase of training, which has its own folder and can be started, resumed or loaded.
+    """One phase of a TrainingPlan, which has its own folder and can be started, resumed or loaded.
 
     Args:
-        plan: TrainingPlan.
-        folder: the folder of this phase.
-        num_epochs: its maximum number of epochs.
         kind: prefix of "epoch" in messages, such as "self-critical ".
         monitored: the metric that decides which epoch is the best.
     """
@@ -70,9 +67,7 @@ class Training:
     def keep_initial(self, captioner, *, cross_entropy=False):
         """Save a captioner and its dev scores, which an epoch must exceed; return False if interrupted by Ctrl-C.
 
-        Args:
-            captioner: Captioner.
-            cross_entropy: also measure the cross-entropy of a compiled captioner, which decides while BLEU-4 is 0.
+        `cross_entropy` is also measured, of a compiled captioner, if it is to decide while BLEU-4 is 0.
         """
         if self.epochs:
             return True
@@ -99,7 +94,7 @@ class Training:
         """
         plan, cluster = self.plan, self.plan.cluster
         dev_images = plan.photos.of_split("dev")
-        plan.photos.record_in(captioner)
+        captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")], plan.photos.records)
         captioner.build_for(batches)
         if self.state:
             read_model(self.folder / "model")  # a damaged one is rejected before an epoch is spent
@@ -115,15 +110,10 @@ class Training:
             shown = dev_images or plan.photos.of_split("train")
             called += [progress, callbacks.ShowCaptions(shown, **self._search_options())]
         is_whole = is_lost = False
+        options = {"initial_epoch": len(self.epochs), "epochs": self.num_epochs}
+        options["validation_data"] = self._dev_batches(captioner) if dev_images else None
         try:
-            cluster.fit(
-                captioner,
-                batches,
-                validation_data=self._dev_batches(captioner) if dev_images else None,
-                initial_epoch=len(self.epochs),
-                epochs=self.num_epochs,
-                callbacks=[*called, *plan.callbacks, keep],
-            )
+            cluster.fit(captioner, batches, callbacks=[*called, *plan.callbacks, keep], **options)
             is_whole = True
         except (callbacks.LostTraining, KeyboardInterrupt) as error:
             progress.end_line()

@@ -1,7 +1,4 @@
-"""The record of a training run (arguments.json in its folder): all known inputs that determine the result.
-
-It contains the arguments, and a checksum of the photos' ids, captions and sizes.
-"""
+"""The record of a training run, arguments.json: its arguments, and a checksum of photos' ids, captions and sizes."""
 
 import contextlib
 import json
@@ -24,12 +21,9 @@ def checksum(value):
 
 
 def describe(arguments, images, initial_model):
-    """Return the record of a training run as a dict that JSON can represent.
+    """Return the record of a training run as a dict that JSON can represent, from its arguments (a dict) and images.
 
-    Args:
-        arguments: dict of arguments.
-        images: list of CaptionedImage.
-        initial_model: the Captioner that it starts from, or None.
+    `initial_model` is the Captioner that it starts from, or None.
     """
     photos = [[image.image_id, image.captions, image.split, _picture(image.image_path)] for image in images]
     described = {"data": f"{len(images)} photos, checksum {checksum(photos)}", "initial_model": None}
@@ -71,7 +65,6 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
     """Write arguments.json, or reject a folder whose epochs were trained with other arguments.
 
     Args:
-        output_dir: the folder.
         described: the result of `describe`.
         epochs: the metrics of the epochs so far.
         has_ended: whether the training is finished and is only loaded.
@@ -79,10 +72,8 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
     path = output_dir / "arguments.json"
     foreign = [name for name in ("model", "checkpoint", "history.csv", "logs") if (output_dir / name).exists()]
     if foreign and not path.exists():
-        raise ValueError(
-            f"The folder contains a {foreign[0]} that keras_sat did not write during training. Choose another folder. "
-            f"Received: output_dir={str(output_dir)!r}"
-        )
+        problem = f"The folder contains a {foreign[0]} that keras_sat did not write during training. Choose another."
+        raise ValueError(f"{problem} Received: output_dir={str(output_dir)!r}")
     before = read_sealed_json(path, "the arguments of a training run", WAY_OUT) if epochs else described
     names = [name for name in {**described, **before} if before.get(name) != described.get(name)]
     # `epochs` and `patience` may change: the result so far is the same, unless the learning rate depends on `epochs`.

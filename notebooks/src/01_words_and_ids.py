@@ -143,7 +143,7 @@ print(ids, "->", small.ids_to_caption(ids))
 # most are rare.
 
 # %%
-path = next(pretrained_directory("flickr8k").glob("vocabulary-*.json"))
+path = next(pretrained_directory("flickr8k-paper").glob("vocabulary-*.json"))
 flickr8k = Vocabulary.load(path)
 print(flickr8k)
 print("most frequent:", *flickr8k.words[:10])

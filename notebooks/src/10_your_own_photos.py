@@ -336,12 +336,11 @@ for ax, picture, result in zip(axes, views.values(), described):
 figure.supxlabel("Photo: U.S. Navy, in the public domain", fontsize=7)
 
 # %% [markdown]
-# There is a hat, and below it something black; that is what the captioner has seen. The man is a woman, as often with
-# this captioner, and a word that is safe is said twice: so much for rewards. Mirrored, in grey and without its lower
-# half the photo gets the same sentence. That was trained, in `consistency_epochs`: the encoder sees photos in other
-# sizes and light, and learns to give them the same features.
+# There is a person in black, with glasses and a hat; that is what the captioner has seen. The woman is a man, as often
+# with this captioner, and the glasses are sunglasses, which are far more frequent in its training photos. In grey the
+# photo gets the same sentence, mirrored a hat is mentioned; without one half of it, what remains is repeated.
 #
-# The numbers are its `confidence`: of captions with .25 one in four is right, which docs/evaluation.md defines. So it
+# The numbers are its `confidence`: of captions with .35 one in three is right, which docs/evaluation.md defines. So it
 # knows that it does not know; `keras-sat caption --min-confidence .5` would say "not sure".
 #
 # ## Where it looked, and how sure that is
@@ -351,7 +350,7 @@ figure.supxlabel("Photo: U.S. Navy, in the public domain", fontsize=7)
 # %%
 result = described[0]
 cells = result.attention_weights[0].size
-keras_sat.AttentionDisplay.from_result(result).plot(words=["man", "black", "hat"], width=5)
+keras_sat.AttentionDisplay.from_result(result).plot(words=["man", "shirt", "sunglasses"], width=5)
 
 
 def width_in_cells(attention_map):
@@ -366,11 +365,11 @@ for word, width, share in zip(result.words, widths, above):
     print(f"{word:10}{width:.0f} of {cells} cells wide, {share:.0%} of it in the upper half")
 
 # %% [markdown]
-# At "hat" the region is the hat, at "man" face and collar. So a mistake can be understood: the captioner has looked at
-# the person when it said "man"; what is wrong is the word. That was not always so. The paper's loss asks for words
-# alone, and the captioner for photos that was trained with it spread its attention over 40 to 48 of its 49 cells,
+# At "sunglasses" the region is the face, at "shirt" what is below it. So a mistake can be understood: the captioner has
+# looked at the person when it said "man"; what is wrong is the word. That was not always so. The paper's loss asks for
+# words alone, and the captioner for photos that was trained with it spread its attention over 40 to 48 of its 49 cells,
 # whatever it said. What has changed it is the next story, [11](11_when_to_look.ipynb); docs/model-card.md has counts on
-# 1,000 photos: one map in three still misses.
+# 1,000 photos: three maps in ten still miss.
 
 # %% [markdown]
 # ## What to expect of photos of your own
@@ -421,9 +420,9 @@ assert hard["cross_entropy"][8] > hard["cross_entropy"][7] and hard["val_cross_e
 assert (hard["val_cross_entropy"] < none["val_cross_entropy"]).all()
 assert abs(hard["val_bleu_4"].max() - none["val_bleu_4"].max()) < 0.002
 looked_at = dict(zip(result.words, zip(widths, above)))
-assert looked_at["hat"][0] < cells / 3 and looked_at["hat"][1] > 0.7 > looked_at["man"][1]
-assert len(described) == len(views) and len({result.caption for result in described[:4]}) == 1
-assert all(result.confidence < 0.4 for result in described)
+assert looked_at["sunglasses"][0] < cells / 3 and looked_at["sunglasses"][1] > 0.7 > looked_at["shirt"][1]
+assert len(described) == len(views) and described[0].caption == described[2].caption
+assert all("man" in result.words and result.confidence < 0.6 for result in described)
 assert all(result.is_finished for result in described)
 if real_data:
     assert real["cross_entropy"][-1] < real["cross_entropy"][0]

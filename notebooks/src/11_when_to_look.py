@@ -255,7 +255,11 @@ position, vocabulary = read.words.index("hat"), for_photos.vocabulary
 token_ids = [[vocabulary.start_token_id, *vocabulary.caption_to_ids(read.words[:position])]]
 features = np.array(for_photos.adapt(for_photos.encode(load_image(photo, for_photos.photo_sizes[0])[None])))
 order = np.argsort(-read.attention_weights[position].ravel())
-removed = {"nothing": [], "what it looks at": order[:20], "20 random cells": np.random.default_rng(0).choice(196, 20)}
+removed = {
+    "nothing": [],
+    "what it looks at": order[:20],
+    "20 random cells": np.random.default_rng(0).choice(196, 20, False),
+}
 said = {}
 for name, cells in removed.items():
     altered = features.copy()
@@ -291,8 +295,8 @@ _ = axes[2].legend(title="removed", fontsize="small")
 #    attention then?
 # 4. Read a sentence that is wrong ("a dog on a beach") to the captioner of photos. Where does it look, and what does
 #    `log_prob` say?
-# 5. Is the same true of the captioners that this notebook has trained? `captioners["before"]` has no photos, but
-#    `decoder(features, token_ids)` takes `grids`.
+# 5. Is the same true of the captioners that this notebook has trained? `captioners["before"]` reads features: pass
+#    `grids` to `decoder(grids, token_ids)`.
 #
 # ## Next
 #

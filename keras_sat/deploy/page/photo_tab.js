@@ -1,25 +1,29 @@
-// The tab of photos: choose one, read its captions, see where the model looked, cover a part, give it another sentence.
+// The tab of photos: choose one, read its captions, see where the model looked, cover or describe a part, say a sentence.
 
 import { startCamera } from "./camera.js";
 import { fetchPart } from "./captioner.js";
 import { savePicture } from "./card.js";
-import { Cover, coveredCanvas, coveredPixels, covers, keptIn, patchAround } from "./cover.js";
+import { coveredCanvas, coveredPixels, covers, keptIn } from "./cover.js";
 import { element, showPlayer } from "./figure.js";
 import { memory, placeless } from "./player.js";
 import { readPhoto } from "./read_photo.js";
+import { Rectangle, rectangleAround, visibleCells } from "./rectangle.js";
 import { tokenise } from "./tokenise.js";
 
 const WORD_TIME = 90; // milliseconds from one word of a caption to the next
-const PAUSE = 100; // milliseconds without a change before a part is covered: an arrow key repeats
-const HINT = `${matchMedia("(hover: hover)").matches ? "Point at" : "Tap"} a word: where did the network look?`;
+const PAUSE = 100; // milliseconds without a change of the rectangle before the network looks: an arrow key repeats
+const HINT = matchMedia("(hover: hover)").matches
+  ? "Point at a word: where did the network look? Drag over a part of the photo: what is there?"
+  : "Tap a word: where did the network look?";
 
 // Start the tab; return a function that captions a file.
 export function startPhotoTab(find, view, captioner, hasExamples) {
   const input = find('[data-role="photo"]'), result = find('[data-role="result"]'), list = find('[data-role="several"]');
   const player = find('[data-role="player"]'), change = find('[data-role="change"]'), size = captioner.settings.photo_size;
-  const examples = [...find('[data-role="examples"]').querySelectorAll("button")], cover = new Cover(player, coverPart);
+  const examples = [...find('[data-role="examples"]').querySelectorAll("button")];
+  const looks = { cover: coverPart, region: describePart }, rectangle = new Rectangle(player, (kind, sides) => looks[kind](sides));
   let photo = null; // { pixels, canvas, width, height, whole }; `whole` is what `captioned` returned for it
-  let shown = null; // what `captioned` returned for the photo, or for the photo with a patch
+  let shown = null; // what `captioned` returned for the photo or for the photo with a patch, or what describes a part
   let found = null, picked = []; // the result in the player, and the words that were chosen in it, last first
   let last = 0; // the number of the latest action, whose result the page shows
 
@@ -35,11 +39,11 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     }
   }
 
-  // Return what the network sees and writes: { patch, address, features, results }.
-  async function captioned(pixels, canvas, patch = null) {
+  // Return what the network sees and writes: { kind, sides, address, features, results }, see Rectangle.
+  async function captioned(pixels, canvas, kind = null, sides = null) {
     const features = await captioner.encode(pixels), results = await captioner.captions(features);
-    const kind = Math.max(canvas.width, canvas.height) > 128 ? "image/jpeg" : "image/png"; // small ones are drawings
-    return { patch, address: canvas.toDataURL(kind, 0.9), features, results };
+    const format = Math.max(canvas.width, canvas.height) > 128 ? "image/jpeg" : "image/png"; // small ones are drawings
+    return { kind, sides, address: canvas.toDataURL(format, 0.9), features, results };
   }
 
   // Caption a file (or the promise of one), which may be an example.
@@ -66,17 +70,18 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
   // Show what `captioned` returned.
   function display(captions) {
     shown = captions;
-    const { patch, results: [now] } = captions, [before] = photo.whole.results;
-    find('[data-action="cover"]').setAttribute("aria-pressed", patch !== null);
+    const { kind, sides, results: [now] } = captions, [before] = photo.whole.results;
+    find('[data-action="cover"]').setAttribute("aria-pressed", kind === "cover");
+    find('[data-action="region"]').textContent = kind === "region" ? "Whole photo" : "Describe a part";
     list.replaceChildren(...captions.results.map(itemOf));
     press(list.querySelectorAll("button"), list.querySelector("button"));
-    change.hidden = !patch;
-    if (!patch) return show(now);
+    change.hidden = kind !== "cover";
+    if (kind !== "cover") return show(now);
     const isKept = keptIn(before.words, now.words);
     const marked = before.words.map((word, i) => isKept[i] ? word : element("del", { textContent: word }));
     const label = now.words.join(" ") === before.words.join(" ") ? "As without the patch: " : "Without the patch: ";
     change.replaceChildren(label, ...marked.flatMap((word) => [word, " "]));
-    const isHidden = (i) => covers(patch, before.maps[i], before.rows, before.columns) >= 0.5;
+    const isHidden = (i) => covers(sides, before.maps[i], before.rows, before.columns) >= 0.5;
     const stay = new Set(before.words.filter((_, i) => isKept[i] && isNamed(before, i) && isHidden(i)));
     if (stay.size) change.append(element("br"), `These stay although their light is covered: ${[...stay].join(", ")}.`);
     show(now, keptIn(now.words, before.words));
@@ -90,7 +95,7 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     const focused = document.activeElement, hadFocus = player.contains(focused);
     [found, picked] = [one, []];
     showPlayer(player, found, { ...photo, address: shown.address });
-    cover.place(shown.patch, photo.whole.address);
+    rectangle.place(shown.kind, shown.sides, photo.whole.address);
     const again = focused.isConnected ? focused : player.querySelector(focused.matches(".sat-stage") ? ".sat-stage" : "button");
     if (hadFocus) again.focus({ preventScroll: true });
     player.querySelectorAll("button[data-step]").forEach((button, i) => {
@@ -98,7 +103,7 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
       button.toggleAttribute("data-changed", isKept[i] === false);
     });
     view.set({ caption: found.words.join(" ") });
-    view.announce(view.caption);
+    view.announce(shown.kind === "region" ? `This part: ${view.caption}` : view.caption);
   }
 
   function itemOf(one) {
@@ -115,26 +120,39 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
 
   const press = (buttons, pressed) => buttons.forEach((button) => button.setAttribute("aria-pressed", button === pressed));
 
-  // === A part is covered ===
+  // === A part is covered, or described ===
 
-  function coverPart(patch) {
-    return attempt("Looking at the photo without this part …", async (isCurrent) => {
-      await new Promise((resume) => setTimeout(resume, PAUSE));
-      if (!isCurrent()) return null;
-      const covered = await captioned(coveredPixels(photo.pixels, size, patch), coveredCanvas(photo.canvas, patch), patch);
-      if (!isCurrent()) return null;
-      display(covered);
-      return "Drag over another part, or move the patch with the arrow keys.";
-    });
+  const lookAt = (message, captionsOf, end) => attempt(message, async (isCurrent) => {
+    await new Promise((resume) => setTimeout(resume, PAUSE));
+    const captions = isCurrent() && await captionsOf();
+    if (isCurrent()) display(captions);
+    return end;
+  });
+
+  function coverPart(sides) {
+    const captionsOf = () => captioned(coveredPixels(photo.pixels, size, sides), coveredCanvas(photo.canvas, sides), "cover", sides);
+    const end = "Drag over another part, or move the patch with the arrow keys.";
+    return lookAt("Looking at the photo without this part …", captionsOf, end);
   }
 
-  find('[data-action="cover"]').addEventListener("click", () => {
-    if (cover.patch) return attempt("", async () => { display(photo.whole); return HINT; });
-    // The first patch lies on the light of the chosen word, or of the first one that names something.
+  function describePart(sides) {
+    const [visible, isSmall] = visibleCells(sides, ...captioner.settings.grid), { features } = photo.whole;
+    const captionsOf = async () => ({ ...photo.whole, kind: "region", sides, results: await captioner.captions(features, visible) });
+    const small = "This part covers less than half of any cell of the grid: the cells that it covers most are used.";
+    const end = isSmall ? small : "Drag over another part. Escape shows the whole photo again.";
+    return lookAt("Looking at this part …", captionsOf, end);
+  }
+
+  const showWhole = () => attempt("", async () => { display(photo.whole); return HINT; });
+  result.addEventListener("keydown", (event) => event.key === "Escape" && rectangle.kind && showWhole(), true);
+
+  for (const name in looks) find(`[data-action="${name}"]`).addEventListener("click", () => {
+    if (rectangle.kind === name) return showWhole();
+    // The first rectangle lies on the light of the chosen word, or of the first one that names something.
     const step = Number(player.firstElementChild.dataset.step), { maps, rows, columns } = found;
     const map = maps[step < 0 ? Math.max(found.words.findIndex((_, i) => isNamed(found, i)), 0) : step];
     const peak = map ? map.indexOf(Math.max(...map)) : 0;
-    coverPart(patchAround(((peak % columns) + 0.5) / columns, (Math.floor(peak / columns) + 0.5) / rows));
+    looks[name](rectangleAround(((peak % columns) + 0.5) / columns, (Math.floor(peak / columns) + 0.5) / rows));
   });
 
   // === Save, say, choose ===
@@ -154,6 +172,7 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     attempt("Reading the sentence …", async (isCurrent) => {
       const read = await captioner.attend(shown.features, words);
       if (!isCurrent()) return null;
+      if (shown.kind === "region") display(photo.whole);
       press(list.querySelectorAll("button"), null);
       show(read);
       const unknown = [...new Set(words.filter((word) => !captioner.ids.has(word)))];

@@ -34,8 +34,7 @@ export function startScenesTab(find, view, captioners, count) {
     scene.draw();
     brush.drawImage(scene.canvas, 0, 0, canvas.width, canvas.height);
     brush.setLineDash([6, 5]);
-    brush.lineWidth = 2;
-    brush.strokeStyle = "#1b1b1f";
+    Object.assign(brush, { lineWidth: 2, strokeStyle: "#1b1b1f" });
     brush.strokeRect((shape.left - 1) * scale, (shape.top - 1) * scale, extent * scale, extent * scale);
     showTools(shape);
     isWanted = true;
