@@ -133,6 +133,7 @@ class Captioner(CaptionGenerator, Trainer):
 
     def rows_and_columns(self) -> tuple[int, int]:
         """Return the shape of the attention maps."""
+        saving.reject_unbuilt(self, "divide into cells")
         return self.photo_encoder.rows_and_columns(self.feature_shape[0])
 
     def build(self, input_shape):
