@@ -592,8 +592,8 @@ def test_searching_compiles_once(eight):
 
 def test_grid_shapes():
     for regions, grid in ((196, (14, 14)), (7, (1, 7)), (1, (1, 1))):
-        captioner = Captioner(["dog"], encoder=None)
-        captioner.feature_shape = (regions, 8)
+        captioner = Captioner(["dog"], encoder=None, **SMALL)
+        captioner.build(((None, regions, 8), (None, None)))
         assert captioner.rows_and_columns() == grid
 
 
