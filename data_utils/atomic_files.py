@@ -21,14 +21,11 @@ JSON_SIGNS = (b"{", b"[", b",", b":")
 
 
 def write_whole(path, content):
-    """Write text or bytes atomically: readers see either the old file or the new one.
-
-    The content goes to a temporary file, which is renamed once it is on disk. Devices and pipes are written directly.
-    """
+    """Write text or bytes to a temporary file, then rename it: readers see either the old file or the new one."""
     path = Path(os.path.expanduser(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     content = content.encode("utf-8") if isinstance(content, str) else content
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if path.exists() and not path.is_file() and not path.is_dir():  # a device or a pipe
         path.write_bytes(content)
         return
     temporary = _temporary(path)

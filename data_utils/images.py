@@ -143,20 +143,18 @@ def readable_photos(
     """
     readable, reasons = [], []
     show = show_progress and len(captioned_images) >= 1000  # fewer take a second or two
-    with Progress(len(captioned_images), label="photos checked", unit="photos", show=show) as progress:
-        for image in captioned_images:
-            try:
-                photo = None if noted is None else photo_of(image.image_path)
-                picture = load_image(image.image_path, 32)  # small: large JPEGs are then decoded at a reduced size
-                readable.append(image)
-                if noted is not None:
-                    photo["pixels"] = pixel_digest(picture)
-                    noted[image.image_id] = photo
-            except (OSError, ValueError) as error:
-                reasons.append(str(error))
-                if not skip:
-                    raise ValueError(f"{error} (pass skip_unreadable=True, --skip-unreadable, to skip it)") from None
-            progress.advance(1)
+    for image in Progress.over(captioned_images, label="photos checked", unit="photos", show=show):
+        try:
+            photo = None if noted is None else photo_of(image.image_path)
+            picture = load_image(image.image_path, 32)  # small: large JPEGs are then decoded at a reduced size
+            readable.append(image)
+            if noted is not None:
+                photo["pixels"] = pixel_digest(picture)
+                noted[image.image_id] = photo
+        except (OSError, ValueError) as error:
+            reasons.append(str(error))
+            if not skip:
+                raise ValueError(f"{error} (pass skip_unreadable=True, --skip-unreadable, to skip it)") from None
     if reasons:
         warnings.warn(f"{len(reasons)} unreadable photos are skipped (first: {reasons[0]})", stacklevel=2)
     return readable

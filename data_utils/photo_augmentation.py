@@ -10,10 +10,7 @@ MOST_LIGHT = 0.15  # relative change of brightness, colour channels and contrast
 
 
 def jittered(photo, chance, strength=1.0):
-    """Apply random blur, lighting changes and noise to a uint8 photo of shape (height, width, 3).
-
-    `chance` is a numpy.random.Generator; `strength` 0 leaves the photo unchanged.
-    """
+    """Apply random blur, light and noise to a uint8 photo (height, width, 3); `chance` is a numpy Generator."""
     height, width, _ = photo.shape
     fraction = 1 - strength * (1 - SMALLEST) * chance.uniform()
     smaller = max(1, round(fraction * width)), max(1, round(fraction * height))

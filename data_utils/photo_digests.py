@@ -29,10 +29,7 @@ _FREQUENCIES = sorted(((i, j) for i in range(11) for j in range(11) if i + j), k
 
 
 def photo_of(path):
-    """Return the PHOTO record of a file, or a record of zeros for a picture in memory or an unreadable file.
-
-    Call it before decoding the photo: if the file is replaced in between, the next comparison detects it.
-    """
+    """Return the PHOTO record of a file, before it is decoded; zeros for pictures in memory and unreadable files."""
     photo = np.zeros((), PHOTO)
     with contextlib.suppress(OSError, TypeError, ValueError):
         check_is_file(path := os.path.expanduser(path))
@@ -66,14 +63,12 @@ def find_changes(photos, paths, *, verify=False, show_progress=False):
             if verify or (stat.st_size, stat.st_mtime_ns) != photos[number].item()[:2]:
                 to_read.append(number)
     show = show_progress and len(to_read) >= 1000  # fewer take a second or less
-    with Progress(len(to_read), label="photos compared", unit="photos", show=show) as progress:
-        for number in to_read:
-            now = photo_of(paths[number])
-            if now["digest"] == photos[number]["digest"]:
-                photos[number]["mtime_ns"] = now["mtime_ns"]
-            elif now["digest"]:
-                changed.append(int(number))
-            progress.advance(1)
+    for number in Progress.over(to_read, label="photos compared", unit="photos", show=show):
+        now = photo_of(paths[number])
+        if now["digest"] == photos[number]["digest"]:
+            photos[number]["mtime_ns"] = now["mtime_ns"]
+        elif now["digest"]:
+            changed.append(int(number))
     return changed, photos
 
 

@@ -23,10 +23,7 @@ def view_of(image, view, image_id):
 
 
 def boxes_in_view(boxes, view, image_id):
-    """Return the boxes that are visible in a view, clipped to it, each (left, top, right, bottom) from 0 to 1.
-
-    The arguments are such boxes, as fractions of the photo's sides, and those of `view_of`.
-    """
+    """Return the parts of boxes, (left, top, right, bottom) from 0 to 1, that a view shows; see `view_of`."""
     left, top, right, bottom = part_of_photo(view, image_id)
     origin, size = np.array([left, top, left, top]), np.array([right - left, bottom - top] * 2)
     seen = ((np.reshape(np.asarray(boxes, float), (-1, 4)) - origin) / size).clip(0, 1)

@@ -81,8 +81,6 @@ class Vocabulary:
     def __eq__(self, other):
         return isinstance(other, Vocabulary) and self.words == other.words
 
-    __hash__ = None
-
     def __contains__(self, word: str) -> bool:
         return word in self._ids
 

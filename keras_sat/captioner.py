@@ -17,7 +17,7 @@ from data_utils.training_photos import digests_of, union
 from data_utils.vocabulary import REGION_TOKEN, Vocabulary
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
-from keras_sat.beyond import make_decoder, terms_of
+from keras_sat.beyond.extensions import make_decoder, terms_of
 from keras_sat.files import saving, transfer
 from keras_sat.files.hub import is_on_hub, pinned
 from keras_sat.files.model_folder import model_directory
@@ -263,9 +263,5 @@ class Captioner(CaptionGenerator, Trainer):
         return {**named, "baseline": self.baseline}
 
 
-def _reader(name):
-    return property(lambda self: self.option(name))
-
-
 for _name in CaptionerOptions.names():
-    setattr(Captioner, _name, _reader(_name))
+    setattr(Captioner, _name, property(lambda self, name=_name: self.option(name)))

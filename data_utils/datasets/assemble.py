@@ -64,10 +64,8 @@ def expecting(path, expected):
 
 
 def find_photos(data_dir, folder_names):
-    """Return a dict from image ids to the paths of the photos in the first folder that has any.
-
-    Zips often contain a folder inside a folder of the same name, so both are searched.
-    """
+    """Return a dict from image ids to the paths of the photos in the first folder that has any."""
+    # Zips often contain a folder inside a folder of the same name.
     folders = [data_dir / outer / inner for outer in folder_names for inner in ("", *folder_names)]
     for folder in filter(Path.is_dir, [*folders, data_dir]):
         if photos := photos_in(folder):

@@ -217,10 +217,7 @@ def _boxes_in(path):
 
 
 def described_regions(image, boxes):
-    """Return a list of (words, region) for the phrases of a photo's captions that name something.
-
-    The region is the smallest rectangle around the phrase's boxes: (left, top, right, bottom).
-    """
+    """Return a list of (words, smallest rectangle around the boxes) for a photo's phrases that name something."""
     found = []
     for phrase in boxes.phrases.get(image.image_id, ()):
         words = tokenise(image.captions[phrase.caption])
@@ -247,10 +244,7 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
 
 
 def _boxes_of_words(image, caption, boxes):
-    """Return a dict from the index of each word in a caption to its boxes.
-
-    A word without a phrase has the boxes of the same word in the photo's other captions, if all agree.
-    """
+    """Return each word's boxes by its index: its phrase's or, if all agree, those of the word in other captions."""
     phrases = boxes.phrases.get(image.image_id, ())
     if not phrases:
         return {}

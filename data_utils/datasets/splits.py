@@ -6,15 +6,8 @@ from data_utils.captions import image_id_of, load_document
 from data_utils.foreign_text import brief
 
 SPLITS = ("train", "dev", "test")
-SPLIT_NAMES = {
-    "train": "train",
-    "restval": "train",  # Karpathy's name for the part of COCO's validation photos that everybody trains on
-    "dev": "dev",
-    "val": "dev",
-    "valid": "dev",
-    "validation": "dev",
-    "test": "test",
-}
+# "restval" is Karpathy's name for the part of COCO's validation photos that everybody trains on.
+SPLIT_NAMES = {"restval": "train", "val": "dev", "valid": "dev", "validation": "dev"} | {name: name for name in SPLITS}
 
 
 def add_split(splits, image_id, name, where):

@@ -34,10 +34,7 @@ class Projected(NamedTuple):
 
 
 def prepare(projected_features):
-    """Wrap the tensor W_a a_i + b in a `Projected` if fusion pays off; otherwise return it unchanged.
-
-    Fusion does not pay off if the tensor is small, or an axis, such as one of prime length, has no equal parts.
-    """
+    """Wrap W_a a_i + b in a `Projected` if it is large and its axes have equal parts; otherwise return it unchanged."""
     _, regions, attention_dim = projected_features.shape
     can_be_cut = min(len(_parts(regions, shortest=1)), len(_parts(attention_dim, shortest=16))) >= FEWEST_PARTS
     if regions * attention_dim < SMALL or not (can_be_cut and may_compile()):

@@ -50,10 +50,7 @@ def _endings(option):
 
 
 def drawing_names(paths):
-    """Return a dict from each path to the name of its drawing: the picture's name without its extension.
-
-    If two pictures have the same name, all use their paths relative to their common folder instead.
-    """
+    """Return a dict from paths to names of drawings: the pictures' names or, if two are equal, their relative paths."""
     full = {path: os.path.abspath(path) for path in paths}
     names = {path: Path(path).stem for path in paths}
     if len({name.casefold() for name in names.values()}) < len({*full.values()}):
@@ -70,10 +67,7 @@ def reject_same_file(outputs):
 
 
 def prepare_files(paths):
-    """Create the folders for output files; raise an OSError if one of the files cannot be written.
-
-    Partial files that killed commands left are removed.
-    """
+    """Create the folders for output files, and remove half-written ones; raise OSError if one cannot be written."""
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         number = errno.EISDIR if path.is_dir() else 0 if os.access(path.parent, os.W_OK) else errno.EACCES

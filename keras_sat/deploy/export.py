@@ -14,11 +14,11 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_folder, write_whole
+from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_folder, write_sealed_json, write_whole
 from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
-from keras_sat.deploy.litert_folder import write_litert
-from keras_sat.deploy.onnx_file import onnx_file, write_onnx
+from keras_sat.deploy.litert_folder import write_files, write_litert
+from keras_sat.deploy.onnx_file import onnx_file
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.options import BeamSearchOptions, SearchOptions, one_of
 
@@ -65,17 +65,15 @@ def export(captioner, directory, formats, **options):
                 content = litert_file(captioner, greedy, beams, signatures=["serving_default"])
                 write_litert(temporary, content, captioner.vocabulary)
             if onnx:
-                write_onnx(temporary, onnx, captioner.vocabulary)
+                digests = write_files(temporary, {"model.onnx": onnx}, captioner.vocabulary)
+                write_sealed_json(temporary / "onnx.json", {"format": "onnx", "sha256": digests})
             if onnx or "litert" in formats:
                 write_whole(temporary / "caption.py", CAPTION_SCRIPT.read_bytes())
     return folder
 
 
 def search_arguments(captioner, **options):
-    """Return two dicts of arguments for `CaptionGenerator.search`: one for greedy and one for beam search.
-
-    The beam search returns all beams. The options are checked as BeamSearchOptions.
-    """
+    """Return the arguments of `CaptionGenerator.search` for greedy and for beam search, which returns all beams."""
     search = BeamSearchOptions.of("export", options)
     widths = ({"num_beams": beams, "num_results": beams} for beams in (1, search.beams))
     return [captioner.arguments_of_search(SearchOptions(**search.to_dict() | width)) for width in widths]

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
-from keras_sat.files.model_folder import assign_arrays, read_arrays, remove_others, write_arrays
+from keras_sat.files.model_folder import read_arrays, remove_others, write_arrays
 
 EXPECTED = "a training run that keras_sat.fit saved"
 STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
@@ -38,11 +38,6 @@ def read_checkpoint(directory):
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{directory / 'progress.json'}: this is not a checkpoint. Expected: {EXPECTED}.") from None
     return epochs, read_arrays(directory / name, EXPECTED, WAY_OUT)
-
-
-def restore_state(captioner, arrays):
-    """Assign the arrays of a checkpoint to a built and compiled captioner."""
-    assign_arrays(state_of(captioner), arrays, "The checkpoint")
 
 
 def state_of(captioner):

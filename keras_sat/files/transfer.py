@@ -5,7 +5,7 @@ import numpy as np
 
 from data_utils.foreign_text import brief
 from data_utils.vocabulary import REGION_TOKEN
-from keras_sat.beyond import HOOKS
+from keras_sat.beyond.extensions import HOOKS
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.options import CaptionerOptions

@@ -1,7 +1,4 @@
-"""Rejects settings in untrusted model folders that are inconsistent with the stored weights.
-
-`model_folder` reads the files safely: it checks their digests and sizes, and does not unpickle anything.
-"""
+"""Rejects settings in untrusted model folders that do not fit the weights, which `model_folder` reads safely."""
 
 import contextlib
 
@@ -13,10 +10,7 @@ _SIZES = [name for name in CaptionerOptions.names("architecture") if _FIELDS[nam
 
 
 def reject_claims(settings, vocabulary_size, arrays):
-    """Raise ValueError for settings that contain objects, or sizes too large for the stored weights.
-
-    It is called before the model is built, because a false size could need more memory than there is.
-    """
+    """Reject settings with objects, or with sizes too large for the stored weights, before memory is allocated."""
     options = settings["captioner"]
     for name, value in options.items():
         if isinstance(value, dict):

@@ -1,7 +1,4 @@
-"""The recurrent cells LSTM and GRU, and the dense layer that they use.
-
-To add a cell, write a subclass of RecurrentCell and add it to CELLS.
-"""
+"""The recurrent cells LSTM and GRU, and their dense layer. To add one, subclass RecurrentCell and add it to CELLS."""
 
 import keras
 from keras import layers, ops

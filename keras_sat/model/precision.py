@@ -10,10 +10,7 @@ GPU_CAPABILITY = (8, 0)  # of NVIDIA GPUs with bfloat16
 
 
 def resolved_dtype(dtype):
-    """Return a dtype or policy, with "auto" resolved for this device.
-
-    With bfloat16 instructions matrix products take half the time; weights and saved files remain float32.
-    """
+    """Return a dtype or policy, with "auto" resolved for this device: products in bfloat16 take half the time."""
     if dtype != "auto":
         return dtype
     return "mixed_bfloat16" if multiplies_bfloat16() else "float32"

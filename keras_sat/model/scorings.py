@@ -1,7 +1,4 @@
-"""Attention scoring functions, which score each region; NoAttention needs none.
-
-To add one, write a subclass of `Attention` with a `score` method, and add it to SCORINGS.
-"""
+"""Attention scoring functions. To add one, subclass `Attention` with a `score` method, and add it to SCORINGS."""
 
 import keras
 from keras import ops

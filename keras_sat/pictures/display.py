@@ -245,10 +245,7 @@ class AttentionDisplay:
         write_whole(path, cartoon(self, self.positions(words), look, seconds_per_word, width))
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
-        """Write an interactive player to a path ending in .html: one page that needs no other files and no network.
-
-        `title` is the title of the page; None uses the caption.
-        """
+        """Write an interactive player, one page without network access, to a .html path; `title` None: the caption."""
         write_whole(_path_ending_in(".html", path), player_page(self, title=title))
 
     def _repr_html_(self):

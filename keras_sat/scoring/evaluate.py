@@ -306,10 +306,6 @@ def _caption_key(image_id):
 
 def caption_photos(captioner, captioned_images, cache=None, *, batch_size=64, show_progress=False, **search_options):
     """Return a CaptionResult for each CaptionedImage; the options are those of `Captioner.caption_each`."""
-    results = []
-    options = {"cache": cache, "batch_size": batch_size, **search_options}
-    with Progress(len(captioned_images), label="captions", unit="photos", show=show_progress) as progress:
-        for _, result in captioner.caption_each(captioned_images, **options):
-            results.append(result)
-            progress.advance(1)
-    return results
+    results = captioner.caption_each(captioned_images, cache=cache, batch_size=batch_size, **search_options)
+    shown = {"label": "captions", "unit": "photos", "show": show_progress}
+    return [result for _, result in Progress.over(results, len(captioned_images), **shown)]

@@ -80,10 +80,7 @@ def ground(
 
 
 def ground_scenes(images, results, **options):
-    """Return the Grounding of captions of the data set "scenes"; the scenes are drawn again to get the boxes.
-
-    `images` is a list of CaptionedImage from that data set, drawn with the defaults; for the rest see `ground`.
-    """
+    """Return the Grounding (see `ground`) of captions of the data set "scenes", drawn again with its defaults."""
     from data_utils.scenes import draw_scenes
 
     last = max(int(image.image_id.rpartition("-")[2]) for image in images)
@@ -140,10 +137,7 @@ def smallest_region(attention_map, *, share=0.5, at_least=0.0):
 
 
 def coverage(attention_map, covered):
-    """Return the intersection over union of boxes and the region that holds half of a map.
-
-    A region smaller than the boxes is grown to their area. `covered` is the fraction of each cell that boxes cover.
-    """
+    """Return the intersection over union of boxes and the region with half of a map, grown to their area if smaller."""
     region = smallest_region(attention_map, at_least=covered.sum())
     both = (region * covered).sum()
     return both / (region.sum() + covered.sum() - both)

@@ -1,7 +1,4 @@
-"""Measure whether attention is on the boxes that annotators drew for caption phrases.
-
-For each phrase, the attention map of its last content word is compared with the boxes, see `grounding.figures_of_map`.
-"""
+"""Measure whether attention for the last content word of a phrase is on the boxes that annotators drew for it."""
 
 from typing import Any
 
@@ -54,13 +51,12 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
     photos = [images[number] for number, _ in read]
     captions = [images[number].captions[phrases[0].caption] for number, phrases in read]
     results = captioner.attend_each(photos, captions, cache=cache, batch_size=batch_size)
-    with Progress(len(read), label="phrases", unit="captions", show=show_progress) as progress:
-        for (number, phrases), (_, result) in zip(read, results):
-            for phrase in phrases:
-                word = last_content_word(result.words, phrase)
-                if word is not None:
-                    _add(of_photos[number], result.attention_weights[word], phrase.boxes)
-            progress.advance(1)
+    results = Progress.over(results, len(read), label="phrases", unit="captions", show=show_progress)
+    for (_, result), (number, phrases) in zip(results, read):
+        for phrase in phrases:
+            word = last_content_word(result.words, phrase)
+            if word is not None:
+                _add(of_photos[number], result.attention_weights[word], phrase.boxes)
     return of_photos
 
 

@@ -159,10 +159,7 @@ class ScoreTable:
         write_json(path, entries)
 
     def to_csv(self, path: str | os.PathLike) -> None:
-        """Write a CSV file with the caption and scores of each photo.
-
-        An apostrophe is put before text that a spreadsheet would read as a formula, see `data_utils.datasets.tables`.
-        """
+        """Write a CSV file with each photo's caption (harmless in spreadsheets, see `cell_of`) and scores."""
         text, figures = io.StringIO(), {}
         for score in SCORES.values():
             if (contributions := self.photos.get(score.contributions)) is not None:

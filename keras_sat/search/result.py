@@ -67,9 +67,5 @@ class CaptionResult:
         return replace(self, region=region, alternatives=others)
 
 
-def _extra(name, doc):
-    return property(lambda self: self.extras.get(name), doc=doc)
-
-
 for _name, _doc in EXTRAS.items():
-    setattr(CaptionResult, _name, _extra(_name, _doc))
+    setattr(CaptionResult, _name, property(lambda self, name=_name: self.extras.get(name), doc=_doc))

@@ -38,10 +38,7 @@ def default_output_dir(data_name, chosen, initial_model):
 
 
 def bundled_to_start_from(images, asked, say):
-    """Return the folder of the bundled captioner if training should start from it, or None.
-
-    Many photos, or options that change the network, prevent this.
-    """
+    """Return the bundled captioner's folder to start from; None with many photos or options that change the network."""
     folder, given = PRETRAINED / presets.DEFAULT_MODEL, asked.captioner
     before = read_sealed_json(folder / "config.json", EXPECTED)["captioner"]  # the weights are not needed yet
     num_train = sum(image.split == "train" for image in images)

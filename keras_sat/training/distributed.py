@@ -48,10 +48,7 @@ def several_gpus(count, kind="GPU"):
 
 
 def several_hosts():
-    """Return the strategy that trains on all GPUs of all hosts listed in TF_CONFIG.
-
-    It waits for the other hosts, and must be created before TensorFlow computes anything.
-    """
+    """Return the strategy for all GPUs of all hosts in TF_CONFIG. Call it before TensorFlow computes anything."""
     this_host = read_tf_config(os.environ.get("TF_CONFIG"))
     print(f"{this_host}: waiting for the others", flush=True)
     on_interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # the wait is in C++ and would block Python's handler

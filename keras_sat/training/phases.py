@@ -3,7 +3,7 @@
 import keras
 
 from data_utils.vocabulary import Vocabulary
-from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
+from keras_sat.beyond.extensions import FURTHER_EPOCHS, HOOKS
 from keras_sat.captioner import Captioner
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.options import OptimizerOptions

@@ -11,9 +11,9 @@ from data_utils.atomic_files import exclusive_lock
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.training_photos import seen_in_training
-from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.beyond.consensus import Consensus
+from keras_sat.beyond.extensions import FURTHER_EPOCHS
 from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
 from keras_sat.files.saving import save_records
@@ -177,10 +177,7 @@ def _index(plan, captioner, folder):
 
 
 def _calibrate(plan, captioner, folder):
-    """Fit the captioner's confidence on the dev split and save it, unless it is fitted or there are several hosts.
-
-    An error becomes a warning: the training itself was successful.
-    """
+    """Fit the confidence on dev and save it, unless it is fitted or there are several hosts; errors become warnings."""
     dev_images = plan.photos.of_split("dev")
     seen = seen_in_training([image.image_id for image in dev_images], captioner.training_photos)
     if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or seen or plan.cluster.num_hosts > 1:
