@@ -15,8 +15,7 @@ def jittered(photo, chance, strength=1.0):
     fraction = 1 - strength * (1 - SMALLEST) * chance.uniform()
     smaller = max(1, round(fraction * width)), max(1, round(fraction * height))
     down, up = (FILTERS[number] for number in chance.integers(len(FILTERS), size=2))
-    resized = Image.fromarray(photo).resize(smaller, down).resize((width, height), up)
-    pixels = np.asarray(resized, np.float32)
+    pixels = np.asarray(Image.fromarray(photo).resize(smaller, down).resize((width, height), up), np.float32)
     contrast, *light = 1 + strength * MOST_LIGHT * chance.uniform(-1, 1, 5)
     pixels = (pixels - 127.5) * np.float32(contrast) + 127.5
     pixels = pixels * np.float32(light[0]) * np.asarray(light[1:], np.float32) ** 0.5

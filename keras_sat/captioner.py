@@ -115,8 +115,7 @@ class Captioner(CaptionGenerator, Trainer):
 
     def features(self, inputs, training=False):
         """Return features (photos, regions, feature_dim): encode photos, or cast inputs that already are features."""
-        is_photos = len(inputs.shape) == 4
-        return ops.cast(self.photo_encoder(inputs, training) if is_photos else inputs, self.compute_dtype)
+        return ops.cast(self.photo_encoder(inputs, training) if len(inputs.shape) == 4 else inputs, self.compute_dtype)
 
     def adapt(self, features):
         """Apply the adapter to photos or features; return the features for attention, (photos, regions, dim)."""

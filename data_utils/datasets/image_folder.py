@@ -36,8 +36,7 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
 
     @functools.cache  # a picture has several captions
     def actual(name):
-        is_there = os.path.isfile(data_dir / name)
-        return name if is_there else pictures().get(Path(name).as_posix().casefold(), name)
+        return name if os.path.isfile(data_dir / name) else pictures().get(Path(name).as_posix().casefold(), name)
 
     for line, name, caption, split in rows:
         where = f"{table.name}, line {line}"

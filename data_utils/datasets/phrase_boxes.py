@@ -238,8 +238,7 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
         if row is None:
             continue
         for number, of_word in _boxes_of_words(*row, boxes).items():
-            seen = boxes_in_view(of_word, view, row[0].image_id)
-            of_row[number] = covered_fraction(seen, grid_shape).ravel()
+            of_row[number] = covered_fraction(boxes_in_view(of_word, view, row[0].image_id), grid_shape).ravel()
     return covered
 
 

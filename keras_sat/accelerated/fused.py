@@ -80,8 +80,7 @@ def _fused_scores(projection, exponential, projected_state, score_vector):
     def gradient(upstream):
         of_scores = ops.cast(ops.reshape(upstream, (photos, -1, regions)), "float32")
         of_features = _gradient_of_features(exponential, projected_state, score_vector, of_scores)
-        sums = ops.sum(_sums_over_regions(exponential, projected_state, of_scores), axis=3)
-        first, second = ops.unstack(sums, num=2)
+        first, second = ops.unstack(ops.sum(_sums_over_regions(exponential, projected_state, of_scores), axis=3), num=2)
         of_state = 4 * ops.cast(score_vector, "float32") * ops.reshape(first - second, (-1, attention_dim))
         of_vector = ops.sum(of_scores) - 2 * ops.sum(first, axis=(0, 1))
         return (

@@ -121,8 +121,7 @@ class _CaptionsInLoop:
         """Reverse `those_left`: return shape (photos, captions, dim), with 0 for the captions that have ended."""
         if self.all_stay:
             return x
-        by_photo = tf.reshape(x, (-1, num_left, x.shape[-1]))
-        return tf.pad(by_photo, ((0, 0), (0, self.captions - num_left), (0, 0)))
+        return tf.pad(tf.reshape(x, (-1, num_left, x.shape[-1])), ((0, 0), (0, self.captions - num_left), (0, 0)))
 
 
 class _LateProduct:

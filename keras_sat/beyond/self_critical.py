@@ -78,8 +78,7 @@ class SelfCritical:
         baseline = greedy_rewards if self.reward_baseline == "greedy" else mean_of_others(drawn_rewards)
         advantage = ops.stop_gradient(ops.reshape(drawn_rewards - baseline, (-1,)))
 
-        token_ids = ops.reshape(drawn, (-1, self.max_length))
-        log_probs = self._read(captioner, features, token_ids, dropout)
+        log_probs = self._read(captioner, features, ops.reshape(drawn, (-1, self.max_length)), dropout)
         is_caption, loss = ops.repeat(is_photo, self.num_drawn), -advantage * log_probs
         baseline = ops.broadcast_to(baseline, ops.shape(drawn_rewards))
         rewards = {"reward": drawn_rewards, "baseline_reward": baseline}
@@ -167,5 +166,4 @@ class CaptionReward:
 
 def mean_of_others(rewards):
     """For each caption, return the mean reward of the other captions of its photo: shape (photos, captions)."""
-    count = rewards.shape[1]
-    return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (count - 1)
+    return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (rewards.shape[1] - 1)

@@ -99,8 +99,7 @@ def run_demo(
     report |= {"num_train": num_train, "num_test": num_test}
     write_json(output_dir / "report.json", report)
     # Pictures to look at: scenes of two objects first.
-    chosen = sorted(range(num_test), key=lambda i: len(scenes[i].objects) < 2)[:NUM_PICTURES]
-    for i in chosen:
+    for i in sorted(range(num_test), key=lambda i: len(scenes[i].objects) < 2)[:NUM_PICTURES]:
         write_whole(output_dir / "scenes" / f"{scenes[i].image_id}.png", scenes[i].png())
         AttentionDisplay.from_result(results[i]).save(output_dir / f"{scenes[i].image_id}-attention.png")
     say(_conclusion(report, output_dir))

@@ -155,8 +155,7 @@ def _write_saved_model(captioner, directory, search):
     tokens = tf.constant(captioner.vocabulary.tokens)
 
     def with_words(photos):
-        found = captioner.search(captioner.features(photos), **search)
-        best = tf.nest.map_structure(lambda x: x[:, 0], found)
+        best = tf.nest.map_structure(lambda x: x[:, 0], captioner.search(captioner.features(photos), **search))
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]
         is_word = tf.sequence_mask(outputs["num_words"], search["max_length"])

@@ -21,8 +21,7 @@ WAY_OUT = "It cannot be resumed. Pass another output_dir (initial_model=FOLDER/m
 def write_checkpoint(directory, captioner, epochs):
     """Write the state of a compiled captioner, and `epochs`, a list with a dict of metrics for each epoch."""
     directory = Path(directory)
-    arrays = {name: variable.numpy() for name, variable in state_of(captioner).items()}
-    name = write_arrays(directory, "state", arrays)
+    name = write_arrays(directory, "state", {name: variable.numpy() for name, variable in state_of(captioner).items()})
     write_sealed_json(directory / "progress.json", {"epochs": epochs, "state": name})
     remove_others(directory, re.compile(rf"{STATE.pattern}|\..*\.part"), [name])
 

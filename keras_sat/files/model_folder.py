@@ -184,8 +184,7 @@ def _rounded(arrays, precision):
     stored = {}
     for name, array in arrays.items():
         halved = precision == "float16" or array.ndim > 2
-        limit = np.finfo("float16" if halved else "float32").max
-        if not (np.abs(array) <= limit).all():
+        if not (np.abs(array) <= np.finfo("float16" if halved else "float32").max).all():
             raise ValueError(
                 f"{name} contains values that are NaN, infinite or too large for this precision. Received: {precision=}"
             )

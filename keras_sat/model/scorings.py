@@ -60,8 +60,7 @@ class NoAttention(Attention):
         if isinstance(mean, Visible):
             mean, visible = mean
             uniform = equations.attention_weights(equations.visible_scores(uniform, visible))
-        context = equations.attended_features(ops.ones((rows, 1)), mean)
-        return Attended(context, uniform, uniform)
+        return Attended(equations.attended_features(ops.ones((rows, 1)), mean), uniform, uniform)
 
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):

@@ -32,8 +32,7 @@ class TeacherForced(NamedTuple):
     def unpack_words(self, values):
         """Convert `values`, one per word, to shape (rows, time), with 0 for padding."""
         rows, time = ops.shape(self.token_weights)
-        by_time = ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows))
-        return ops.transpose(by_time)
+        return ops.transpose(ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows)))
 
     def are_right(self):
         """Return a tensor (rows, time) with 1 where the target is the most probable word, and 0 elsewhere."""

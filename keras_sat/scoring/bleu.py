@@ -38,8 +38,7 @@ def bleu_counts(references, candidates):
         for ngram, count in ngram_counts(candidate).items():
             matches[len(ngram) - 1] += min(count, most[ngram])
             guesses[len(ngram) - 1] += count
-        lengths = map(len, photo_references)
-        closest = min(lengths, key=lambda length: (abs(length - len(candidate)), length))
+        closest = min(map(len, photo_references), key=lambda length: (abs(length - len(candidate)), length))
         counts.append([*matches, *guesses, len(candidate), closest])
     return np.array(counts)
 

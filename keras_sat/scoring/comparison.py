@@ -105,8 +105,7 @@ def _scores_of_draws(photos, counts):
     for score in (*SCORES.values(), *MEASURED):
         contributions = photos.get(score.contributions)
         if contributions is not None:
-            sums = np.tensordot(counts, np.array(contributions, dtype=float), 1)
-            scores |= score.of_sums(sums, counts.sum(axis=1))
+            scores |= score.of_sums(np.tensordot(counts, np.array(contributions, dtype=float), 1), counts.sum(axis=1))
     return scores
 
 

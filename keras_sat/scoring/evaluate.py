@@ -179,8 +179,7 @@ def evaluate_captions(
             f"Received: no caption for {len(missing)} of its {len(keys)} photos, and {len(foreign)} for other photos "
             f"(first: {brief([*missing, *foreign][0])})"
         )
-    settings = _settings(data, split, split_seed)
-    return _score_table(images, [texts[key] for key in keys], settings, every, rows)
+    return _score_table(images, [texts[key] for key in keys], _settings(data, split, split_seed), every, rows)
 
 
 def _settings(data, split, split_seed, encoder=None, search=None):

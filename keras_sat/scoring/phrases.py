@@ -102,8 +102,7 @@ COLUMNS |= {f"small_{name}": f"small: {title}" for name, title in COLUMNS.items(
 
 def _of_sums(sums, num_photos):
     """Return the figures that `compare` shows, given sums of shape (..., 2, 10)."""
-    counts = np.maximum(sums[..., :1], 1)
-    means = sums[..., 1 : 1 + len(MEASURES)] / counts  # (..., all or small, measures)
+    means = sums[..., 1 : 1 + len(MEASURES)] / np.maximum(sums[..., :1], 1)  # (..., all or small, measures)
     return {name: means[..., number // len(MEASURES), number % len(MEASURES)] for number, name in enumerate(COLUMNS)}
 
 

@@ -155,8 +155,7 @@ class ScoreTable:
 
     def to_coco_results(self, path: str | os.PathLike) -> None:
         """Write the captions in coco-caption's JSON format; for COCO's photos, image_id is a number."""
-        entries = [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions]
-        write_json(path, entries)
+        write_json(path, [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions])
 
     def to_csv(self, path: str | os.PathLike) -> None:
         """Write a CSV file with each photo's caption (harmless in spreadsheets, see `cell_of`) and scores."""

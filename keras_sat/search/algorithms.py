@@ -100,8 +100,7 @@ def sample_search(
     """
 
     def draw(logits, t, said):
-        probabilities = ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1)
-        cumulated = ops.cumsum(probabilities, axis=-1)
+        cumulated = ops.cumsum(ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1), axis=-1)
         threshold = ops.take(noise, ops.expand_dims(t, 0), axis=1) * cumulated[:, -1:]
         return ops.sum(ops.cast(cumulated <= threshold, "int32"), axis=-1)  # the first word above the threshold
 

@@ -112,8 +112,7 @@ def score_captions(captioner, captioned_images, cache=None, **search_options):
     val_bleu_1 to val_bleu_4; val_matches: number of 4-grams that are also in a reference; val_cider;
     val_distinct: number of different captions.
     """
-    results = caption_photos(captioner, captioned_images, cache, **search_options)
-    captions = [result.caption for result in results]
+    captions = [result.caption for result in caption_photos(captioner, captioned_images, cache, **search_options)]
     references = [image.captions[:NUM_REFERENCES] for image in captioned_images]
     scores = bleu(references, captions)
     figures = {f"val_bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)}

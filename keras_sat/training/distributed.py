@@ -178,8 +178,7 @@ class Cluster:
         if self.num_hosts > 1:
             for variable in state_of(captioner).values():
                 array = variable.numpy()
-                content = self._broadcast_bytes(array.tobytes())
-                variable.assign(np.frombuffer(content, array.dtype).reshape(array.shape))
+                variable.assign(np.frombuffer(self._broadcast_bytes(array.tobytes()), array.dtype).reshape(array.shape))
         for variable in captioner.variables:
             is_dropout = variable.name == "seed_generator_state" and variable is not captioner.random_generator.state
             if is_dropout:  # else all parts of a batch would get the same masks
