@@ -139,15 +139,10 @@ def _digest(value):
 
 @contextlib.contextmanager
 def exclusive_lock(path, holder_does, *, wait_s=0):
-    """Hold the lock file `path` while the block runs; raise ValueError if another process holds it.
+    """Hold the lock file `path` while the block runs; raise ValueError if another process holds it, after `wait_s`.
 
-    The operating system releases the lock when the process dies. On a network folder, the lock works across computers
-    if the file system supports locks, as NFS and SMB do.
-
-    Args:
-        path: the lock file; it is created empty and kept.
-        holder_does: what the other process does, for the message: "is building the features in ...".
-        wait_s: seconds to wait for the other process; a message on standard error says so.
+    The operating system releases the lock when the process dies. On a network folder, the file system must support
+    locks, as NFS and SMB do. `holder_does` is for the message: "is building the features in ...".
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

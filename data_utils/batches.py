@@ -59,10 +59,9 @@ def make_batches(
     and the epoch number.
 
     Args:
-        cache: FeatureCache with the features of the photos. Captions of photos that the cache lists as unreadable are
-            skipped; a warning counts them. With a list of caches, each built from a different view of the photos (see
-            `data_utils.views`), one is chosen at random each time a photo is used. None: batches contain the photos
-            themselves, uint8 (batch, height, width, 3), for training the encoder too.
+        cache: FeatureCache with the features of the photos; unreadable photos are skipped, with a warning. Of a list
+            of caches, each of a different view (see `data_utils.views`), one is chosen at random each time a photo is
+            used. None: batches contain photos, uint8 (batch, height, width, 3), for training the encoder too.
         batch_size: captions per batch.
         split: use only the photos of this split, "train", "dev" or "test"; None uses all.
         group_by: "length" makes batches of captions of equal length, as in the paper: features (batch, regions,
@@ -244,11 +243,7 @@ class _OneLength:
 
 
 class _WholeImages:
-    """Group photos with all their captions into batches; `members` are photo indices.
-
-    Photos with captions of similar length are batched together to reduce padding. The captions of a photo are sorted
-    from longest to shortest: a decoder can skip those that have ended.
-    """
+    """Group photos of similar length, with all their captions, longest first, into batches of photo indices."""
 
     captions = (-1,)
 

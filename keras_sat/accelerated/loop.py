@@ -105,9 +105,7 @@ class _CaptionsInLoop:
 
     def stored(self, x):
         """Reshape x from (..., rows, dim) to (..., photos, captions, dim)."""
-        if self.all_stay:
-            return x
-        return ops.reshape(x, (*ops.shape(x)[:-2], self.photos, self.captions, x.shape[-1]))
+        return x if self.all_stay else ops.reshape(x, (*ops.shape(x)[:-2], self.photos, self.captions, x.shape[-1]))
 
     def num_left(self, t):
         """Return the number of remaining captions per photo at time t."""

@@ -118,7 +118,6 @@ class SelfCritical:
         token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
         starts = ops.full_like(token_ids[:, :1], special["start_token_id"])
         input_ids = ops.concatenate([starts, token_ids[:, :-1]], axis=1)
-
         drop = {"drop_of": lambda rows: dropout.of_photos(rows // self.num_drawn)}
         read = captioner.read(features, input_ids, token_ids, token_weights, **drop)
         logits = allowed_logits(read.logits, **special) / self.temperature

@@ -73,7 +73,6 @@ def run_demo(
     # Many scenes with few captions each: a new scene helps more than another caption, and costs little.
     train = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
     images = scenes_as_images(train, "train", CAPTIONS_PER_SCENE)  # no dev split: the last epoch tells the truth best
-    expectations = min(EXPECTATION_EPOCHS, epochs) if ATTENTIONS[attention].draws_places else 0
     captioner = fit(
         images,
         attention=attention,
@@ -81,7 +80,7 @@ def run_demo(
         epochs=epochs,
         output_dir=output_dir,
         show_progress=show_progress,
-        expectation_epochs=expectations,
+        expectation_epochs=min(EXPECTATION_EPOCHS, epochs) if ATTENTIONS[attention].draws_places else 0,
         **SETTINGS,
     )
     epochs_trained = len(captioner.history.get("loss", []))

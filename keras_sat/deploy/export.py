@@ -152,14 +152,13 @@ def _decoded(content, size):
 
 def _write_saved_model(captioner, directory, search):
     size = captioner.photo_sizes[0]
-    tokens = tf.constant(captioner.vocabulary.tokens)
 
     def with_words(photos):
         best = tf.nest.map_structure(lambda x: x[:, 0], captioner.search(captioner.features(photos), **search))
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]
         is_word = tf.sequence_mask(outputs["num_words"], search["max_length"])
-        words = tf.where(is_word, tf.gather(tokens, outputs.pop("token_ids")), "")
+        words = tf.where(is_word, tf.gather(captioner.vocabulary.tokens, outputs.pop("token_ids")), "")
         captions = tf.strings.strip(tf.strings.reduce_join(words, axis=1, separator=" "))
         return {**outputs, "captions": captions, "words": words, "is_finished": best.is_finished}
 

@@ -242,12 +242,7 @@ def write_arrays(directory, kind, arrays):
 
 
 def read_arrays(path, expected, way_out=""):
-    """Read the dict of arrays that `write_arrays` wrote; raise ValueError if the file is damaged or missing.
-
-    Args:
-        path: the file.
-        expected, way_out: see `read_json`.
-    """
+    """Read the arrays that `write_arrays` wrote; raise ValueError, see `read_json`, for a damaged or missing file."""
     hint = expectation(expected, way_out)
     try:
         content = path.read_bytes()

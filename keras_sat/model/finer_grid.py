@@ -42,11 +42,7 @@ def with_grid(network, grid):
 
 
 def without_last_strides(network, factor):
-    """Return a network with the same weights, in which dilation replaces the last strides.
-
-    `factor` multiplies rows and columns: 1, 2, 4 ... Return None if the network has too few strides, or if pooling
-    would have to be dilated.
-    """
+    """Return a network with the same weights and `factor` (1, 2, 4 ...) times the rows and columns, or None."""
     if factor == 1:
         return network
     before, after = {}, {}  # pixels between neighbouring cells, before and after each layer

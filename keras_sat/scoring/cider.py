@@ -19,11 +19,8 @@ def cider_of_photos(references, candidates, frequencies=None):
     """Return each photo's CIDEr-D, 10 times the mean cosine of n-gram vectors; `frequencies` None: the references'."""
     references, candidates = as_words(references, candidates)
     frequencies = frequencies or DocumentFrequencies(references)
-    scores = []
-    for photo_references, candidate in zip(references, candidates):
-        vectors = [frequencies.vectors(reference) for reference in photo_references]
-        scores.append(cider_of_vectors(frequencies.vectors(candidate), vectors))
-    return np.array(scores)
+    vectors = ([*map(frequencies.vectors, of_photo)] for of_photo in references)
+    return np.array([cider_of_vectors(frequencies.vectors(words), of) for words, of in zip(candidates, vectors)])
 
 
 def cider_of_vectors(candidate, references):

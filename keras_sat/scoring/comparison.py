@@ -125,10 +125,9 @@ def _tables(source):
 
 def _check_same_photos(tables):
     """Raise ValueError unless all tables score the same photos in the same order, with the same tokenisation."""
+    ids = [[entry["image_id"] for entry in table.captions] for table in tables]
     for name in ("data", "split", "split_seed", "tokenisation", "photos"):
-        values = [table.settings.get(name) for table in tables]
-        if name == "photos":
-            values = [[entry["image_id"] for entry in table.captions] for table in tables]
+        values = ids if name == "photos" else [table.settings.get(name) for table in tables]
         for other in values:
             if other != values[0]:
                 received = f"{brief(values[0])} and {brief(other)}"

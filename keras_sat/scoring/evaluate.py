@@ -142,10 +142,8 @@ def evaluate(
             of_photos = measure(captioner, images, captions, pixel_photos=pixel_photos, **reading)
             photos[name], figures[name] = of_photos.round(6).tolist(), means_of(of_photos, captioner.num_regions)
         table = dataclasses.replace(table, photos=photos, **figures)
-    if not keep_results:
-        return table
-    without_photos = [dataclasses.replace(result, image=None) for result in results]
-    return dataclasses.replace(table, images=images, results=without_photos)
+    kept = {"images": images, "results": [dataclasses.replace(result, image=None) for result in results]}
+    return dataclasses.replace(table, **kept) if keep_results else table
 
 
 def evaluate_captions(

@@ -24,11 +24,9 @@ def figures_of(of_photos) -> dict[str, Any]:
 
 def as_table(rows):
     """Format a table from a dict that maps titles to outputs of `figures_of`."""
-    lines = []
-    for title, figures in rows.items():
-        for name, row in ((title, figures), (f"  boxes below {100 * SMALL:.0f} %", figures["small"])):
-            lines.append((name, row["num_phrases"], row))
-    return table_of(lines, "phrases")
+    small = f"  boxes below {100 * SMALL:.0f} %"
+    lines = [line for title, figures in rows.items() for line in ((title, figures), (small, figures["small"]))]
+    return table_of([(name, row["num_phrases"], row) for name, row in lines], "phrases")
 
 
 def _means(sums):

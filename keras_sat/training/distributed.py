@@ -1,10 +1,7 @@
 """Synchronous data-parallel training on several GPUs or several hosts.
 
-Each device ("replica" in TensorFlow) has a copy of all weights. A batch is split into one part for each replica. Each
-replica computes the gradients of its part, they are summed over all replicas, and each replica takes the same step
-with the sum. The result equals training on one device with the whole batch.
-
-`tf.distribute` makes the copies and the sums. The rest is done here:
+Each device ("replica") has a copy of all weights and computes the gradients of its part of each batch. All take the
+same step with the sum, as one device would with the whole batch. `tf.distribute` makes the copies and the sums. Here:
 
 1. Make the captioner inside `strategy.scope()`, which copies each variable to each replica.
 2. Give each replica its part of each batch: `make_batches(..., shares=...)`.
