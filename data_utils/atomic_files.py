@@ -127,9 +127,8 @@ def write_sealed_json(path, value):
 def read_sealed_json(path, expected, way_out=""):
     """Return a dict written by `write_sealed_json`, and verify its digest; the arguments are those of `read_json`."""
     value = read_json(path, expected, way_out)
-    hint = expectation(expected, way_out)
     if not isinstance(value, dict) or value.pop("digest", None) != _digest(value):
-        raise ValueError(f"{path}: the file is damaged or of the wrong kind. {hint}")
+        raise ValueError(f"{path}: the file is damaged or of the wrong kind. {expectation(expected, way_out)}")
     return value
 
 

@@ -98,10 +98,8 @@ def make_batches(
         )
     views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
     if bool(views) != (image_size is None) or views and (jitter or num_views > 1):
-        raise ValueError(
-            "Pass either `cache`, for batches of features, or `image_size`, for photos, which `num_views` and "
-            f"`jitter` need. Received: cache={cache}, {image_size=}, {num_views=}, {jitter=}"
-        )
+        problem = "Pass either `cache`, for features, or `image_size`, for photos, which `num_views` and `jitter` need."
+        raise ValueError(f"{problem} Received: cache={cache}, {image_size=}, {num_views=}, {jitter=}")
     numbers, count = ([0], 1) if shares is None else shares
     images = [image for image in captioned_images if split is None or image.split == split]
     images, captions = _captions_as_ids(images, vocabulary, views)

@@ -83,8 +83,7 @@ def load_document(path: str | os.PathLike) -> str:
             skipped.add(reason, f"line {number}", line != valid_line)
         skipped.warn(path)
     document = document.replace("\r\n", "\n").replace("\r", "\n")
-    longest = max(map(len, document.split("\n")))
-    if longest > MOST_LETTERS_IN_LINE:
+    if (longest := max(map(len, document.split("\n")))) > MOST_LETTERS_IN_LINE:
         expected = f"at most {MOST_LETTERS_IN_LINE} characters"
         raise ValueError(f"{path}: a line is too long. Expected: {expected}. Received: {longest}")
     return document

@@ -167,8 +167,7 @@ def _decoded(image, size, name):
     try:
         image = image if isinstance(image, Image.Image) else _identified(image)
         width, height = image.size  # before a JPEG is drafted
-        needed_bytes = _prepared(image, size)
-        if needed_bytes > MOST_BYTES:
+        if (needed_bytes := _prepared(image, size)) > MOST_BYTES:
             raise ValueError(
                 f"too large: {width} x {height} pixels need {needed_bytes / 1e9:.1f} GB of memory, and the limit is "
                 f"{MOST_BYTES / 1e9:.1f} GB. Save the picture with fewer pixels, or as a non-progressive JPEG"
@@ -207,10 +206,8 @@ def _prepared(image, size):
 def _as_uint8(array):
     """Convert an image array to uint8; reject values outside 0..255 and shapes that are not those of an image."""
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)) or array.size == 0:
-        raise ValueError(
-            "An image array must have shape (height, width) or (height, width, channels), with 1, 3 or 4 channels. "
-            f"Received: shape={array.shape}"
-        )
+        problem = "An image array must have shape (height, width) or (height, width, channels): 1, 3 or 4 channels."
+        raise ValueError(f"{problem} Received: shape={array.shape}")
     if array.dtype != np.uint8:
         low, high = array.min(), array.max()
         is_scaled = array.dtype.kind in "bf" and 0 < high <= 1

@@ -59,8 +59,7 @@ def covered_fraction(boxes, grid_shape):
     is_covered = np.zeros((len(y), len(x)), bool)
     for box in range(len(left)):  # one at a time: all boxes at once would fill the memory
         is_covered |= np.outer((top[box] <= y) & (y < bottom[box]), (left[box] <= x) & (x < right[box]))
-    covered = is_covered * heights[:, None] * widths
-    return row_of.T @ covered @ column_of * (grid_shape[0] * grid_shape[1])
+    return row_of.T @ (is_covered * heights[:, None] * widths) @ column_of * (grid_shape[0] * grid_shape[1])
 
 
 def _strips(cells, starts, ends):

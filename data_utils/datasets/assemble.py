@@ -18,8 +18,7 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
         skipped.add("photos on a split list that are missing", image_id)
     if not captions:
         raise ValueError(f"The caption file contains no captions. Received: data_dir={str(data_dir)!r}")
-    kept = [image_id for image_id in captions if image_id in photos]
-    if not kept:
+    if not (kept := [image_id for image_id in captions if image_id in photos]):
         raise ValueError(
             f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions)))}). "
             "Expected: photos in the folder itself, in its standard subfolders, or at the paths in your table."

@@ -95,14 +95,11 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
         return path
     path = Path(path).expanduser()
     skipped = Skipped()
-    read = _read_entities if path.is_dir() else _read_json
     phrases, unsure = {}, set()
-    for image, marked, size_is_known in read(path, images):
+    for image, marked, size_is_known in (_read_entities if path.is_dir() else _read_json)(path, images):
         if (num_boxes := sum(len(boxes) for *_, boxes in marked)) > MOST_BOXES:
-            raise ValueError(
-                f"{path}: a photo may have at most {MOST_BOXES} boxes. "
-                f"Received: {num_boxes} for {brief(image.image_id)}"
-            )
+            problem = f"{path}: a photo may have at most {MOST_BOXES} boxes."
+            raise ValueError(f"{problem} Received: {num_boxes} for {brief(image.image_id)}")
         if not size_is_known:
             unsure.add(image.image_id)
             skipped.add("photos of unknown aspect ratio, on which attention is not measured", image.image_id)
@@ -164,8 +161,7 @@ def _read_json(path, images):
             marked = [(entry["caption"], one["phrase"], one["first_word"], one["boxes"]) for one in entry["phrases"]]
             if not all(_is_sound(*of_phrase) for of_phrase in marked):
                 raise TypeError(f"the entry of {brief(image.image_id)} is {brief(entry)}")
-            is_known = bool(entry.get("size_known", True))
-        yield image, marked, is_known
+        yield image, marked, bool(entry.get("size_known", True))
 
 
 def _is_sound(caption, words, first_word, boxes):
@@ -244,15 +240,13 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
 
 def _boxes_of_words(image, caption, boxes):
     """Return each word's boxes by its index: its phrase's or, if all agree, those of the word in other captions."""
-    phrases = boxes.phrases.get(image.image_id, ())
-    if not phrases:
+    if not (phrases := boxes.phrases.get(image.image_id, ())):
         return {}
     words = {of: tokenise(image.captions[of]) for of in {caption, *(phrase.caption for phrase in phrases)}}
     own, of_word = {}, {}
     for phrase in phrases:
         for number in phrase.naming_words(words[phrase.caption]):
-            word = words[phrase.caption][number]
-            if word in PLACELESS:
+            if (word := words[phrase.caption][number]) in PLACELESS:
                 continue
             of_word.setdefault(word, set()).add(phrase.boxes)
             if phrase.caption == caption:

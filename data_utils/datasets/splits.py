@@ -12,8 +12,7 @@ SPLIT_NAMES = {"restval": "train", "val": "dev", "valid": "dev", "validation": "
 
 def add_split(splits, image_id, name, where):
     """Add a photo to a dict of splits; raise ValueError if the split is unknown or the photo is already in another."""
-    split = SPLIT_NAMES.get(str(name).strip().lower())
-    if split is None:
+    if (split := SPLIT_NAMES.get(str(name).strip().lower())) is None:
         raise ValueError(f"{where}: unknown split. Expected: train, dev or test. Received: split={brief(name)}")
     if splits.setdefault(image_id, split) != split:
         raise ValueError(

@@ -68,9 +68,7 @@ def read_jsonl(path):
             if not isinstance(captions, list) or not all(isinstance(text, str) for text in [row["image"], *captions]):
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise ValueError(
-                f'{path}, line {number}: expected an object like {{"image": "a.jpg", "caption": "a dog"}}. '
-                f"Received: {line[:80]!r}"
-            ) from None
+            problem = f'{path}, line {number}: expected an object like {{"image": "a.jpg", "caption": "a dog"}}.'
+            raise ValueError(f"{problem} Received: {line[:80]!r}") from None
         for caption in captions:
             yield number, row["image"].strip(), " ".join(caption.split()), row.get("split")

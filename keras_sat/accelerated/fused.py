@@ -126,5 +126,4 @@ def _sums_over_regions(exponential, projected_state, of_scores):
 def _x_and_y(exponential, projected_state):
     """Return x of shape (photos, 1, regions, dim) and y of shape (photos, captions, 1, dim)."""
     photos, _, attention_dim = ops.shape(exponential)
-    y = ops.reshape(_exponential(projected_state), (photos, -1, 1, attention_dim))
-    return ops.expand_dims(exponential, 1), y
+    return ops.expand_dims(exponential, 1), ops.reshape(_exponential(projected_state), (photos, -1, 1, attention_dim))

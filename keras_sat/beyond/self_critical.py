@@ -109,8 +109,7 @@ class SelfCritical:
         found = search(self.num_drawn, noise, num_samples=self.num_drawn, temperature=self.temperature)
         order = ops.argsort(-found.lengths, axis=1)  # longest first: the decoder skips captions that have ended
         drawn = ops.take_along_axis(found.token_ids, order[:, :, None], axis=1)
-        greedy = search(1).token_ids if self.reward_baseline == "greedy" else drawn[:, :0]
-        return drawn, greedy
+        return drawn, search(1).token_ids if self.reward_baseline == "greedy" else drawn[:, :0]
 
     def _read(self, captioner, features, token_ids, dropout):
         """Return log p of each sampled caption, under the distribution from which it was sampled."""

@@ -25,9 +25,8 @@ class Sentinel(keras.layers.Layer):
         self.feature_dim = feature_dim
 
     def build(self, hidden_state_shape, memory_shape=None):
-        hidden_dim = hidden_state_shape[-1]
         policy = {"dtype": self.dtype_policy}
-        self.gate = LoopDense(hidden_dim, name="gate", **policy)
+        self.gate = LoopDense(hidden_state_shape[-1], name="gate", **policy)
         self.projection = LoopDense(self.feature_dim, use_bias=False, name="projection", **policy)
         self.gate.build(hidden_state_shape)
         self.projection.build(hidden_state_shape)

@@ -83,8 +83,7 @@ def run_demo(
         expectation_epochs=min(EXPECTATION_EPOCHS, epochs) if ATTENTIONS[attention].draws_places else 0,
         **SETTINGS,
     )
-    epochs_trained = len(captioner.history.get("loss", []))
-    if not epochs_trained:
+    if not (epochs_trained := len(captioner.history.get("loss", []))):
         raise KeyboardInterrupt("no epoch was completed. Run the same command to start over.")
     dev = scenes_as_images(draw_scenes(NUM_DEV, DEV_SEED, max_objects=max_objects), "dev")
     calibrate(captioner, dev, show_progress=False)

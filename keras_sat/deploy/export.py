@@ -98,10 +98,8 @@ def _next_version(directory):
         if path.name.isdecimal() and path.is_dir():
             versions.append(int(path.name))
         elif not path.name.startswith("."):
-            raise ValueError(
-                "The export folder may contain only exports, named 1, 2 and so on. Choose a new folder. "
-                f"Received: directory={str(directory)!r}, which contains {path.name}"
-            )
+            problem = "The export folder may contain only exports, named 1, 2 and so on. Choose a new folder."
+            raise ValueError(f"{problem} Received: directory={str(directory)!r}, which contains {path.name}")
     return directory / str(max(versions) + 1)
 
 

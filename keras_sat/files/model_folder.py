@@ -108,10 +108,8 @@ def _reject_foreign_files(directory):
     if (directory / "config.json").is_file():
         read_sealed_json(directory / "config.json", EXPECTED, "Choose another folder, or remove this file.")
     elif directory.is_file() or not all(OURS.fullmatch(path.name) for path in directory.glob("*")):
-        raise ValueError(
-            "A model must have its own folder. Choose a new or empty folder, or one that contains only a model. "
-            f"Received: directory={str(directory)!r}"
-        )
+        problem = "A model must have its own folder. Choose a new or empty folder, or one that contains only a model."
+        raise ValueError(f"{problem} Received: directory={str(directory)!r}")
 
 
 def read_model(directory):
@@ -223,10 +221,8 @@ def assign_arrays(variables, arrays, source):
     received = {name: array.shape for name, array in arrays.items()}
     for name in expected | received:
         if expected.get(name) != received.get(name):
-            raise ValueError(
-                f"{source}: the weights do not fit the model. Expected: {expected.get(name)} for {name[:80]}. "
-                f"Received: {received.get(name)}"
-            )
+            problem = f"{source}: the weights do not fit the model. Expected: {expected.get(name)} for {name[:80]}."
+            raise ValueError(f"{problem} Received: {received.get(name)}")
     for name, variable in variables.items():
         variable.assign(arrays[name])
 
@@ -267,12 +263,9 @@ def pretrained_names():
 
 def pretrained_directory(name):
     """Return the folder of a bundled model."""
-    names = pretrained_names()
-    if name not in names:
-        raise ValueError(
-            f"There is no folder or bundled model with this name. Expected one of: {', '.join(names)}. "
-            f"Received: name={name!r}.{near_name(str(name), names)}"
-        )
+    if name not in (names := pretrained_names()):
+        problem = f"There is no folder or bundled model with this name. Expected one of: {', '.join(names)}."
+        raise ValueError(f"{problem} Received: name={name!r}.{near_name(str(name), names)}")
     return PRETRAINED / name
 
 

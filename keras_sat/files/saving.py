@@ -88,10 +88,8 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
     options, is_own = dict(settings["captioner"]), settings["has_own_encoder"]
     is_trained = options["encoder_training"] != "frozen"
     if is_own and is_trained and encoder is None:
-        raise ValueError(
-            "This captioner was trained together with a custom encoder. Pass a model of its architecture as `encoder`. "
-            f"Received: encoder=None (the name was {brief(options['encoder'])})"
-        )
+        problem = "This captioner was trained with a custom encoder. Pass a model of its architecture as `encoder`."
+        raise ValueError(f"{problem} Received: encoder=None (the name was {brief(options['encoder'])})")
     if is_trained or has_encoder:
         options["encoder_weights"] = None  # they are in the folder
         if encoder_weights is not None:
@@ -129,8 +127,7 @@ def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
 def bundled_encoder(name):
     """Return the encoder arrays, `photo_blur` and SeenPhotos of the bundled captioner if `name` is its encoder."""
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
-    known = settings["captioner"]["encoder"]
-    if name != known:
+    if name != (known := settings["captioner"]["encoder"]):
         raise ValueError(
             f'"bundled" weights are for the bundled captioner\'s encoder, {known}. Choose that encoder, or pass the '
             f"path of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={brief(name)}"

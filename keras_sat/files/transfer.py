@@ -19,10 +19,8 @@ def adapted(captioner, vocabulary, options):
     for name in CaptionerOptions.names("encoder"):
         value = options.get(name, before[name])
         if value != before[name] and not (name == "encoder_weights" and may_read_others and value != BUNDLED):
-            raise ValueError(
-                f"A trained captioner must keep its encoder and encoder weights: {name} is {brief(before[name])}. "
-                f"Received: {name}={brief(value)}"
-            )
+            problem = f"A trained captioner must keep its encoder and encoder weights: {name} is {brief(before[name])}."
+            raise ValueError(f"{problem} Received: {name}={brief(value)}")
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
     has_its_grid = adapted.photo_encoder.grid == captioner.photo_encoder.grid
     adapted.photo_encoder.remember(

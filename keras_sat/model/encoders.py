@@ -76,8 +76,7 @@ def _application(name, network, shape, weights):
         with contextlib.redirect_stdout(sys.stderr):  # Keras announces downloads on stdout, which is for captions
             return getattr(keras.applications, network)(weights="imagenet", **options)
     except Exception as error:  # keras.utils.get_file raises a plain Exception when a download fails
-        address = re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))
-        if address is None:
+        if (address := re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))) is None:
             raise
         reason = str(error).rpartition(": ")[2].removeprefix("None -- ")
         raise ArgumentError(
@@ -97,8 +96,7 @@ def _lite_network(name, network, shape, weights):
 
 def _grid_at(network, layer, name):
     """Return the output of a layer, which must be a feature grid."""
-    names = [item.name for item in network.layers if len(item.output.shape) == 4][1:]
-    if layer not in names:
+    if layer not in (names := [item.name for item in network.layers if len(item.output.shape) == 4][1:]):
         problem = f"`{name}` has no layer with this name that outputs a grid. Expected one of: {', '.join(names)}."
         raise ValueError(f"{problem} Received: layer={brief(layer)}")
     return network.get_layer(layer).output

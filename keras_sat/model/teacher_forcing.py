@@ -61,8 +61,7 @@ def read_captions(
     logits = decoder.readout(*of_words, training=training, drop=drop)
     targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), positions)
     maps = keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), unrolled[3:])
-    log_probs = equations.word_log_probs(logits, targets)
-    return TeacherForced(logits, targets, log_probs, positions, token_weights, *maps)
+    return TeacherForced(logits, targets, equations.word_log_probs(logits, targets), positions, token_weights, *maps)
 
 
 def as_rows(token_ids):

@@ -103,8 +103,7 @@ def _scores_of_draws(photos, counts):
     """Return the scores of each bootstrap draw; `counts` (draws, photos) says how often each photo was drawn."""
     scores = {}
     for score in (*SCORES.values(), *MEASURED):
-        contributions = photos.get(score.contributions)
-        if contributions is not None:
+        if (contributions := photos.get(score.contributions)) is not None:
             scores |= score.of_sums(np.tensordot(counts, np.array(contributions, dtype=float), 1), counts.sum(axis=1))
     return scores
 

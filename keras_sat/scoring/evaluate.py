@@ -94,8 +94,7 @@ def evaluate(
         digests = {}
         images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress, noted=digests)
     else:
-        unreadable = [image.image_id for image in images if image.image_id in cache.unreadable]
-        if unreadable:
+        if unreadable := [image.image_id for image in images if image.image_id in cache.unreadable]:
             found = f"{len(unreadable)} photos that the cache lists as unreadable are skipped: {unreadable[0]}"
             warnings.warn(found, stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
@@ -231,8 +230,7 @@ def check_training_photos(captioner, images, digests, called, way_out, *, is_all
     record, ids = getattr(captioner, "training_photos", None), [image.image_id for image in images]
     if record is None:
         return None
-    seen = seen_in_training(ids, record, digests)
-    if seen:
+    if seen := seen_in_training(ids, record, digests):
         found = (
             f"The captioner was trained on {len(seen)} of the {len(images)} photos {called}, or on copies of them "
             f"({seen[0]!r}, for example), so the scores do not show how well it captions other photos."
@@ -261,8 +259,7 @@ def _other_rows(compare_with, data, images):
         raise ValueError(f"{problem} Received: compare_with={compare_with!r} with data={_name(data)!r}")
     rows = dict(PUBLISHED[data]) if "paper" in compare_with else {}
     if "human" in compare_with:
-        alone = sum(len(image.captions) < 2 for image in images)
-        if alone:
+        if alone := sum(len(image.captions) < 2 for image in images):
             problem = "Scoring human captions requires at least two per photo: leave 'human' out of --compare-with."
             raise ValueError(f"{problem} Received: {alone} photos with one caption")
         references = [[tokenise(caption) for caption in image.captions[:NUM_REFERENCES]] for image in images]

@@ -158,5 +158,4 @@ def table_of(rows, counted):
 
 def _averaged(rows, word_classes=None):
     means = np.mean(rows, axis=0) if rows else np.full(len(FIGURES), np.nan)
-    figures = dict(zip(FIGURES, means.tolist()))
-    return Grounding(**figures, num_words=len(rows), word_classes=word_classes or {})
+    return Grounding(**dict(zip(FIGURES, means.tolist())), num_words=len(rows), word_classes=word_classes or {})

@@ -68,8 +68,7 @@ def meteor_of_java(references, candidates, jar, java="java"):
             if line is not None:
                 process.stdin.write(line + "\n")
                 process.stdin.flush()
-            said = process.stdout.readline().strip()
-            if not said:
+            if not (said := process.stdout.readline().strip()):
                 process.kill()
                 process.wait()
                 errors.seek(0)

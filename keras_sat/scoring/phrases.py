@@ -52,8 +52,7 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
     results = Progress.over(results, len(read), label="phrases", unit="captions", show=show_progress)
     for (_, result), (number, phrases) in zip(results, read):
         for phrase in phrases:
-            word = last_content_word(result.words, phrase)
-            if word is not None:
+            if (word := last_content_word(result.words, phrase)) is not None:
                 _add(of_photos[number], result.attention_weights[word], phrase.boxes)
     return of_photos
 
@@ -90,8 +89,7 @@ def last_content_word(words, phrase):
 def _add(sums, attention_map, boxes):
     """Add the figures of an attention map to its photo's sums, an array (2, 10)."""
     covered = covered_fraction(boxes, attention_map.shape)
-    figures = [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
-    sums[: 2 if covered.mean() < SMALL else 1] += figures
+    sums[: 2 if covered.mean() < SMALL else 1] += [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
 
 
 COLUMNS = dict(zip(MEASURES, ("on boxes", "peak", "coverage")))

@@ -214,8 +214,7 @@ def _without_repeats(log_probs, token_ids, said, t, size, joining_token_id):
     for place in range(size - 1):
         again &= said[:, place : place + windows] == last[:, place : place + 1]
     completes = said[:, size - 1 :, None] == token_ids[:, None, :]
-    is_said_again = ops.any(again[:, :, None] & completes, axis=1) & (t >= size)
-    return ops.where(is_said_again, -float("inf"), log_probs)
+    return ops.where(ops.any(again[:, :, None] & completes, axis=1) & (t >= size), -float("inf"), log_probs)
 
 
 def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):

@@ -104,9 +104,8 @@ class CaptionGenerator:
         numbers, results = range(len(tf.nest.flatten(features)[0])), []
         for start in numbers[:: options.batch_size]:
             some = slice(start, start + options.batch_size)
-            photos = None if images is None else images[some]
             batch = tf.nest.map_structure(lambda array, some=some: array[some], features)
-            results += self._captions(options, batch, photos, numbers[some])
+            results += self._captions(options, batch, None if images is None else images[some], numbers[some])
         return results
 
     def _captions_or_phrases(self, options, photos, regions):

@@ -24,8 +24,7 @@ def preset_or_default(preset, data, options, initial_model, before, encoder, say
         return presets.PRESETS[preset]
     if initial_model is not None:
         return {}
-    name = presets.default_preset(data, options.get("encoder") or before or encoder)
-    if name != "default":
+    if (name := presets.default_preset(data, options.get("encoder") or before or encoder)) != "default":
         say(f"using the preset {name}; preset='default' (--preset default) uses the plain defaults")
     return presets.fitting_settings(name, options if before is None else {"encoder": before, **options})
 

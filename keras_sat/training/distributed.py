@@ -38,8 +38,7 @@ TF_CONFIG = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"typ
 def several_gpus(count, kind="GPU"):
     """Return the strategy that trains on the first `count` GPUs of this computer."""
     options.count().check("gpus", count)
-    devices = tf.config.list_logical_devices(kind)
-    if count > len(devices):
+    if count > len(devices := tf.config.list_logical_devices(kind)):
         raise ValueError(f"TensorFlow finds only {len(devices)} {kind}s on this computer. Received: gpus={count}")
     return tf.distribute.MirroredStrategy([device.name for device in devices[:count]])
 

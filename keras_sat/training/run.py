@@ -118,8 +118,7 @@ class Training:
         except (callbacks.LostTraining, KeyboardInterrupt) as error:
             progress.end_line()
             self.epochs = keep.epochs
-            is_lost = isinstance(error, callbacks.LostTraining)
-            if not is_lost:
+            if not (is_lost := isinstance(error, callbacks.LostTraining)):
                 self._interrupted()
         self.epochs = cluster.broadcast(keep.epochs)
         cluster.share_folder(self.folder / "model")
