@@ -159,10 +159,8 @@ def exclusive_lock(path, holder_does, *, wait_s=0):
     except filelock.Timeout:
         raise ValueError(f"Another process {holder_does}. Wait until it ends, or stop it. Received: {path}") from None
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{path}: the lock file cannot be used ({getattr(error, 'strerror', None) or error}). Remove it, or choose "
-            "a writable folder on a file system that supports locks."
-        ) from None
+        problem = f"{path}: the lock file cannot be used ({getattr(error, 'strerror', None) or error})."
+        raise ValueError(f"{problem} Remove it, or choose a folder on a file system that supports locks.") from None
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import itertools
 import numbers
@@ -242,12 +243,9 @@ def _upright_rgb(image, size):
 
     with warnings.catch_warnings(action="ignore"):  # Pillow warns about odd metadata
         image.load()
-        try:
-            orientation = image.getexif().get(ExifTags.Base.Orientation)
-        except Exception:  # metadata may be damaged even if the pixels are not
-            orientation = None
-        if orientation in range(2, 9):
-            image = ImageOps.exif_transpose(image)
+        with contextlib.suppress(Exception):  # metadata may be damaged even if the pixels are not
+            if image.getexif().get(ExifTags.Base.Orientation) in range(2, 9):
+                image = ImageOps.exif_transpose(image)
     if image.mode == "F":  # floating-point pixels
         image = Image.fromarray(_as_uint8(np.array(image)))
     if image.mode != "RGB" or "transparency" in image.info:

@@ -42,10 +42,9 @@ def photo_of(path):
 
 def size_of(path):
     """Return the size of a file in bytes, or None for a picture in memory or a missing file."""
-    try:
+    with contextlib.suppress(OSError, TypeError, ValueError):
         return os.path.getsize(os.path.expanduser(path))
-    except (OSError, TypeError, ValueError):
-        return None
+    return None
 
 
 def find_changes(photos, paths, *, verify=False, show_progress=False):

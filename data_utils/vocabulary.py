@@ -68,10 +68,8 @@ class Vocabulary:
         counts = Counter(word for text in captions for word in tokenise(text) if len(word) <= MOST_LETTERS_IN_WORD)
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         if not (words := [word for word, count in ordered if count >= min_count][:max_size]):
-            raise ValueError(
-                "No word occurs at least `min_count` times in the captions of the split 'train'. To draw a split, pass "
-                f"split_seed=0 to `read_data`. Received: min_count={min_count}"
-            )
+            problem = "No word occurs at least `min_count` times in the captions of the split 'train'."
+            raise ValueError(f"{problem} To draw a split, pass split_seed=0 to `read_data`. Received: {min_count=}")
         return cls(words)
 
     def __len__(self) -> int:

@@ -15,10 +15,8 @@ def add_split(splits, image_id, name, where):
     if (split := SPLIT_NAMES.get(str(name).strip().lower())) is None:
         raise ValueError(f"{where}: unknown split. Expected: train, dev or test. Received: split={brief(name)}")
     if splits.setdefault(image_id, split) != split:
-        raise ValueError(
-            f"{where}: the photo {brief(image_id)} is in the split {split!r}, but earlier in {splits[image_id]!r}. "
-            "Put each photo into only one split."
-        )
+        problem = f"{where}: the photo {brief(image_id)} is in the split {split!r} and earlier in {splits[image_id]!r}."
+        raise ValueError(f"{problem} Put each photo into only one split.")
 
 
 def draw_split(image_ids, seed):

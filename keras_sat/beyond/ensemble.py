@@ -49,7 +49,6 @@ class Ensemble(CaptionGenerator):
         )
 
     length_penalty = property(lambda self: self.options.length_penalty)
-    no_repeat_ngram = property(lambda self: self.options.no_repeat_ngram)
 
     def _agree(self, indexed, results, features, *options, **others):
         return self.captioners[indexed].consensus(results, features[indexed], *options, **others)

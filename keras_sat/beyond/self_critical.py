@@ -152,8 +152,7 @@ class CaptionReward:
         """Return the rewards (photos, captions) of captions (photos, captions, time), given the references."""
         rewards = np.zeros(token_ids.shape[:2], np.float32)
         for photo, (captions, references) in enumerate(zip(token_ids, target_ids)):
-            references = [words for words in map(self._words, references) if words]
-            references = [self._vectors(words) for words in references]
+            references = [self._vectors(words) for words in map(self._words, references) if words]
             for number, words in enumerate(map(self._words, captions)):
                 rewards[photo, number] = cider_of_vectors(self.frequencies.vectors(words), references)
         return rewards

@@ -46,10 +46,8 @@ def reject_grid(settings, num_regions):
     grid = settings["rows_and_columns"]
     is_grid = isinstance(grid, list) and len(grid) == 2 and all(type(side) is int and side > 0 for side in grid)
     if not is_grid or grid[0] * grid[1] != num_regions:
-        raise ValueError(
-            "rows_and_columns in config.json does not match the model. Expected: two whole numbers whose product is "
-            f"{num_regions}. Received: rows_and_columns={str(grid)[:80]}"
-        )
+        problem = "rows_and_columns in config.json does not match the model. Expected: two whole numbers whose product"
+        raise ValueError(f"{problem} is {num_regions}. Received: rows_and_columns={str(grid)[:80]}")
 
 
 @contextlib.contextmanager

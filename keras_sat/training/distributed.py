@@ -73,10 +73,8 @@ def read_tf_config(text):
     except (ValueError, LookupError, TypeError, AttributeError):
         is_whole = False
     if not is_whole:  # TensorFlow would silently train on one host, or wait forever
-        raise ValueError(
-            "The environment variable TF_CONFIG must list each host once, as address:port, and the index of this "
-            f"host. Expected, on the first of two hosts: {TF_CONFIG}. Received: TF_CONFIG={text!r}"
-        )
+        problem = "The environment variable TF_CONFIG must list each host once, as address:port, and this host's index."
+        raise ValueError(f"{problem} Expected, on the first of two hosts: {TF_CONFIG}. Received: TF_CONFIG={text!r}")
     return f"{kind} {index} of {', '.join(hosts)}"
 
 
