@@ -29,8 +29,7 @@ def boxes_in_view(boxes, view, image_id):
     seen = ((np.reshape(np.asarray(boxes, float), (-1, 4)) - origin) / size).clip(0, 1)
     if view % 2:  # mirrored
         seen = np.stack([1 - seen[:, 2], seen[:, 1], 1 - seen[:, 0], seen[:, 3]], axis=1)
-    is_shown = (seen[:, 0] < seen[:, 2]) & (seen[:, 1] < seen[:, 3])
-    return tuple(map(tuple, seen[is_shown].tolist()))
+    return tuple(map(tuple, seen[(seen[:, 0] < seen[:, 2]) & (seen[:, 1] < seen[:, 3])].tolist()))
 
 
 def region_in_view(region, view, image_id):

@@ -34,6 +34,7 @@ class RecurrentCell(layers.Layer):
 
     num_gates = None
     has_cell_state = None
+    initial_bias = "zeros"
 
     def __init__(self, hidden_dim, **kwargs):
         super().__init__(**kwargs)
@@ -44,9 +45,6 @@ class RecurrentCell(layers.Layer):
         self.context_projection = LoopDense(size, use_bias=False, name="context_projection", **policy)
         recurrent = {"use_bias": not self.has_cell_state, "kernel_initializer": "orthogonal", **policy}
         self.recurrent_projection = LoopDense(size, name="recurrent_projection", **recurrent)
-
-    def initial_bias(self, shape, dtype=None):
-        return ops.zeros(shape, dtype)
 
     def build(self, projected_inputs_shape, hidden_state_shape, cell_state_shape=None):
         self.recurrent_projection.build(hidden_state_shape)

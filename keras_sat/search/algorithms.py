@@ -136,8 +136,7 @@ def beam_search(
     captions = _empty(state, **options)
     photos = ops.shape(captions.log_probs)[0] // num_beams
     # All beams of a photo are equal at first: only the first one may be chosen.
-    first = ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0)
-    captions = captions._replace(log_probs=ops.tile(first, [photos]))
+    captions = captions._replace(log_probs=ops.tile(ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0), [photos]))
 
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
