@@ -152,8 +152,10 @@ def extract(archive, data_dir, *, show_progress=True):
             size, packed_size = sum(entry.file_size for entry in entries), os.path.getsize(archive)
             if size > max(MOST_EXPANSION * packed_size, SMALL_BYTES):
                 raise zipfile.BadZipFile(f"{packed_size} bytes would expand to {size} bytes, too many for a data set")
-            for entry in Progress.over(entries, label=Path(archive).name, unit="files", show=show_progress):
-                zip_file.extract(entry, data_dir)
+            with Progress(len(entries), label=Path(archive).name, unit="files", show=show_progress) as progress:
+                for entry in entries:
+                    zip_file.extract(entry, data_dir)
+                    progress.advance(1)
     except Exception as error:  # zipfile raises errors of many kinds for damaged zips
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise

@@ -144,18 +144,20 @@ def readable_photos(
     """
     readable, reasons = [], []
     show = show_progress and len(captioned_images) >= 1000  # fewer take a second or two
-    for image in Progress.over(captioned_images, label="photos checked", unit="photos", show=show):
-        try:
-            photo = None if noted is None else photo_of(image.image_path)
-            picture = load_image(image.image_path, 32)  # small: large JPEGs are then decoded at a reduced size
-            readable.append(image)
-            if noted is not None:
-                photo["pixels"] = pixel_digest(picture)
-                noted[image.image_id] = photo
-        except (OSError, ValueError) as error:
-            reasons.append(str(error))
-            if not skip:
-                raise ValueError(f"{error} (pass skip_unreadable=True, --skip-unreadable, to skip it)") from None
+    with Progress(len(captioned_images), label="photos checked", unit="photos", show=show) as progress:
+        for image in captioned_images:
+            try:
+                photo = None if noted is None else photo_of(image.image_path)
+                picture = load_image(image.image_path, 32)  # small: large JPEGs are then decoded at a reduced size
+                readable.append(image)
+                if noted is not None:
+                    photo["pixels"] = pixel_digest(picture)
+                    noted[image.image_id] = photo
+            except (OSError, ValueError) as error:
+                reasons.append(str(error))
+                if not skip:
+                    raise ValueError(f"{error} (pass skip_unreadable=True, --skip-unreadable, to skip it)") from None
+            progress.advance(1)
     if reasons:
         warnings.warn(f"{len(reasons)} unreadable photos are skipped (first: {reasons[0]})", stacklevel=2)
     return readable
@@ -251,8 +253,7 @@ def _upright_rgb(image, size):
     if image.mode != "RGB" or "transparency" in image.info:
         whole, rows = Image.new("RGB", image.size), max(1, STRIP_PIXELS // image.width)
         for top in range(0, image.height, rows):  # saves memory: only one strip has copies in other modes
-            strip = image.crop((0, top, image.width, min(top + rows, image.height)))
-            whole.paste(_strip_as_rgb(strip), (0, top))
+            whole.paste(_strip_as_rgb(image.crop((0, top, image.width, min(top + rows, image.height)))), (0, top))
         image = whole
     if size is not None:
         # In a single call, the order of the two sides depends on Pillow's version, and it changes the last bits.

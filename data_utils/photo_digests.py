@@ -77,8 +77,7 @@ def pixel_digest(image):
     grey = np.asarray(grey, dtype=np.float64)
     if (np.abs(np.diff(grey)) <= 1).mean() > MOST_FLAT:
         return 0
-    waves = (_WAVES @ grey @ _WAVES.T)[tuple(zip(*_FREQUENCIES))]
-    return int.from_bytes(np.packbits(waves > 0).tobytes(), "big")
+    return int.from_bytes(np.packbits((_WAVES @ grey @ _WAVES.T)[tuple(zip(*_FREQUENCIES))] > 0).tobytes(), "big")
 
 
 def looks_like(digests, known):

@@ -36,7 +36,7 @@ class Progress:
 
     @classmethod
     def over(cls, items, total=None, **options):
-        """Yield items and count each when the next is asked for; `total` None is their number."""
+        """Yield items, and count each when the next is asked for. Errors in the loop's body do not close the bar."""
         with cls(len(items) if total is None else total, **options) as progress:
             for item in items:
                 yield item

@@ -60,7 +60,6 @@ def _take_over_weights(captioner, adapted, options):
     place_of = {token: place for place, token in enumerate(tokens)}
     place_of.setdefault(REGION_TOKEN, captioner.vocabulary.start_token_id)  # phrases start as captions do
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
-    places_before = [place_of[new_tokens[place]] for place in places]
     weights, new_weights, decoder = captioner.named_weights(), adapted.named_weights(), adapted.decoder
     word_logits = decoder.readout.word_logits
     axes = {decoder.embedding.embeddings.path: 0, word_logits.kernel.path: 1, word_logits.bias.path: 0}  # of the tokens
@@ -83,6 +82,6 @@ def _take_over_weights(captioner, adapted, options):
         array, axis = weights[name].numpy(), axes.get(new_weights[name].path)
         if axis is not None:
             moved = np.moveaxis(new_weights[name].numpy().copy(), axis, 0)
-            moved[places] = np.moveaxis(array, axis, 0)[places_before]
+            moved[places] = np.moveaxis(array, axis, 0)[[place_of[new_tokens[place]] for place in places]]
             array = np.moveaxis(moved, 0, axis)
         new_weights[name].assign(array)

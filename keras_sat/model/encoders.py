@@ -52,8 +52,7 @@ def _pretrained(name, network, layer, preprocessing, side=224):
     def make(*, layer=layer, weights="imagenet", image_size=side, grid=None):
         """Return the encoder; see `make_encoder` for the arguments."""
         shape = (*height_and_width(image_size), 3)
-        make_network = _lite_network if isinstance(network, tuple) else _application
-        made = make_network(name, network, shape, weights)
+        made = (_lite_network if isinstance(network, tuple) else _application)(name, network, shape, weights)
         trunk = keras.Model(made.input, _grid_at(made, layer, name), name=f"{name}_trunk")
         if grid is not None:
             trunk = with_grid(trunk, grid)

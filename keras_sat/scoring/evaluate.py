@@ -141,8 +141,9 @@ def evaluate(
             of_photos = measure(captioner, images, captions, pixel_photos=pixel_photos, **reading)
             photos[name], figures[name] = of_photos.round(6).tolist(), means_of(of_photos, captioner.num_regions)
         table = dataclasses.replace(table, photos=photos, **figures)
-    kept = {"images": images, "results": [dataclasses.replace(result, image=None) for result in results]}
-    return dataclasses.replace(table, **kept) if keep_results else table
+    if keep_results:
+        table = dataclasses.replace(table, images=images, results=[dataclasses.replace(x, image=None) for x in results])
+    return table
 
 
 def evaluate_captions(

@@ -57,9 +57,8 @@ class TrainingPhotos:
 
         def built(folder, images, **options):
             ids, paths = [image.image_id for image in images], [image.image_path for image in images]
-            return FeatureCache.build(
-                folder, ids, paths, captioner.encoder_model, show_progress=self.show_progress, **options
-            )
+            encoder = captioner.encoder_model
+            return FeatureCache.build(folder, ids, paths, encoder, show_progress=self.show_progress, **options)
 
         folder = Path(self.cache_dir or _default_cache_dir(captioner, self.data_dir, self.output_dir))
         self.cache = built(folder, self.images, errors="skip" if self.skip_unreadable else "raise")
