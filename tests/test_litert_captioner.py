@@ -122,6 +122,38 @@ def test_an_error_may_be_yielded(quick, pictures):
     assert kinds == ["CaptionResult", "ValueError", "CaptionResult"]
 
 
+def test_many_photos_in_parallel_give_the_same_in_their_order(quick, pictures, monkeypatch):
+    (pictures / "bad.png").write_bytes(b"no picture")
+    paths = [str(pictures / name) for name in ("00.png", "bad.png", *(f"{number:02d}.png" for number in range(1, 6)))]
+    expected = [(path, getattr(result, "caption", None)) for path, result in quick.caption_each(paths, errors="yield")]
+    paths, expected = paths * 5, expected * 5
+    assert len(paths) >= litert_captioner.FEWEST_IN_PARALLEL
+    found = quick.caption_each(paths, errors="yield")
+    assert [(path, getattr(result, "caption", None)) for path, result in found] == expected
+    with pytest.raises(ValueError, match="not a picture"):
+        quick.caption(paths)
+    assert len(quick._copies) == quick._num_threads
+    right = [quick.attend(paths[0], "a circle").log_prob] * len(paths)
+    found = [result.log_prob for _, result in quick.attend_each([paths[0]] * len(paths), "a circle")]
+    assert found == pytest.approx(right, abs=1e-5)
+
+
+def test_eight_bit_weights_give_nearly_the_same(home, quick, pictures, capsys):
+    small = load_litert("scenes", eight_bit=True)
+    sizes = [(captioner._folder / "model.tflite").stat().st_size for captioner in (quick, small)]
+    assert sizes[1] < 0.6 * sizes[0] and quick._folder != small._folder
+    pairs = [*zip(quick.caption(pictures), small.caption(pictures), strict=True)]
+    assert sum(one.caption == other.caption for one, other in pairs) >= 9
+    assert any(one.log_prob != other.log_prob for one, other in pairs)
+    same = next((one, other) for one, other in pairs if one.caption == other.caption)
+    np.testing.assert_allclose(*(result.attention_weights for result in same), atol=0.2)
+    command = ["caption", str(pictures / "00.png"), "--model", "scenes", "--eight-bit"]
+    assert main(command) == 0 and capsys.readouterr().out.endswith(f"\t{pairs[0][1].caption}\n")
+    assert main([*command, "--num-beams", "2"]) == 2 and "--eight-bit requires" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="8-bit weights require a saved captioner"):
+        load_litert(small._folder, eight_bit=True)
+
+
 def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     folder = captioner.export(tmp_path / "exported", "litert")
     greedy = load_litert(folder)

@@ -62,7 +62,15 @@ def run_fit(data, gpus=None, hosts=False, **options):
 
 
 def run_caption(
-    images, models=None, recursive=False, as_json=False, maps=False, say=None, min_confidence=None, **options
+    images,
+    models=None,
+    recursive=False,
+    as_json=False,
+    maps=False,
+    say=None,
+    min_confidence=None,
+    eight_bit=False,
+    **options,
 ):
     """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
     if workers := _workers_options(options):
@@ -73,7 +81,7 @@ def run_caption(
     from data_utils.photo_regions import checked_region
     from data_utils.progress import Progress
     from keras_sat.command_line.caption_files import caption_files
-    from keras_sat.deploy.litert_captioner import ready_captioner
+    from keras_sat.deploy.litert_captioner import load_litert, ready_captioner
 
     outputs = {option: options.pop(option) for option in ("plot", "html", "gif", "gallery") if option in options}
     drawn = {name: options.pop(name) for name in ("words", "width") if name in options}
@@ -103,9 +111,15 @@ def run_caption(
     options |= {"regions": [regions] * len(to_do)} if regions else {}
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
-    fast = ready_captioner(models[0]) if fits_litert else None
+    if eight_bit and fits_litert:
+        _prepare_litert(models[0], eight_bit=True)
+        fast = load_litert(models[0], eight_bit=True)
+    else:
+        fast = ready_captioner(models[0]) if fits_litert else None
     if options and fast and fast.consensus:
         fast = None  # its file has more beams
+    if eight_bit and not fast:
+        raise ValueError("--eight-bit requires ai-edge-litert, one model and the default search.")
     captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(outputs, to_do)
     if say is None:
@@ -209,16 +223,16 @@ def _fits_litert(models, encoder_weights, say, options):
     return is_default and encoder_weights is None and len(models) == 1 and is_installed()
 
 
-def _prepare_litert(model):
+def _prepare_litert(model, **options):
     """Write the LiteRT file of a model, which can then be used without TensorFlow."""
     from keras_sat.deploy.litert_captioner import is_made, make_file
 
-    if is_made(model):
+    if is_made(model, **options):
         return
     if sys.stderr.isatty():
-        print("keras-sat: preparing this model to write captions without TensorFlow next time", file=sys.stderr)
-    with contextlib.suppress(OSError, ValueError):  # the captions are printed already
-        make_file(model)
+        print("keras-sat: preparing this model (once) to caption without TensorFlow", file=sys.stderr)
+    with contextlib.suppress(OSError, ValueError):  # captions that were printed remain valid
+        make_file(model, **options)
 
 
 def _draw(result, path, drawings, words="content", **options):

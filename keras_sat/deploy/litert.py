@@ -23,13 +23,14 @@ from keras_sat.accelerated.switch import without_fast_twins
 SIGNATURES = ("serving_default", "encode", "beams", "attend")
 
 
-def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
+def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, eight_bit=False):
     """Convert a captioner to a LiteRT file; return the content of the file as bytes.
 
     Args:
         captioner: Captioner.
         greedy, beams: see `search_arguments`.
         signatures: names from SIGNATURES.
+        eight_bit: round the weights of convolutions and matrix products to 8 bits, and their inputs when they run.
     """
 
     def of_one_photo(found):
@@ -66,7 +67,9 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
     }
     with without_fast_twins(), tempfile.TemporaryDirectory() as folder:
         save(folder, {name: functions[name] for name in signatures})
-        return tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(signatures)).convert()
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(signatures))
+        converter.optimizations = [tf.lite.Optimize.DEFAULT] if eight_bit else []
+        return converter.convert()
 
 
 def outputs_of(captioner, found):

@@ -4,7 +4,7 @@ Loading the file and captioning a photo take less time than importing TensorFlow
 `--web` write such a file. Saved captioners are converted once by TensorFlow, with float32 weights; for bundled ones,
 `litert_graph` makes the same file without TensorFlow:
 
-    KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`
+    KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`; litert8-DIGEST has 8-bit weights
 
 DIGEST is the digest of config.json, which contains the digests of the captioner's other files. A folder with
 config.json is a saved captioner: a LiteRT file in it is never run.
@@ -12,13 +12,19 @@ config.json is a saved captioner: a LiteRT file in it is never run.
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import copy
+import functools
 import hashlib
 import importlib.util
+import itertools
 import os
+import queue
 import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +34,7 @@ from data_utils.atomic_files import clear_half_written, exclusive_lock, read_byt
 from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
-from data_utils.tf_logging import nothing_on_standard_error
+from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
 from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_index, read_litert, write_litert
 from keras_sat.deploy.litert_graph import filled, has_graph
 from keras_sat.files.model_folder import model_directory
@@ -36,6 +42,7 @@ from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions
 from keras_sat.search.result import CaptionResult
 from keras_sat.weight_paths import keras_home
 
+FEWEST_IN_PARALLEL = 32  # photos; for fewer, preparing several interpreters takes longer
 PATIENCE = 600  # seconds to wait for another process to convert a captioner, which takes about ten
 
 
@@ -44,22 +51,28 @@ def is_installed() -> bool:
     return importlib.util.find_spec("ai_edge_litert") is not None
 
 
-def load_litert(model: str | os.PathLike | None = None, *, num_threads: int | None = None) -> LiteRTCaptioner:
+def load_litert(
+    model: str | os.PathLike | None = None, *, num_threads: int | None = None, eight_bit: bool = False
+) -> LiteRTCaptioner:
     """Load a captioner that runs without TensorFlow, for short scripts and servers.
 
     Args:
         model: a folder that `Captioner.save` wrote, a bundled name, or an export folder with a LiteRT file. The first
             is converted once, which needs TensorFlow and some seconds; other processes wait for it. None: the
             bundled photo captioner, even if the current folder contains a model of that name.
-        num_threads: for each photo; None uses one thread per processor core that the process may use.
+        num_threads: None uses one thread per processor core that the process may use.
+        eight_bit: round weights to 8 bits: faster, but a fifth of the captions change. Not for exports.
 
     Raises:
         ValueError: the package ai-edge-litert is missing, there is no such model, or an export is damaged.
     """
     if not is_installed():
         raise ValueError("Captioning without TensorFlow requires ai-edge-litert: pip install ai-edge-litert.")
-    threads = {"num_threads": num_threads}
-    return ready_captioner(model, **threads) or LiteRTCaptioner(make_file(model, wait_s=PATIENCE), **threads)
+    if eight_bit and export_folder(model):
+        raise ValueError(f"8-bit weights require a saved captioner. Received an export: {model}")
+    if not eight_bit and (ready := ready_captioner(model, num_threads=num_threads)):
+        return ready
+    return LiteRTCaptioner(make_file(model, wait_s=PATIENCE, eight_bit=eight_bit), num_threads=num_threads)
 
 
 def ready_captioner(model, *, num_threads=None):
@@ -86,50 +99,51 @@ def export_folder(model):
     return None
 
 
-def made_folder(model):
+def made_folder(model, eight_bit=False):
     """Return the folder in which the LiteRT file of a saved captioner is cached."""
     digest = hashlib.sha256(read_bytes(model_directory(model) / "config.json")).hexdigest()
-    return keras_home() / "keras_sat" / f"litert-{digest[:32]}"
+    return keras_home() / "keras_sat" / f"litert{8 if eight_bit else ''}-{digest[:32]}"
 
 
-def is_made(model):
+def is_made(model, eight_bit=False):
     """Return whether the LiteRT file of a saved captioner exists and is intact."""
     try:
-        return bool(read_litert(made_folder(model)))
+        return bool(read_litert(made_folder(model, eight_bit)))
     except (OSError, ValueError):
         return False
 
 
-def make_file(model, *, wait_s=0):
+def make_file(model, *, wait_s=0, eight_bit=False):
     """Make the LiteRT file of a saved or bundled captioner, unless this was done before; return the folder.
 
     Wait at most `wait_s` seconds for another process that is converting one.
     """
-    folder = made_folder(model)
+    folder = made_folder(model, eight_bit)
     lock = folder.with_name(".litert.lock")
     with exclusive_lock(lock, f"is making a LiteRT file in {folder.parent}", wait_s=wait_s):
-        if not is_made(model):
+        if not is_made(model, eight_bit):
             clear_half_written(folder)
             shutil.rmtree(folder, ignore_errors=True)
             with whole_folder(folder) as temporary:
-                _convert(model_directory(model), temporary)
+                _convert(model_directory(model), temporary, eight_bit)
     return folder
 
 
-def _convert(directory, folder):
+def _convert(directory, folder, eight_bit):
     """Write the LiteRT files of a saved captioner into a folder."""
-    if has_graph(directory):
+    if has_graph(directory) and not eight_bit:
         with contextlib.suppress(OSError, ValueError):
             return _write(folder, *filled(directory))
-    return _write(folder, *converted(directory))
+    return _write(folder, *converted(directory, eight_bit=eight_bit))
 
 
 def _write(folder, content, vocabulary, consensus, options):
     write_litert(folder, content, vocabulary, consensus=consensus, options=options)
 
 
-def converted(directory):
+def converted(directory, *, eight_bit=False):
     """Use TensorFlow to convert a saved captioner; return its network and the other results of `filled`."""
+    import_tensorflow()
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
     from keras_sat.deploy.litert import litert_file
@@ -138,14 +152,15 @@ def converted(directory):
     check_captioner(captioner, in_float32=True)
     agreeing = captioner.consensus_options(SearchOptions())
     beams = {"num_beams": CONSENSUS_BEAMS} if agreeing else {}
-    content = litert_file(captioner, *search_arguments(captioner, **beams))
+    content = litert_file(captioner, *search_arguments(captioner, **beams), eight_bit=eight_bit)
     return content, captioner.vocabulary, agreeing and captioner.consensus, agreeing
 
 
 class LiteRTCaptioner:
-    """A captioner that runs on LiteRT: it captions photos as `Captioner` does, one at a time.
+    """A captioner that runs on LiteRT: it captions photos as `Captioner` does, without batches.
 
-    Threads may share it: they read photos in parallel and caption them in turn, with all cores for one photo.
+    One photo gets all threads; of several, each thread captions another one. Threads may share a captioner: they read
+    photos in parallel and caption them in turn.
 
     Attributes:
         vocabulary: Vocabulary.
@@ -164,19 +179,32 @@ class LiteRTCaptioner:
         self._folder = Path(directory).expanduser()
         content, self.vocabulary = read_litert(self._folder)
         self.consensus = read_index(self._folder, self.vocabulary)
-        self._lock = threading.Lock()  # concurrent use of the interpreter would give wrong captions
-        self._greeted = set()
-        num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
+        self._num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
+        self._new_interpreter = functools.partial(Interpreter, model_content=content)
+        self._open(self._num_threads)
         with self._interpreting():
-            interpreter = Interpreter(model_content=content, num_threads=num_threads)
-            names = interpreter.get_signature_list()
-            self._runners = {name: interpreter.get_signature_runner(name) for name in names}
             shape = self._runners["serving_default"].get_input_details()["images"]["shape"]
             self.photo_size = (int(shape[1]), int(shape[2]))
             beams, attend = self._runners.get("beams"), self._runners.get("attend")
             self._grid = None if beams is None else tuple(beams.get_input_details()["visible"]["shape"][1:].tolist())
             self.has_confidence = beams is not None and "confidence" in beams.get_output_details()
             self._most_ids = 0 if attend is None else int(attend.get_input_details()["token_ids"]["shape"][1])
+
+    def _open(self, num_threads):
+        self._lock = threading.Lock()  # concurrent use of the interpreter would give wrong captions
+        self._greeted = set()
+        with self._interpreting():
+            interpreter = self._new_interpreter(num_threads=num_threads)
+            names = interpreter.get_signature_list()
+            self._runners = {name: interpreter.get_signature_runner(name) for name in names}
+
+    @functools.cached_property
+    def _copies(self):
+        """As many captioners with one thread each as this one has threads."""
+        copies = [copy.copy(self) for _ in range(self._num_threads)]
+        for captioner in copies:
+            captioner._open(num_threads=1)
+        return copies
 
     @contextlib.contextmanager
     def _interpreting(self):
@@ -216,10 +244,10 @@ class LiteRTCaptioner:
             regions: a list of regions for each photo, see `caption`. A photo is encoded once for all its regions.
         """
         if regions is None:
-            return self._each(images, errors, self._caption)
+            return self._each(images, errors, LiteRTCaptioner._caption)
         if self._grid is None:
             raise ValueError("This LiteRT file cannot describe a part of a photo; use one from `export --web`.")
-        return self._each(images, errors, self._phrases, checked_regions(regions, len(images), self._grid))
+        return self._each(images, errors, LiteRTCaptioner._phrases, checked_regions(regions, len(images), self._grid))
 
     def _caption(self, photo):
         if self._grid is None:
@@ -262,22 +290,38 @@ class LiteRTCaptioner:
         ids = np.zeros((1, self._most_ids), np.int32)  # padded with `<pad>`
         ids[0, : len(words) + 1] = [*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id]
 
-        def attend(photo):
-            found = self._run("attend", **self._run("encode", images=photo[None]), token_ids=ids)
-            return self._result(found, 0, photo, words)
+        def attend(captioner, photo):
+            found = captioner._run("attend", **captioner._run("encode", images=photo[None]), token_ids=ids)
+            return captioner._result(found, 0, photo, words)
 
         return self._each(images, errors, attend)
 
     def _each(self, images, errors, result_of, *others):
-        for image, *of_photo in zip(images, *others):
+        """Yield (image, result_of(captioner, photo, *of_photo)) for each image, in their order; see `caption_each`."""
+        captioners, idle = self._copies if len(images) >= FEWEST_IN_PARALLEL else [self], queue.SimpleQueue()
+        for captioner in captioners:
+            idle.put(captioner)
+
+        def describe(image, *of_photo):
+            captioner = idle.get()
             try:
                 photo = load_image(image, self.photo_size)
             except (OSError, ValueError) as error:
                 if errors == "raise":
                     raise
-                yield image, error
+                return error
             else:
-                yield image, result_of(photo, *of_photo)
+                return result_of(captioner, photo, *of_photo)
+            finally:
+                idle.put(captioner)
+
+        with ThreadPoolExecutor(len(captioners)) as threads:
+            tasks = ((image, threads.submit(describe, image, *of_photo)) for image, *of_photo in zip(images, *others))
+            running = collections.deque(itertools.islice(tasks, 2 * len(captioners)))
+            while running:
+                image, task = running.popleft()
+                yield image, task.result()
+                running.extend(itertools.islice(tasks, 1))
 
     def _run(self, name, **inputs):
         is_first = name not in self._greeted
