@@ -213,9 +213,6 @@ def _captions_as_ids(images, vocabulary, views):
     return kept, captions
 
 
-# === Grouping captions into batches ===
-
-
 class _OneLength:
     """Group captions of equal length into batches; `members` are caption indices."""
 

@@ -112,9 +112,6 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
     return Boxes(phrases, frozenset(unsure))
 
 
-# === Which words of the photo's captions ===
-
-
 def _phrases_of(image, marked, skipped):
     """Yield a Phrase for each annotated phrase that occurs in the photo's captions.
 
@@ -144,9 +141,6 @@ def _phrases_of(image, marked, skipped):
 def _pieces_of(words):
     """Split words at punctuation, and return a list of (piece, index of the word)."""
     return [(piece, number) for number, word in enumerate(words) for piece in re.findall(r"\w+", word)]
-
-
-# === The two formats ===
 
 
 def _read_json(path, images):
@@ -207,9 +201,6 @@ def _boxes_in(path):
             f"{path}: expected an annotation file of Flickr30k Entities. Received: {shortened(str(error))}"
         ) from None
     return boxes
-
-
-# === On the grid ===
 
 
 def described_regions(image, boxes):

@@ -101,9 +101,6 @@ def _next_version(directory):
     return directory / str(max(versions) + 1)
 
 
-# === The graph ===
-
-
 def _stretched(photos, size):
     """Resize photos exactly as `load_image` does, one axis after the other.
 

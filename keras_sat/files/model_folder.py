@@ -42,6 +42,7 @@ OURS = re.compile(
 )
 ENCODER = "encoder"  # may have a separate file; prefix of the names of its arrays
 INDEX = "index"
+SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scales
 
 
 def write_model(directory, settings, vocabulary, arrays, precision="float32", index=None):
@@ -166,11 +167,6 @@ def _path_of(directory, name):
     return (ENCODERS if is_shared else directory) / name
 
 
-# === Rounding ===
-
-SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scales
-
-
 def _rounded(arrays, precision):
     """Round arrays to the precision used on disk.
 
@@ -210,9 +206,6 @@ def _unrounded(stored, path):
         if not np.isfinite(arrays[name]).all():
             raise ValueError(f"{path}: {name} contains NaN or infinite values. {expectation(EXPECTED, WAY_OUT)}")
     return arrays
-
-
-# === Arrays in a file named by its digest ===
 
 
 def assign_arrays(variables, arrays, source):
