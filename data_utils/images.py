@@ -97,11 +97,8 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
                 (pictures if recursive else deeper).extend(itertools.chain(*folders))
             found += pictures or [path]
     if left_out := {*deeper} - {*found}:
-        warnings.warn(
-            f"pictures in subfolders left out: {len(left_out)} (first: {min(left_out)}). Include them with "
-            "recursive=True (--recursive).",
-            stacklevel=2,
-        )
+        found = f"pictures in subfolders left out: {len(left_out)} (first: {min(left_out)})."
+        warnings.warn(f"{found} Include them with recursive=True (--recursive).", stacklevel=2)
     return list(dict.fromkeys(found))
 
 

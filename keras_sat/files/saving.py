@@ -18,10 +18,8 @@ from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of models in one file
-NO_ONE_FILE = (
-    "A captioner is a folder, not a single file. Save it with captioner.save(folder), without a file extension, "
-    "and load it with keras_sat.Captioner.load(folder), not with keras.saving.load_model."
-)
+NO_ONE_FILE = "A captioner is a folder, not a single file. Save it with captioner.save(folder), without an extension,"
+NO_ONE_FILE += " and load it with keras_sat.Captioner.load(folder), not with keras.saving.load_model."
 
 
 def save(captioner, directory, overwrite, precision):
@@ -93,10 +91,8 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
     if is_trained or has_encoder:
         options["encoder_weights"] = None  # they are in the folder
         if encoder_weights is not None:
-            warnings.warn(
-                f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is ignored.",
-                stacklevel=4,
-            )
+            ignored = f"encoder_weights={encoder_weights!r} is ignored."
+            warnings.warn(f"This captioner was saved with its whole encoder: {ignored}", stacklevel=4)
     elif encoder_weights == BUNDLED:
         raise ValueError(
             f"Bundled encoder weights are only for a new captioner, not for a saved one. Received: {encoder_weights=}"

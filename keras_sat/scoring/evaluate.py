@@ -100,10 +100,8 @@ def evaluate(
         images = [image for image in images if image.image_id not in cache.unreadable]
         cache.reject_changed([image.image_id for image in images], [image.image_path for image in images])
         digests = cache.noted_of([image.image_id for image in every])
-    way_out = (
-        "Pass the split_seed (--split-seed) used in training, or choose other photos. allow_training_photos=True "
-        f"(--allow-training-photos) scores them anyway. Received: split={split!r}"
-    )
+    way_out = "Pass the split_seed (--split-seed) used in training, or choose other photos. allow_training_photos=True"
+    way_out += f" (--allow-training-photos) scores them anyway. Received: split={split!r}"
     is_allowed = allow_training_photos or split == "train"
     num_seen = check_training_photos(captioner, images, digests, f"in {split!r}", way_out, is_allowed=is_allowed)
     if split != "train":
@@ -232,10 +230,8 @@ def check_training_photos(captioner, images, digests, called, way_out, *, is_all
     if record is None:
         return None
     if seen := seen_in_training(ids, record, digests):
-        found = (
-            f"The captioner was trained on {len(seen)} of the {len(images)} photos {called}, or on copies of them "
-            f"({seen[0]!r}, for example), so the scores do not show how well it captions other photos."
-        )
+        found = f"The captioner was trained on {len(seen)} of the {len(images)} photos {called}, or on copies of them"
+        found += f" ({seen[0]!r}, for example), so the scores do not show how well it captions other photos."
         is_mistake = len(seen) <= MOST_ALIKE * len(images) and not seen_in_training(ids, record)
         if not is_allowed and not is_mistake:
             raise ValueError(f"{found} {way_out}")

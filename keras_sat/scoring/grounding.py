@@ -145,10 +145,8 @@ def coverage(attention_map, covered):
 
 def table_of(rows, counted):
     """Format a table of percentages from a list of rows: (title, count, dict of FIGURES)."""
-    lines = [
-        f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}{'coverage':>27}",
-        " " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 3,
-    ]
+    lines = [f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}{'coverage':>27}"]
+    lines.append(" " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 3)
     for title, number, figures in rows:
         ordered = [figures[f"{kind}{name}"] for name in MEASURES for kind in ("", "uniform_", "centre_")]
         cells = "".join(f"{'-' if value is None or np.isnan(value) else f'{100 * value:.1f}':>9}" for value in ordered)

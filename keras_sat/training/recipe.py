@@ -189,7 +189,5 @@ def _calibrate(plan, captioner, folder):
     except (OSError, ValueError) as error:
         warnings.warn(f"The captioner is trained, but its confidence could not be calibrated: {error}", stacklevel=4)
     else:
-        plan.say(
-            f"confidence: {calibration.are_right.mean():.0%} of the dev captions are correct; the calibration error "
-            f"is {100 * calibration.expected_error:.0f} percentage points"
-        )
+        right = f"confidence: {calibration.are_right.mean():.0%} of the dev captions are correct"
+        plan.say(f"{right}; the calibration error is {100 * calibration.expected_error:.0f} percentage points")
