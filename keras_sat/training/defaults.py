@@ -51,7 +51,7 @@ def bundled_to_start_from(images, asked, say):
     elif num_train >= presets.MANY_PHOTOS:
         say(f"training from scratch: {num_train} training photos are enough")
     else:
-        start = f"starting from the bundled captioner, {presets.DEFAULT_MODEL}, whose weights are for research and"
-        say(f"{start} education only, not for commercial use (docs/model-card.md); from_scratch (--from-scratch) avoids it")
+        start = f"starting from the bundled captioner, {presets.DEFAULT_MODEL}; from_scratch (--from-scratch) avoids it"
+        say(f"{start}. Its weights are for research and education only, not for commercial use (docs/model-card.md)")
         return folder
     return None
