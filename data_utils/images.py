@@ -97,8 +97,8 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
                 (pictures if recursive else deeper).extend(itertools.chain(*folders))
             found += pictures or [path]
     if left_out := {*deeper} - {*found}:
-        found = f"pictures in subfolders left out: {len(left_out)} (first: {min(left_out)})."
-        warnings.warn(f"{found} Include them with recursive=True (--recursive).", stacklevel=2)
+        left = f"pictures in subfolders left out: {len(left_out)} (first: {min(left_out)})."
+        warnings.warn(f"{left} Include them with recursive=True (--recursive).", stacklevel=2)
     return list(dict.fromkeys(found))
 
 
