@@ -37,8 +37,8 @@ def reject_claims(settings, vocabulary_size, arrays):
     num_stored = sum(array.size for array in arrays.values())
     for name, number in claimed.items():
         if number > num_stored:
-            problem = f"the settings describe a larger model than the weights. Expected: {number} numbers for {name}."
-            raise ValueError(f"{problem} Received: {num_stored} numbers")
+            problem = f"the settings describe a larger model than the stored weights. Expected: {number} numbers"
+            raise ValueError(f"{problem} for {name} alone. Received: {num_stored} numbers")
 
 
 def reject_grid(settings, num_regions):
