@@ -1,7 +1,4 @@
-"""Prepare photos and captions as training batches for a captioner.
-
-This package does not need keras_sat. Names are imported on first use: TensorFlow is loaded only when needed.
-"""
+"""Prepare photos and captions as training batches, without keras_sat; names are imported on first use."""
 
 import os
 

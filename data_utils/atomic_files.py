@@ -21,14 +21,11 @@ JSON_SIGNS = (b"{", b"[", b",", b":")
 
 
 def write_whole(path, content):
-    """Write text or bytes atomically: readers see either the old file or the new one.
-
-    The content goes to a temporary file, which is renamed once it is on disk. Devices and pipes are written directly.
-    """
+    """Write text or bytes to a temporary file, then rename it: readers see either the old file or the new one."""
     path = Path(os.path.expanduser(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     content = content.encode("utf-8") if isinstance(content, str) else content
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if path.exists() and not path.is_file() and not path.is_dir():  # a device or a pipe
         path.write_bytes(content)
         return
     temporary = _temporary(path)
@@ -130,9 +127,8 @@ def write_sealed_json(path, value):
 def read_sealed_json(path, expected, way_out=""):
     """Return a dict written by `write_sealed_json`, and verify its digest; the arguments are those of `read_json`."""
     value = read_json(path, expected, way_out)
-    hint = expectation(expected, way_out)
     if not isinstance(value, dict) or value.pop("digest", None) != _digest(value):
-        raise ValueError(f"{path}: the file is damaged or of the wrong kind. {hint}")
+        raise ValueError(f"{path}: the file is damaged or of the wrong kind. {expectation(expected, way_out)}")
     return value
 
 
@@ -142,15 +138,10 @@ def _digest(value):
 
 @contextlib.contextmanager
 def exclusive_lock(path, holder_does, *, wait_s=0):
-    """Hold the lock file `path` while the block runs; raise ValueError if another process holds it.
+    """Hold the lock file `path` while the block runs; raise ValueError if another process holds it, after `wait_s`.
 
-    The operating system releases the lock when the process dies. On a network folder, the lock works across computers
-    if the file system supports locks, as NFS and SMB do.
-
-    Args:
-        path: the lock file; it is created empty and kept.
-        holder_does: what the other process does, for the message: "is building the features in ...".
-        wait_s: seconds to wait for the other process; a message on standard error says so.
+    The operating system releases the lock when the process dies. On a network folder, the file system must support
+    locks, as NFS and SMB do. `holder_does` is for the message: "is building the features in ...".
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -168,10 +159,8 @@ def exclusive_lock(path, holder_does, *, wait_s=0):
     except filelock.Timeout:
         raise ValueError(f"Another process {holder_does}. Wait until it ends, or stop it. Received: {path}") from None
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{path}: the lock file cannot be used ({getattr(error, 'strerror', None) or error}). Remove it, or choose "
-            "a writable folder on a file system that supports locks."
-        ) from None
+        problem = f"{path}: the lock file cannot be used ({getattr(error, 'strerror', None) or error})."
+        raise ValueError(f"{problem} Remove it, or choose a folder on a file system that supports locks.") from None
     try:
         yield
     finally:

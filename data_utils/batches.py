@@ -59,10 +59,9 @@ def make_batches(
     and the epoch number.
 
     Args:
-        cache: FeatureCache with the features of the photos. Captions of photos that the cache lists as unreadable are
-            skipped; a warning counts them. With a list of caches, each built from a different view of the photos (see
-            `data_utils.views`), one is chosen at random each time a photo is used. None: batches contain the photos
-            themselves, uint8 (batch, height, width, 3), for training the encoder too.
+        cache: FeatureCache with the features of the photos; unreadable photos are skipped, with a warning. Of a list
+            of caches, each of a different view (see `data_utils.views`), one is chosen at random each time a photo is
+            used. None: batches contain photos, uint8 (batch, height, width, 3), for training the encoder too.
         batch_size: captions per batch.
         split: use only the photos of this split, "train", "dev" or "test"; None uses all.
         group_by: "length" makes batches of captions of equal length, as in the paper: features (batch, regions,
@@ -99,10 +98,8 @@ def make_batches(
         )
     views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
     if bool(views) != (image_size is None) or views and (jitter or num_views > 1):
-        raise ValueError(
-            "Pass either `cache`, for batches of features, or `image_size`, for photos, which `num_views` and "
-            f"`jitter` need. Received: cache={cache}, {image_size=}, {num_views=}, {jitter=}"
-        )
+        problem = "Pass either `cache`, for features, or `image_size`, for photos, which `num_views` and `jitter` need."
+        raise ValueError(f"{problem} Received: cache={cache}, {image_size=}, {num_views=}, {jitter=}")
     numbers, count = ([0], 1) if shares is None else shares
     images = [image for image in captioned_images if split is None or image.split == split]
     images, captions = _captions_as_ids(images, vocabulary, views)
@@ -216,9 +213,6 @@ def _captions_as_ids(images, vocabulary, views):
     return kept, captions
 
 
-# === Grouping captions into batches ===
-
-
 class _OneLength:
     """Group captions of equal length into batches; `members` are caption indices."""
 
@@ -244,11 +238,7 @@ class _OneLength:
 
 
 class _WholeImages:
-    """Group photos with all their captions into batches; `members` are photo indices.
-
-    Photos with captions of similar length are batched together to reduce padding. The captions of a photo are sorted
-    from longest to shortest: a decoder can skip those that have ended.
-    """
+    """Group photos of similar length, with all their captions, longest first, into batches of photo indices."""
 
     captions = (-1,)
 

@@ -1,7 +1,4 @@
-"""Read, clean, tokenise and save captions.
-
-Call load_document, load_descriptions, clean_descriptions, vocabulary_words and save_descriptions, in this order.
-"""
+"""Read, tokenise and save captions: load_document, load_descriptions, clean_descriptions, save_descriptions."""
 
 from __future__ import annotations
 
@@ -86,8 +83,7 @@ def load_document(path: str | os.PathLike) -> str:
             skipped.add(reason, f"line {number}", line != valid_line)
         skipped.warn(path)
     document = document.replace("\r\n", "\n").replace("\r", "\n")
-    longest = max(map(len, document.split("\n")))
-    if longest > MOST_LETTERS_IN_LINE:
+    if (longest := max(map(len, document.split("\n")))) > MOST_LETTERS_IN_LINE:
         expected = f"at most {MOST_LETTERS_IN_LINE} characters"
         raise ValueError(f"{path}: a line is too long. Expected: {expected}. Received: {longest}")
     return document
@@ -170,10 +166,7 @@ def load_descriptions(document: str, *, source: str = "the document") -> dict[st
 
 
 def clean_descriptions(descriptions: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Tokenise every description in a dict, and join its words with single spaces.
-
-    Descriptions without a word are dropped, and counted in a warning; so are photos without any other description.
-    """
+    """Tokenise all descriptions, and join words with spaces; those without a word are dropped, with a warning."""
     cleaned, skipped = {}, Skipped()
     for image_id, texts in descriptions.items():
         kept = [words for words in (" ".join(tokenise(text)) for text in texts) if words]
@@ -190,10 +183,7 @@ def vocabulary_words(descriptions: dict[str, list[str]]) -> set[str]:
 
 
 def save_descriptions(descriptions: dict[str, list[str]], path: str | os.PathLike) -> None:
-    """Save a dict of descriptions, one per line: `image_id<TAB>description`.
-
-    `load_descriptions(load_document(path))` returns the same dict if it came from `clean_descriptions`.
-    """
+    """Save cleaned descriptions, one per line, `image_id<TAB>description`, as `load_descriptions` reads them."""
     lines = (f"{image_id}\t{text}\n" for image_id, texts in descriptions.items() for text in texts)
     write_whole(Path(path).expanduser(), "".join(lines))
 

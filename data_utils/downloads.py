@@ -74,8 +74,7 @@ def download(name: str, data_dir: str | os.PathLike, *, mirror: str | None = Non
             fetch(f"{url}/{file}", data_dir / file, md5=md5, show_progress=show_progress)
         for file in source.files:
             extract(data_dir / file, data_dir, show_progress=show_progress)
-        num_photos = _count_photos(data_dir)
-        if num_photos < source.num_photos:
+        if (num_photos := _count_photos(data_dir)) < source.num_photos:
             problem = f"{name} is incomplete: {num_photos} of {source.num_photos} photos were found."
             raise ValueError(f"{problem} Remove {', '.join(source.files)} from {data_dir} and download again.")
         write_json(marker, is_finished)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import itertools
 import numbers
@@ -96,11 +97,8 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
                 (pictures if recursive else deeper).extend(itertools.chain(*folders))
             found += pictures or [path]
     if left_out := {*deeper} - {*found}:
-        warnings.warn(
-            f"pictures in subfolders left out: {len(left_out)} (first: {min(left_out)}). Include them with "
-            "recursive=True (--recursive).",
-            stacklevel=2,
-        )
+        left = f"pictures in subfolders left out: {len(left_out)} (first: {min(left_out)})."
+        warnings.warn(f"{left} Include them with recursive=True (--recursive).", stacklevel=2)
     return list(dict.fromkeys(found))
 
 
@@ -169,8 +167,7 @@ def _decoded(image, size, name):
     try:
         image = image if isinstance(image, Image.Image) else _identified(image)
         width, height = image.size  # before a JPEG is drafted
-        needed_bytes = _prepared(image, size)
-        if needed_bytes > MOST_BYTES:
+        if (needed_bytes := _prepared(image, size)) > MOST_BYTES:
             raise ValueError(
                 f"too large: {width} x {height} pixels need {needed_bytes / 1e9:.1f} GB of memory, and the limit is "
                 f"{MOST_BYTES / 1e9:.1f} GB. Save the picture with fewer pixels, or as a non-progressive JPEG"
@@ -209,10 +206,8 @@ def _prepared(image, size):
 def _as_uint8(array):
     """Convert an image array to uint8; reject values outside 0..255 and shapes that are not those of an image."""
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)) or array.size == 0:
-        raise ValueError(
-            "An image array must have shape (height, width) or (height, width, channels), with 1, 3 or 4 channels. "
-            f"Received: shape={array.shape}"
-        )
+        problem = "An image array must have shape (height, width) or (height, width, channels): 1, 3 or 4 channels."
+        raise ValueError(f"{problem} Received: shape={array.shape}")
     if array.dtype != np.uint8:
         low, high = array.min(), array.max()
         is_scaled = array.dtype.kind in "bf" and 0 < high <= 1
@@ -247,19 +242,15 @@ def _upright_rgb(image, size):
 
     with warnings.catch_warnings(action="ignore"):  # Pillow warns about odd metadata
         image.load()
-        try:
-            orientation = image.getexif().get(ExifTags.Base.Orientation)
-        except Exception:  # metadata may be damaged even if the pixels are not
-            orientation = None
-        if orientation in range(2, 9):
-            image = ImageOps.exif_transpose(image)
+        with contextlib.suppress(Exception):  # metadata may be damaged even if the pixels are not
+            if image.getexif().get(ExifTags.Base.Orientation) in range(2, 9):
+                image = ImageOps.exif_transpose(image)
     if image.mode == "F":  # floating-point pixels
         image = Image.fromarray(_as_uint8(np.array(image)))
     if image.mode != "RGB" or "transparency" in image.info:
         whole, rows = Image.new("RGB", image.size), max(1, STRIP_PIXELS // image.width)
         for top in range(0, image.height, rows):  # saves memory: only one strip has copies in other modes
-            strip = image.crop((0, top, image.width, min(top + rows, image.height)))
-            whole.paste(_strip_as_rgb(strip), (0, top))
+            whole.paste(_strip_as_rgb(image.crop((0, top, image.width, min(top + rows, image.height)))), (0, top))
         image = whole
     if size is not None:
         # In a single call, the order of the two sides depends on Pillow's version, and it changes the last bits.

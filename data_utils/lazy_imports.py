@@ -17,8 +17,7 @@ def attach_lazily(package_name, names_by_module):
         if name not in module_of:
             raise AttributeError(f"module {package_name!r} has no attribute {name!r}")
         with without_startup_log():
-            module = importlib.import_module(f"{package_name}.{module_of[name]}")
-        value = getattr(module, name)
+            value = getattr(importlib.import_module(f"{package_name}.{module_of[name]}"), name)
         setattr(sys.modules[package_name], name, value)
         return value
 

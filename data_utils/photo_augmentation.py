@@ -10,16 +10,12 @@ MOST_LIGHT = 0.15  # relative change of brightness, colour channels and contrast
 
 
 def jittered(photo, chance, strength=1.0):
-    """Apply random blur, lighting changes and noise to a uint8 photo of shape (height, width, 3).
-
-    `chance` is a numpy.random.Generator; `strength` 0 leaves the photo unchanged.
-    """
+    """Apply random blur, light and noise to a uint8 photo (height, width, 3); `chance` is a numpy Generator."""
     height, width, _ = photo.shape
     fraction = 1 - strength * (1 - SMALLEST) * chance.uniform()
     smaller = max(1, round(fraction * width)), max(1, round(fraction * height))
     down, up = (FILTERS[number] for number in chance.integers(len(FILTERS), size=2))
-    resized = Image.fromarray(photo).resize(smaller, down).resize((width, height), up)
-    pixels = np.asarray(resized, np.float32)
+    pixels = np.asarray(Image.fromarray(photo).resize(smaller, down).resize((width, height), up), np.float32)
     contrast, *light = 1 + strength * MOST_LIGHT * chance.uniform(-1, 1, 5)
     pixels = (pixels - 127.5) * np.float32(contrast) + 127.5
     pixels = pixels * np.float32(light[0]) * np.asarray(light[1:], np.float32) ** 0.5

@@ -29,10 +29,7 @@ _FREQUENCIES = sorted(((i, j) for i in range(11) for j in range(11) if i + j), k
 
 
 def photo_of(path):
-    """Return the PHOTO record of a file, or a record of zeros for a picture in memory or an unreadable file.
-
-    Call it before decoding the photo: if the file is replaced in between, the next comparison detects it.
-    """
+    """Return the PHOTO record of a file, before it is decoded; zeros for pictures in memory and unreadable files."""
     photo = np.zeros((), PHOTO)
     with contextlib.suppress(OSError, TypeError, ValueError):
         check_is_file(path := os.path.expanduser(path))
@@ -45,10 +42,9 @@ def photo_of(path):
 
 def size_of(path):
     """Return the size of a file in bytes, or None for a picture in memory or a missing file."""
-    try:
+    with contextlib.suppress(OSError, TypeError, ValueError):
         return os.path.getsize(os.path.expanduser(path))
-    except (OSError, TypeError, ValueError):
-        return None
+    return None
 
 
 def find_changes(photos, paths, *, verify=False, show_progress=False):
@@ -66,14 +62,12 @@ def find_changes(photos, paths, *, verify=False, show_progress=False):
             if verify or (stat.st_size, stat.st_mtime_ns) != photos[number].item()[:2]:
                 to_read.append(number)
     show = show_progress and len(to_read) >= 1000  # fewer take a second or less
-    with Progress(len(to_read), label="photos compared", unit="photos", show=show) as progress:
-        for number in to_read:
-            now = photo_of(paths[number])
-            if now["digest"] == photos[number]["digest"]:
-                photos[number]["mtime_ns"] = now["mtime_ns"]
-            elif now["digest"]:
-                changed.append(int(number))
-            progress.advance(1)
+    for number in Progress.over(to_read, label="photos compared", unit="photos", show=show):
+        now = photo_of(paths[number])
+        if now["digest"] == photos[number]["digest"]:
+            photos[number]["mtime_ns"] = now["mtime_ns"]
+        elif now["digest"]:
+            changed.append(int(number))
     return changed, photos
 
 
@@ -83,8 +77,7 @@ def pixel_digest(image):
     grey = np.asarray(grey, dtype=np.float64)
     if (np.abs(np.diff(grey)) <= 1).mean() > MOST_FLAT:
         return 0
-    waves = (_WAVES @ grey @ _WAVES.T)[tuple(zip(*_FREQUENCIES))]
-    return int.from_bytes(np.packbits(waves > 0).tobytes(), "big")
+    return int.from_bytes(np.packbits((_WAVES @ grey @ _WAVES.T)[tuple(zip(*_FREQUENCIES))] > 0).tobytes(), "big")
 
 
 def looks_like(digests, known):

@@ -16,10 +16,8 @@ def checked_region(region):
         left, top, right, bottom = map(float, region)
         if 0 <= left < right <= 1 and 0 <= top < bottom <= 1 and not isinstance(region, str):  # False for NaN
             return left, top, right, bottom
-    raise ValueError(
-        "A region must be a rectangle within the photo: four fractions of its sides (left, top, right, bottom), "
-        f"such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}"
-    )
+    problem = "A region must be a rectangle within the photo: four fractions of its sides (left, top, right, bottom),"
+    raise ValueError(f"{problem} such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}")
 
 
 def regions_for(photos, region):
@@ -59,8 +57,7 @@ def covered_fraction(boxes, grid_shape):
     is_covered = np.zeros((len(y), len(x)), bool)
     for box in range(len(left)):  # one at a time: all boxes at once would fill the memory
         is_covered |= np.outer((top[box] <= y) & (y < bottom[box]), (left[box] <= x) & (x < right[box]))
-    covered = is_covered * heights[:, None] * widths
-    return row_of.T @ covered @ column_of * (grid_shape[0] * grid_shape[1])
+    return row_of.T @ (is_covered * heights[:, None] * widths) @ column_of * (grid_shape[0] * grid_shape[1])
 
 
 def _strips(cells, starts, ends):

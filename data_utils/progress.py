@@ -34,6 +34,14 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
+    @classmethod
+    def over(cls, items, total=None, **options):
+        """Yield items, and count each when the next is asked for. Errors in the loop's body do not close the bar."""
+        with cls(len(items) if total is None else total, **options) as progress:
+            for item in items:
+                yield item
+                progress.advance(1)
+
     def skip(self, steps):
         """Count steps done by an earlier run; they do not affect the displayed speed."""
         self.done += steps

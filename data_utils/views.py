@@ -23,17 +23,13 @@ def view_of(image, view, image_id):
 
 
 def boxes_in_view(boxes, view, image_id):
-    """Return the boxes that are visible in a view, clipped to it, each (left, top, right, bottom) from 0 to 1.
-
-    The arguments are such boxes, as fractions of the photo's sides, and those of `view_of`.
-    """
+    """Return the parts of boxes, (left, top, right, bottom) from 0 to 1, that a view shows; see `view_of`."""
     left, top, right, bottom = part_of_photo(view, image_id)
     origin, size = np.array([left, top, left, top]), np.array([right - left, bottom - top] * 2)
     seen = ((np.reshape(np.asarray(boxes, float), (-1, 4)) - origin) / size).clip(0, 1)
     if view % 2:  # mirrored
         seen = np.stack([1 - seen[:, 2], seen[:, 1], 1 - seen[:, 0], seen[:, 3]], axis=1)
-    is_shown = (seen[:, 0] < seen[:, 2]) & (seen[:, 1] < seen[:, 3])
-    return tuple(map(tuple, seen[is_shown].tolist()))
+    return tuple(map(tuple, seen[(seen[:, 0] < seen[:, 2]) & (seen[:, 1] < seen[:, 3])].tolist()))
 
 
 def region_in_view(region, view, image_id):

@@ -67,12 +67,9 @@ class Vocabulary:
         captions = (caption for image in captioned_images if image.split == "train" for caption in image.captions)
         counts = Counter(word for text in captions for word in tokenise(text) if len(word) <= MOST_LETTERS_IN_WORD)
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        words = [word for word, count in ordered if count >= min_count][:max_size]
-        if not words:
-            raise ValueError(
-                "No word occurs at least `min_count` times in the captions of the split 'train'. To draw a split, pass "
-                f"split_seed=0 to `read_data`. Received: min_count={min_count}"
-            )
+        if not (words := [word for word, count in ordered if count >= min_count][:max_size]):
+            problem = "No word occurs at least `min_count` times in the captions of the split 'train'."
+            raise ValueError(f"{problem} To draw a split, pass split_seed=0 to `read_data`. Received: {min_count=}")
         return cls(words)
 
     def __len__(self) -> int:
@@ -80,8 +77,6 @@ class Vocabulary:
 
     def __eq__(self, other):
         return isinstance(other, Vocabulary) and self.words == other.words
-
-    __hash__ = None
 
     def __contains__(self, word: str) -> bool:
         return word in self._ids

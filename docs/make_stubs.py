@@ -124,7 +124,7 @@ def _function(name, function, known, default=None, owner=None):
     except (TypeError, ValueError):
         return f"def {name}{default or '(*args: Any, **kwargs: Any)'}: ..."
     parameters, last = [], None
-    for parameter in signature.parameters.values():
+    for parameter in [*signature.parameters.values()][: 1 if default else None]:  # a property has `self` alone
         star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
         if parameter.kind is parameter.KEYWORD_ONLY and last not in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL):
             parameters.append("*")

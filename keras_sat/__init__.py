@@ -1,7 +1,4 @@
-"""Show, Attend and Tell in Keras 3: train an attention-based image captioner, and look inside it.
-
-Names are imported on first use, so `--help` and `--version` do not load TensorFlow.
-"""
+"""Show, Attend and Tell in Keras 3: train an attention-based image captioner, and look inside it."""
 
 from data_utils.lazy_imports import attach_lazily
 

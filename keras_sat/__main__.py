@@ -1,7 +1,4 @@
-"""The command line: `python -m keras_sat COMMAND`, installed as `keras-sat`.
-
-Only the commands import TensorFlow, which keeps `--help` fast.
-"""
+"""The command line, `python -m keras_sat COMMAND` or `keras-sat`; --help does not import TensorFlow."""
 
 import functools
 import os

@@ -17,7 +17,7 @@ from data_utils.training_photos import digests_of, union
 from data_utils.vocabulary import REGION_TOKEN, Vocabulary
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.optimizer_step import apply_gradients
-from keras_sat.beyond import make_decoder, terms_of
+from keras_sat.beyond.extensions import make_decoder, terms_of
 from keras_sat.files import saving, transfer
 from keras_sat.files.hub import is_on_hub, pinned
 from keras_sat.files.model_folder import model_directory
@@ -115,8 +115,7 @@ class Captioner(CaptionGenerator, Trainer):
 
     def features(self, inputs, training=False):
         """Return features (photos, regions, feature_dim): encode photos, or cast inputs that already are features."""
-        is_photos = len(inputs.shape) == 4
-        return ops.cast(self.photo_encoder(inputs, training) if is_photos else inputs, self.compute_dtype)
+        return ops.cast(self.photo_encoder(inputs, training) if len(inputs.shape) == 4 else inputs, self.compute_dtype)
 
     def adapt(self, features):
         """Apply the adapter to photos or features; return the features for attention, (photos, regions, dim)."""
@@ -264,9 +263,5 @@ class Captioner(CaptionGenerator, Trainer):
         return {**named, "baseline": self.baseline}
 
 
-def _reader(name):
-    return property(lambda self: self.option(name))
-
-
 for _name in CaptionerOptions.names():
-    setattr(Captioner, _name, _reader(_name))
+    setattr(Captioner, _name, property(lambda self, name=_name: self.option(name)))

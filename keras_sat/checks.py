@@ -62,7 +62,5 @@ def check_no_keras_distribution():
     import keras
 
     if (found := keras.distribution.distribution()) is not None:
-        raise ValueError(
-            "keras.distribution has no effect on TensorFlow. Pass a tf.distribute strategy to keras_sat.fit, and call "
-            f"keras.distribution.set_distribution(None). Received: {found!r}"
-        )
+        problem = "keras.distribution has no effect on TensorFlow. Pass a tf.distribute strategy to keras_sat.fit,"
+        raise ValueError(f"{problem} and call keras.distribution.set_distribution(None). Received: {found!r}")

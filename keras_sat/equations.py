@@ -97,10 +97,7 @@ def attention_weights(attention_scores):
 
 
 def sample_locations(attention_weights, noise):
-    """Draw s_t ~ Multinoulli(alpha_t), equation (8), as one-hot vectors of shape (rows, regions).
-
-    With standard Gumbel noise, argmax_i(log alpha_ti + noise_i) is a sample.
-    """
+    """Draw s_t ~ Multinoulli(alpha_t) (8), one-hot (rows, regions): argmax_i(log alpha_ti + Gumbel noise_i)."""
     best = ops.argmax(ops.log(ops.maximum(attention_weights, SMALLEST)) + noise, axis=-1)
     return ops.one_hot(best, ops.shape(attention_weights)[-1], dtype=attention_weights.dtype)
 

@@ -194,10 +194,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderOptions(Options):
-    """Options of CaptionDecoder.
-
-    `dropout_words` makes the decoder rely on the photo instead of guessing the next word from the previous words.
-    """
+    """Options of CaptionDecoder. `dropout_words` makes it rely on the photo more than on the previous words."""
 
     attention: str = loss("soft", "how the decoder attends", name_in("selections", "ATTENTIONS", ATTENTION_NAMES))
     scoring: str = architecture("additive", "how regions are scored", name_in("scorings", "SCORINGS", SCORING_NAMES))

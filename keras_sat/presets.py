@@ -8,7 +8,6 @@ DEFAULT_MODEL = "flickr8k"  # the bundled photo captioner
 MANY_PHOTOS = 3000  # with this many photos in a folder, `fit` trains from scratch
 FEWEST_PHOTOS = 10  # with fewer photos to train on, `fit` warns
 
-
 # The defaults for the user's own photos, when training starts from the bundled captioner.
 OWN_PHOTOS = {"epochs": 15, "batch_size": 16, "learning_rate": 1e-4, "encoder_rate": 0.1}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import keras_sat
-from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
+from keras_sat.beyond.extensions import FURTHER_EPOCHS, HOOKS
 from keras_sat.options import CaptionerOptions
 
 FOLDER = Path(keras_sat.__file__).parent

@@ -13,7 +13,7 @@ from data_utils import DATASETS, Vocabulary, make_batches
 from keras_sat import Captioner, SelfCritical, equations
 from keras_sat.beyond.self_critical import CaptionReward, DrawnDropout, mean_of_others
 from keras_sat.files.checkpoint import read_checkpoint
-from keras_sat.scoring.cider import DocumentFrequencies, cider
+from keras_sat.scoring.cider import DocumentFrequencies, cider_of_photos
 from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
 
 REGIONS, DIM, LENGTH = 3, 4, 2
@@ -105,7 +105,7 @@ def test_the_reward_is_cider():
     frequencies = DocumentFrequencies(CAPTIONS)
     for number, ids in enumerate(written):
         for photo, references in enumerate(CAPTIONS):
-            expected = cider([references], [vocabulary.ids_to_words(ids)], frequencies)["cider"]
+            (expected,) = cider_of_photos([references], [vocabulary.ids_to_words(ids)], frequencies)
             assert rewards[photo, number] == pytest.approx(expected, abs=1e-5)
     assert np.ptp(rewards) > 1
 

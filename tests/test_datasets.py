@@ -127,7 +127,7 @@ def test_one_warning_counts_captions_and_photos_that_are_left_out(official):
 
 def test_a_photo_in_two_splits_is_rejected_with_both_places(official):
     (official / "Flickr_8k.devImages.txt").write_text("b.jpg\na.jpg\n")
-    with pytest.raises(ValueError, match=r"devImages.txt, line 2: .*'a'.*'dev', but earlier in 'train'"):
+    with pytest.raises(ValueError, match=r"devImages.txt, line 2: .*'a'.*'dev' and earlier in 'train'"):
         flickr8k(official)
 
 
@@ -237,7 +237,7 @@ def test_folder_rejects_tables_that_mix_pictures_up(tmp_path):
     write_photos(tmp_path, ("a.jpg", "a.png"))
     for text, message in (
         ("a.jpg,A dog,train\na.png,A cat,train\n", "line 3: two pictures have the same image id 'a'"),
-        ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev', but earlier in 'train'"),
+        ("a.jpg,A dog,train\na.jpg,A cat,dev\n", "line 3: .*'dev' and earlier in 'train'"),
         ("a.jpg,A dog,holiday\n", "line 2: unknown split.*Received: split='holiday'"),
         ("a.jpg,A dog,train,more\n", "line 2: this row has 4 columns, but the header has 3"),
         ("", "The caption file contains no captions"),

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from conftest import all_slow_but, randomise
 
-from keras_sat import beyond
 from keras_sat.accelerated.install import accelerate
+from keras_sat.beyond import extensions
 from keras_sat.model.cells import CELLS
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.scorings import SCORINGS
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
     sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
-    decoder = beyond.make_decoder(VOCABULARY, {**kinds, **sizes, **options})
+    decoder = extensions.make_decoder(VOCABULARY, {**kinds, **sizes, **options})
     decoder.build((None, REGIONS, DIM), (None, None))
     randomise(decoder.weights, scale=0.7, seed=7)  # biases too, so that a forgotten one is noticed
     return decoder

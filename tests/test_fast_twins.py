@@ -9,10 +9,11 @@ import tensorflow as tf
 from conftest import randomise
 from keras import layers
 
-from keras_sat import beyond, equations
+from keras_sat import equations
 from keras_sat.accelerated import unroll
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.switch import fast_twins_are_on, without_fast_twins
+from keras_sat.beyond import extensions
 from keras_sat.model import cells as cells_module
 from keras_sat.model import decoder as decoder_module
 from keras_sat.model import scorings as scorings_module
@@ -31,7 +32,7 @@ KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind
 def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
     sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
-    decoder = beyond.make_decoder(VOCABULARY, {**kinds, **sizes, **options}, dtype="float64")
+    decoder = extensions.make_decoder(VOCABULARY, {**kinds, **sizes, **options}, dtype="float64")
     accelerate(decoder, REGIONS)
     decoder.build((None, REGIONS, DIM), (None, None))
     randomise(decoder.trainable_weights, scale=0.7, seed=7)

@@ -8,7 +8,7 @@ from keras_sat import equations
 from keras_sat.accelerated import fused
 from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.switch import without_fast_twins
-from keras_sat.beyond import make_decoder
+from keras_sat.beyond.extensions import make_decoder
 
 PHOTOS, REGIONS, DIM = 2, 128, 128
 

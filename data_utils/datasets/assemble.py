@@ -18,8 +18,7 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
         skipped.add("photos on a split list that are missing", image_id)
     if not captions:
         raise ValueError(f"The caption file contains no captions. Received: data_dir={str(data_dir)!r}")
-    kept = [image_id for image_id in captions if image_id in photos]
-    if not kept:
+    if not (kept := [image_id for image_id in captions if image_id in photos]):
         raise ValueError(
             f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions)))}). "
             "Expected: photos in the folder itself, in its standard subfolders, or at the paths in your table."
@@ -64,10 +63,8 @@ def expecting(path, expected):
 
 
 def find_photos(data_dir, folder_names):
-    """Return a dict from image ids to the paths of the photos in the first folder that has any.
-
-    Zips often contain a folder inside a folder of the same name, so both are searched.
-    """
+    """Return a dict from image ids to the paths of the photos in the first folder that has any."""
+    # Zips often contain a folder inside a folder of the same name.
     folders = [data_dir / outer / inner for outer in folder_names for inner in ("", *folder_names)]
     for folder in filter(Path.is_dir, [*folders, data_dir]):
         if photos := photos_in(folder):

@@ -27,19 +27,16 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
         split_seed: if given, split the photos 80/10/10 at random with this seed.
     """
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
-    table = find_file(data_dir, ("captions.csv", "captions.jsonl", "metadata.csv", "metadata.jsonl"))
-    if table is None:
+    if (table := find_file(data_dir, ("captions.csv", "captions.jsonl", "metadata.csv", "metadata.jsonl"))) is None:
         raise no_caption_file(data_dir, "captions.csv with the columns image and caption, or captions.jsonl")
-    rows = read_jsonl(table) if table.suffix == ".jsonl" else read_csv(table)
     captions, photos, splits = {}, {}, {}
     pictures = functools.cache(lambda: _pictures_in_any_case(data_dir))
 
     @functools.cache  # a picture has several captions
     def actual(name):
-        is_there = os.path.isfile(data_dir / name)
-        return name if is_there else pictures().get(Path(name).as_posix().casefold(), name)
+        return name if os.path.isfile(data_dir / name) else pictures().get(Path(name).as_posix().casefold(), name)
 
-    for line, name, caption, split in rows:
+    for line, name, caption, split in (read_jsonl if table.suffix == ".jsonl" else read_csv)(table):
         where = f"{table.name}, line {line}"
         reject_outside(name, where)
         name = actual(name)

@@ -95,14 +95,11 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
         return path
     path = Path(path).expanduser()
     skipped = Skipped()
-    read = _read_entities if path.is_dir() else _read_json
     phrases, unsure = {}, set()
-    for image, marked, size_is_known in read(path, images):
+    for image, marked, size_is_known in (_read_entities if path.is_dir() else _read_json)(path, images):
         if (num_boxes := sum(len(boxes) for *_, boxes in marked)) > MOST_BOXES:
-            raise ValueError(
-                f"{path}: a photo may have at most {MOST_BOXES} boxes. "
-                f"Received: {num_boxes} for {brief(image.image_id)}"
-            )
+            problem = f"{path}: a photo may have at most {MOST_BOXES} boxes."
+            raise ValueError(f"{problem} Received: {num_boxes} for {brief(image.image_id)}")
         if not size_is_known:
             unsure.add(image.image_id)
             skipped.add("photos of unknown aspect ratio, on which attention is not measured", image.image_id)
@@ -113,9 +110,6 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
         raise ValueError(f"{path}: no phrase has boxes for these {len(images)} photos{counted}. Expected: {EXPECTED}.")
     skipped.warn(path)
     return Boxes(phrases, frozenset(unsure))
-
-
-# === Which words of the photo's captions ===
 
 
 def _phrases_of(image, marked, skipped):
@@ -149,9 +143,6 @@ def _pieces_of(words):
     return [(piece, number) for number, word in enumerate(words) for piece in re.findall(r"\w+", word)]
 
 
-# === The two formats ===
-
-
 def _read_json(path, images):
     """Yield (image, annotated phrases, whether the aspect ratio is known) from a JSON file of boxes."""
     expected = "caption, and phrases with phrase, first_word and boxes (four fractions of the sides, not pixels)"
@@ -164,8 +155,7 @@ def _read_json(path, images):
             marked = [(entry["caption"], one["phrase"], one["first_word"], one["boxes"]) for one in entry["phrases"]]
             if not all(_is_sound(*of_phrase) for of_phrase in marked):
                 raise TypeError(f"the entry of {brief(image.image_id)} is {brief(entry)}")
-            is_known = bool(entry.get("size_known", True))
-        yield image, marked, is_known
+        yield image, marked, bool(entry.get("size_known", True))
 
 
 def _is_sound(caption, words, first_word, boxes):
@@ -213,14 +203,8 @@ def _boxes_in(path):
     return boxes
 
 
-# === On the grid ===
-
-
 def described_regions(image, boxes):
-    """Return a list of (words, region) for the phrases of a photo's captions that name something.
-
-    The region is the smallest rectangle around the phrase's boxes: (left, top, right, bottom).
-    """
+    """Return a list of (words, smallest rectangle around the boxes) for a photo's phrases that name something."""
     found = []
     for phrase in boxes.phrases.get(image.image_id, ()):
         words = tokenise(image.captions[phrase.caption])
@@ -241,25 +225,19 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
         if row is None:
             continue
         for number, of_word in _boxes_of_words(*row, boxes).items():
-            seen = boxes_in_view(of_word, view, row[0].image_id)
-            of_row[number] = covered_fraction(seen, grid_shape).ravel()
+            of_row[number] = covered_fraction(boxes_in_view(of_word, view, row[0].image_id), grid_shape).ravel()
     return covered
 
 
 def _boxes_of_words(image, caption, boxes):
-    """Return a dict from the index of each word in a caption to its boxes.
-
-    A word without a phrase has the boxes of the same word in the photo's other captions, if all agree.
-    """
-    phrases = boxes.phrases.get(image.image_id, ())
-    if not phrases:
+    """Return each word's boxes by its index: its phrase's or, if all agree, those of the word in other captions."""
+    if not (phrases := boxes.phrases.get(image.image_id, ())):
         return {}
     words = {of: tokenise(image.captions[of]) for of in {caption, *(phrase.caption for phrase in phrases)}}
     own, of_word = {}, {}
     for phrase in phrases:
         for number in phrase.naming_words(words[phrase.caption]):
-            word = words[phrase.caption][number]
-            if word in PLACELESS:
+            if (word := words[phrase.caption][number]) in PLACELESS:
                 continue
             of_word.setdefault(word, set()).add(phrase.boxes)
             if phrase.caption == caption:

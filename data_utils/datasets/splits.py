@@ -6,27 +6,17 @@ from data_utils.captions import image_id_of, load_document
 from data_utils.foreign_text import brief
 
 SPLITS = ("train", "dev", "test")
-SPLIT_NAMES = {
-    "train": "train",
-    "restval": "train",  # Karpathy's name for the part of COCO's validation photos that everybody trains on
-    "dev": "dev",
-    "val": "dev",
-    "valid": "dev",
-    "validation": "dev",
-    "test": "test",
-}
+# "restval" is Karpathy's name for the part of COCO's validation photos that everybody trains on.
+SPLIT_NAMES = {"restval": "train", "val": "dev", "valid": "dev", "validation": "dev"} | {name: name for name in SPLITS}
 
 
 def add_split(splits, image_id, name, where):
     """Add a photo to a dict of splits; raise ValueError if the split is unknown or the photo is already in another."""
-    split = SPLIT_NAMES.get(str(name).strip().lower())
-    if split is None:
+    if (split := SPLIT_NAMES.get(str(name).strip().lower())) is None:
         raise ValueError(f"{where}: unknown split. Expected: train, dev or test. Received: split={brief(name)}")
     if splits.setdefault(image_id, split) != split:
-        raise ValueError(
-            f"{where}: the photo {brief(image_id)} is in the split {split!r}, but earlier in {splits[image_id]!r}. "
-            "Put each photo into only one split."
-        )
+        problem = f"{where}: the photo {brief(image_id)} is in the split {split!r} and earlier in {splits[image_id]!r}."
+        raise ValueError(f"{problem} Put each photo into only one split.")
 
 
 def draw_split(image_ids, seed):

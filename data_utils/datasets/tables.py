@@ -35,30 +35,24 @@ def read_csv(path):
     document = load_document(path)
     header_line = document.split("\n", 1)[0]
     delimiter = max(",;\t", key=header_line.count)
-    rows = csv.reader(io.StringIO(document), delimiter=delimiter, strict=True)
+    rows = csv.DictReader(io.StringIO(document), delimiter=delimiter, strict=True, restval="")
     try:
-        header = [COLUMNS.get(column.strip().lower(), column.strip().lower()) for column in next(rows, [])]
-        if "image" not in header or "caption" not in header:
+        names = [column.strip().lower() for column in rows.fieldnames or ()]
+        rows.fieldnames = names = [COLUMNS.get(name, name) for name in names]
+        if not {"image", "caption"} <= {*names}:
             raise ValueError(
                 f"{path}, line 1: the header must have the columns image and caption. Received: {header_line[:80]!r}"
             )
-        image, caption = header.index("image"), header.index("caption")
-        split = header.index("split") if "split" in header else None
         for row in rows:
-            if not row:
-                continue
-            row += [""] * (len(header) - len(row))
-            if caption == len(header) - 1:
-                row[caption:] = [delimiter.join(row[caption:])]  # commas in a caption that was not quoted
-            if len(row) != len(header):
-                raise csv.Error(f"this row has {len(row)} columns, but the header has {len(header)}")
-            its_split = None if split is None else row[split].strip()
-            yield rows.line_num, text_of(row[image]).strip(), " ".join(text_of(row[caption]).split()), its_split
+            more = row.pop(None, [])
+            if more and names[-1] != "caption":
+                raise csv.Error(f"this row has {len(names) + len(more)} columns, but the header has {len(names)}")
+            caption = delimiter.join([row["caption"], *more])  # commas in a caption that was not quoted
+            split = row["split"].strip() if "split" in row else None
+            yield rows.line_num, text_of(row["image"]).strip(), " ".join(text_of(caption).split()), split
     except csv.Error as error:
-        raise ValueError(
-            f"{path}, line {rows.line_num}: {error}. A caption with a comma or quote must be quoted, and its quotes "
-            'doubled: "a ""big"" dog, running".'
-        ) from None
+        problem = f"{path}, line {rows.reader.line_num}: {error}. A caption with a comma or quote must be quoted,"
+        raise ValueError(f'{problem} and its quotes doubled: "a ""big"" dog, running".') from None
 
 
 def read_jsonl(path):
@@ -72,9 +66,7 @@ def read_jsonl(path):
             if not isinstance(captions, list) or not all(isinstance(text, str) for text in [row["image"], *captions]):
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise ValueError(
-                f'{path}, line {number}: expected an object like {{"image": "a.jpg", "caption": "a dog"}}. '
-                f"Received: {line[:80]!r}"
-            ) from None
+            problem = f'{path}, line {number}: expected an object like {{"image": "a.jpg", "caption": "a dog"}}.'
+            raise ValueError(f"{problem} Received: {line[:80]!r}") from None
         for caption in captions:
             yield number, row["image"].strip(), " ".join(caption.split()), row.get("split")

@@ -34,10 +34,7 @@ class Projected(NamedTuple):
 
 
 def prepare(projected_features):
-    """Wrap the tensor W_a a_i + b in a `Projected` if fusion pays off; otherwise return it unchanged.
-
-    Fusion does not pay off if the tensor is small, or an axis, such as one of prime length, has no equal parts.
-    """
+    """Wrap W_a a_i + b in a `Projected` if it is large and its axes have equal parts; otherwise return it unchanged."""
     _, regions, attention_dim = projected_features.shape
     can_be_cut = min(len(_parts(regions, shortest=1)), len(_parts(attention_dim, shortest=16))) >= FEWEST_PARTS
     if regions * attention_dim < SMALL or not (can_be_cut and may_compile()):
@@ -83,8 +80,7 @@ def _fused_scores(projection, exponential, projected_state, score_vector):
     def gradient(upstream):
         of_scores = ops.cast(ops.reshape(upstream, (photos, -1, regions)), "float32")
         of_features = _gradient_of_features(exponential, projected_state, score_vector, of_scores)
-        sums = ops.sum(_sums_over_regions(exponential, projected_state, of_scores), axis=3)
-        first, second = ops.unstack(sums, num=2)
+        first, second = ops.unstack(ops.sum(_sums_over_regions(exponential, projected_state, of_scores), axis=3), num=2)
         of_state = 4 * ops.cast(score_vector, "float32") * ops.reshape(first - second, (-1, attention_dim))
         of_vector = ops.sum(of_scores) - 2 * ops.sum(first, axis=(0, 1))
         return (
@@ -130,5 +126,4 @@ def _sums_over_regions(exponential, projected_state, of_scores):
 def _x_and_y(exponential, projected_state):
     """Return x of shape (photos, 1, regions, dim) and y of shape (photos, captions, 1, dim)."""
     photos, _, attention_dim = ops.shape(exponential)
-    y = ops.reshape(_exponential(projected_state), (photos, -1, 1, attention_dim))
-    return ops.expand_dims(exponential, 1), y
+    return ops.expand_dims(exponential, 1), ops.reshape(_exponential(projected_state), (photos, -1, 1, attention_dim))

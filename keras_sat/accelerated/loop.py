@@ -105,9 +105,7 @@ class _CaptionsInLoop:
 
     def stored(self, x):
         """Reshape x from (..., rows, dim) to (..., photos, captions, dim)."""
-        if self.all_stay:
-            return x
-        return ops.reshape(x, (*ops.shape(x)[:-2], self.photos, self.captions, x.shape[-1]))
+        return x if self.all_stay else ops.reshape(x, (*ops.shape(x)[:-2], self.photos, self.captions, x.shape[-1]))
 
     def num_left(self, t):
         """Return the number of remaining captions per photo at time t."""
@@ -121,8 +119,7 @@ class _CaptionsInLoop:
         """Reverse `those_left`: return shape (photos, captions, dim), with 0 for the captions that have ended."""
         if self.all_stay:
             return x
-        by_photo = tf.reshape(x, (-1, num_left, x.shape[-1]))
-        return tf.pad(by_photo, ((0, 0), (0, self.captions - num_left), (0, 0)))
+        return tf.pad(tf.reshape(x, (-1, num_left, x.shape[-1])), ((0, 0), (0, self.captions - num_left), (0, 0)))
 
 
 class _LateProduct:

@@ -23,5 +23,4 @@ def apply_gradients(optimizer, gradients, weights):
     if not (is_large and is_plain and in_graph and may_compile()):
         optimizer.apply(gradients, weights)
         return
-    compiled = tf.function(lambda *gradients: optimizer.apply(list(gradients), weights), jit_compile=True)
-    compiled(*gradients)
+    tf.function(lambda *gradients: optimizer.apply(list(gradients), weights), jit_compile=True)(*gradients)

@@ -20,8 +20,7 @@ def read_words(decoder, projected_words, state, features, projected_features, no
     dense_layers, first = _dense_layers_of_step(decoder), decoder.cells[0]
     # The LSTM of the paper adds the projections of word, context and h_{t-1}; other cells may not.
     summed = [first.context_projection, *([first.recurrent_projection] if type(first) is LSTMCell else [])]
-    summed_layers = [layer for layer in dense_layers if layer in summed]
-    options = {"dense_layers": dense_layers, "summed_layers": summed_layers}
+    options = {"dense_layers": dense_layers, "summed_layers": [layer for layer in dense_layers if layer in summed]}
     options |= {"token_weights": token_weights, "photos": ops.shape(features)[0]}
 
     if not decoder.cells_read_context:  # only the cells are in the loop; attention follows, for all steps at once

@@ -123,11 +123,10 @@ def _examples(captioner, images, cache, show_progress):
 
     captioner.confidence = record  # called with each batch, like a Confidence
     try:
-        with Progress(len(images), label="photos captioned", unit="photos", show=show_progress) as progress:
-            for image, result in captioner.caption_each(images, cache=cache):
-                chosen.append(int(result.confidence))
-                are_right.append(fraction_named(result.words, map(tokenise, image.captions)) >= FRACTION_NAMED)
-                progress.advance(1)
+        shown = {"label": "photos captioned", "unit": "photos", "show": show_progress}
+        for image, result in Progress.over(captioner.caption_each(images, cache=cache), len(images), **shown):
+            chosen.append(int(result.confidence))
+            are_right.append(fraction_named(result.words, map(tokenise, image.captions)) >= FRACTION_NAMED)
     finally:
         captioner.confidence = before
     clues, norms = map(np.concatenate, zip(*recorded))

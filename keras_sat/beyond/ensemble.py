@@ -49,7 +49,6 @@ class Ensemble(CaptionGenerator):
         )
 
     length_penalty = property(lambda self: self.options.length_penalty)
-    no_repeat_ngram = property(lambda self: self.options.no_repeat_ngram)
 
     def _agree(self, indexed, results, features, *options, **others):
         return self.captioners[indexed].consensus(results, features[indexed], *options, **others)
@@ -96,11 +95,10 @@ class Ensemble(CaptionGenerator):
 
     def features_of(self, photos):
         """Return the features of photos for each captioner, as a tuple. Captioners with equal encoders share them."""
-        features = []
-        for captioner, first in zip(self.captioners, self._first_with_same_encoder):
-            is_first = first == len(features)
-            features.append(captioner.encode(photos[captioner.photo_sizes[0]]) if is_first else features[first])
-        return tuple(features)
+        firsts = self._first_with_same_encoder
+        members = {first: self.captioners[first] for first in firsts}
+        encoded = {first: member.encode(photos[member.photo_sizes[0]]) for first, member in members.items()}
+        return tuple(encoded[first] for first in firsts)
 
     @functools.cached_property
     def _first_with_same_encoder(self):

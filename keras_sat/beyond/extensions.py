@@ -1,7 +1,4 @@
-"""Extensions of the paper: one idea per file, with its source and its measured gain.
-
-HOOKS maps options to changes of the decoder, objective or training, whose own code does not depend on these options.
-"""
+"""Extensions of the paper, one idea per file: HOOKS maps options to changes of decoder, objective or training."""
 
 from keras_sat.beyond.attend_after import AttendAfter
 from keras_sat.beyond.boxes import AttentionOnBoxes

@@ -46,8 +46,7 @@ class FeatureConsistency:
         changed = tf.numpy_function(self._changed, [photos, chance], tf.uint8, stateful=False)
         changed.set_shape(photos.shape)
         wanted = ops.stop_gradient(normalised(self.teacher.features(photos)))
-        found = normalised(captioner.features(changed, training=True))
-        difference = ops.mean((found - wanted) ** 2, axis=(1, 2))
+        difference = ops.mean((normalised(captioner.features(changed, training=True)) - wanted) ** 2, axis=(1, 2))
         return Objective(share_of_mean(difference, is_photo), {"loss": (difference, is_photo)})
 
     def _changed(self, photos, chance):

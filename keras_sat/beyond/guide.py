@@ -93,7 +93,6 @@ class Guide(Term):
 
         costs = self.weight * ops.sum(certainty * difference, axis=-1) + ops.repeat(detection, rows // photos)
         if self.boxes is not None:
-            has_detector = ops.cast(detector < num_words, "float32")
-            costs = costs + self.boxes.of_maps(maps, has_detector, read, extra)
+            costs = costs + self.boxes.of_maps(maps, ops.cast(detector < num_words, "float32"), read, extra)
         is_photo = photos_with_words(read.token_weights, photos)
         return costs, {"detection": (detection, is_photo), "guide": (difference, certainty)}

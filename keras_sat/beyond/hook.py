@@ -21,6 +21,7 @@ class Term:
         layers: Keras layers on the features, trained with the captioner but not saved.
     """
 
+    option = None  # the name of its weight in CaptionerOptions
     is_measured = False
     layers = ()
 
@@ -30,7 +31,8 @@ class Term:
     @classmethod
     def of(cls, captioner, options):
         """Return the term for a captioner with these CaptionerOptions, or None."""
-        raise NotImplementedError
+        weight = getattr(options, cls.option)
+        return cls(weight) if weight else None
 
     def check(self, batches):
         """Raise ValueError if the term cannot use these batches from make_batches."""

@@ -13,11 +13,8 @@ from keras_sat.beyond.hook import Term
 class LabelSmoothing(Term):
     """The loss term of `label_smoothing`."""
 
+    option = "label_smoothing"
     is_measured = True
-
-    @classmethod
-    def of(cls, captioner, options):
-        return cls(options.label_smoothing) if options.label_smoothing else None
 
     def __call__(self, features, target_ids, read, extra):
         lost = read.log_probs - equations.mean_log_probs(read.logits)

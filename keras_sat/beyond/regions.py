@@ -30,8 +30,7 @@ class RegionPhrases(Term):
         _, phrase_ids, visible = extra  # (photos, phrases, time) and (photos, phrases, regions)
         photos, num_phrases, time = ops.shape(phrase_ids)
         phrase_ids = ops.reshape(phrase_ids, (-1, time))
-        starts = ops.full_like(phrase_ids[:, :1], self.start_token_id)
-        input_ids = ops.concatenate([starts, phrase_ids[:, :-1]], axis=1)
+        input_ids = ops.concatenate([ops.full_like(phrase_ids[:, :1], self.start_token_id), phrase_ids[:, :-1]], axis=1)
         token_weights = ops.cast(phrase_ids > 0, "float32")  # `<pad>` is 0
         features, visible = ops.repeat(features, num_phrases, axis=0), ops.reshape(visible, (photos * num_phrases, -1))
         phrases = self.read(features, input_ids, phrase_ids, token_weights, training=True, visible=visible)

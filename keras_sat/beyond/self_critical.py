@@ -78,8 +78,7 @@ class SelfCritical:
         baseline = greedy_rewards if self.reward_baseline == "greedy" else mean_of_others(drawn_rewards)
         advantage = ops.stop_gradient(ops.reshape(drawn_rewards - baseline, (-1,)))
 
-        token_ids = ops.reshape(drawn, (-1, self.max_length))
-        log_probs = self._read(captioner, features, token_ids, dropout)
+        log_probs = self._read(captioner, features, ops.reshape(drawn, (-1, self.max_length)), dropout)
         is_caption, loss = ops.repeat(is_photo, self.num_drawn), -advantage * log_probs
         baseline = ops.broadcast_to(baseline, ops.shape(drawn_rewards))
         rewards = {"reward": drawn_rewards, "baseline_reward": baseline}
@@ -110,8 +109,7 @@ class SelfCritical:
         found = search(self.num_drawn, noise, num_samples=self.num_drawn, temperature=self.temperature)
         order = ops.argsort(-found.lengths, axis=1)  # longest first: the decoder skips captions that have ended
         drawn = ops.take_along_axis(found.token_ids, order[:, :, None], axis=1)
-        greedy = search(1).token_ids if self.reward_baseline == "greedy" else drawn[:, :0]
-        return drawn, greedy
+        return drawn, search(1).token_ids if self.reward_baseline == "greedy" else drawn[:, :0]
 
     def _read(self, captioner, features, token_ids, dropout):
         """Return log p of each sampled caption, under the distribution from which it was sampled."""
@@ -119,7 +117,6 @@ class SelfCritical:
         token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
         starts = ops.full_like(token_ids[:, :1], special["start_token_id"])
         input_ids = ops.concatenate([starts, token_ids[:, :-1]], axis=1)
-
         drop = {"drop_of": lambda rows: dropout.of_photos(rows // self.num_drawn)}
         read = captioner.read(features, input_ids, token_ids, token_weights, **drop)
         logits = allowed_logits(read.logits, **special) / self.temperature
@@ -155,8 +152,7 @@ class CaptionReward:
         """Return the rewards (photos, captions) of captions (photos, captions, time), given the references."""
         rewards = np.zeros(token_ids.shape[:2], np.float32)
         for photo, (captions, references) in enumerate(zip(token_ids, target_ids)):
-            references = [words for words in map(self._words, references) if words]
-            references = [self._vectors(words) for words in references]
+            references = [self._vectors(words) for words in map(self._words, references) if words]
             for number, words in enumerate(map(self._words, captions)):
                 rewards[photo, number] = cider_of_vectors(self.frequencies.vectors(words), references)
         return rewards
@@ -167,5 +163,4 @@ class CaptionReward:
 
 def mean_of_others(rewards):
     """For each caption, return the mean reward of the other captions of its photo: shape (photos, captions)."""
-    count = rewards.shape[1]
-    return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (count - 1)
+    return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (rewards.shape[1] - 1)

@@ -25,18 +25,14 @@ class Sentinel(keras.layers.Layer):
         self.feature_dim = feature_dim
 
     def build(self, hidden_state_shape, memory_shape=None):
-        hidden_dim = hidden_state_shape[-1]
         policy = {"dtype": self.dtype_policy}
-        self.gate = LoopDense(hidden_dim, name="gate", **policy)
+        self.gate = LoopDense(hidden_state_shape[-1], name="gate", **policy)
         self.projection = LoopDense(self.feature_dim, use_bias=False, name="projection", **policy)
         self.gate.build(hidden_state_shape)
         self.projection.build(hidden_state_shape)
 
     def call(self, hidden_state, memory):
         return self.projection(equations.sentinel(self.gate(hidden_state), memory))
-
-    def get_config(self):
-        return {**super().get_config(), "feature_dim": self.feature_dim}
 
 
 @keras.saving.register_keras_serializable("keras_sat")

@@ -14,9 +14,7 @@ from keras_sat.beyond.hook import Term
 class Sharpness(Term):
     """The loss term of `sharpness_weight`."""
 
-    @classmethod
-    def of(cls, captioner, options):
-        return cls(options.sharpness_weight) if options.sharpness_weight else None
+    option = "sharpness_weight"
 
     def __call__(self, features, target_ids, read, extra):
         entropy = equations.attention_entropy(read.attention_weights)

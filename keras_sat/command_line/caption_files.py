@@ -15,10 +15,7 @@ CSV_HEADER = "image,caption"
 
 
 def caption_files(images, paths, *, text_files=False, csv=None, metadata=False, overwrite=False):
-    """Return the TextFiles and Tables of pictures, `paths`, that were found as `images`, if they can be written.
-
-    metadata.jsonl belongs in the common folder of the images.
-    """
+    """Return the TextFiles and Tables of pictures, `paths`, that were found as `images`, if they can be written."""
     files = [TextFiles(paths, overwrite)] if text_files else []
     if csv is not None:
         if Path(csv).suffix.lower() != ".csv":

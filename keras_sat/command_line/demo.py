@@ -73,7 +73,6 @@ def run_demo(
     # Many scenes with few captions each: a new scene helps more than another caption, and costs little.
     train = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
     images = scenes_as_images(train, "train", CAPTIONS_PER_SCENE)  # no dev split: the last epoch tells the truth best
-    expectations = min(EXPECTATION_EPOCHS, epochs) if ATTENTIONS[attention].draws_places else 0
     captioner = fit(
         images,
         attention=attention,
@@ -81,11 +80,10 @@ def run_demo(
         epochs=epochs,
         output_dir=output_dir,
         show_progress=show_progress,
-        expectation_epochs=expectations,
+        expectation_epochs=min(EXPECTATION_EPOCHS, epochs) if ATTENTIONS[attention].draws_places else 0,
         **SETTINGS,
     )
-    epochs_trained = len(captioner.history.get("loss", []))
-    if not epochs_trained:
+    if not (epochs_trained := len(captioner.history.get("loss", []))):
         raise KeyboardInterrupt("no epoch was completed. Run the same command to start over.")
     dev = scenes_as_images(draw_scenes(NUM_DEV, DEV_SEED, max_objects=max_objects), "dev")
     calibrate(captioner, dev, show_progress=False)
@@ -99,8 +97,7 @@ def run_demo(
     report |= {"num_train": num_train, "num_test": num_test}
     write_json(output_dir / "report.json", report)
     # Pictures to look at: scenes of two objects first.
-    chosen = sorted(range(num_test), key=lambda i: len(scenes[i].objects) < 2)[:NUM_PICTURES]
-    for i in chosen:
+    for i in sorted(range(num_test), key=lambda i: len(scenes[i].objects) < 2)[:NUM_PICTURES]:
         write_whole(output_dir / "scenes" / f"{scenes[i].image_id}.png", scenes[i].png())
         AttentionDisplay.from_result(results[i]).save(output_dir / f"{scenes[i].image_id}-attention.png")
     say(_conclusion(report, output_dir))

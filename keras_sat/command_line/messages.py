@@ -16,15 +16,11 @@ from keras_sat.command_line.arguments import options_of
 
 RESUMING = ("demo", "fit", "features")  # commands that resume where they were stopped
 MOST_SHOWN = 1500  # characters of a message: errors of Keras may quote their arguments in full
+ELSEWHERE = "or choose a folder that can be written to."
 WAYS_OUT = {
     **dict.fromkeys((errno.ENOSPC, errno.EFBIG), "Free some space, and run the same command again."),
-    **dict.fromkeys(
-        (errno.EACCES, errno.EPERM, errno.EROFS), "Check the permissions, or choose a folder that can be written to."
-    ),
-    **dict.fromkeys(
-        (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR),
-        "Check the path, or choose a folder that can be written to.",
-    ),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"Check the permissions, {ELSEWHERE}"),
+    **dict.fromkeys((errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR), f"Check the path, {ELSEWHERE}"),
     MemoryError: "There is not enough memory. Choose smaller values for the options.",
     RuntimeError: "Write the full path instead of ~.",  # Path.expanduser's error
 }

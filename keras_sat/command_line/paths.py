@@ -19,7 +19,6 @@ def drawing_paths(outputs, paths):
     Returns: dict from paths to dicts from options to files.
     """
     pictures = {os.path.realpath(path) for path in paths}  # Path.resolve raises an error where links go in circles
-    names = drawing_names(paths)
     drawings = {path: {} for path in paths}
     for option, out in outputs.items():
         is_folder = str(out).endswith(("/", os.sep))
@@ -29,7 +28,7 @@ def drawing_paths(outputs, paths):
             raise ValueError(f"Expected a folder or a file of type {', '.join(endings)}. Received: --{option} {out}")
         if is_file and len(paths) > 1 and option != "gallery":
             raise ValueError(f"For many pictures, pass a folder, not a {out.suffix} file. Received: --{option} {out}")
-        for path, name in names.items():
+        for path, name in drawing_names(paths).items():
             drawing = out if is_file else out / f"{'index' if option == 'gallery' else name + '-attention'}.{ending}"
             if os.path.realpath(drawing) in pictures:
                 raise ValueError(f"The output would overwrite the picture. Received: --{option} {drawing}")
@@ -50,10 +49,7 @@ def _endings(option):
 
 
 def drawing_names(paths):
-    """Return a dict from each path to the name of its drawing: the picture's name without its extension.
-
-    If two pictures have the same name, all use their paths relative to their common folder instead.
-    """
+    """Return a dict from paths to names of drawings: the pictures' names or, if two are equal, their relative paths."""
     full = {path: os.path.abspath(path) for path in paths}
     names = {path: Path(path).stem for path in paths}
     if len({name.casefold() for name in names.values()}) < len({*full.values()}):
@@ -70,13 +66,9 @@ def reject_same_file(outputs):
 
 
 def prepare_files(paths):
-    """Create the folders for output files; raise an OSError if one of the files cannot be written.
-
-    Partial files that killed commands left are removed.
-    """
+    """Create the folders for output files, and remove half-written ones; raise OSError if one cannot be written."""
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number = errno.EISDIR if path.is_dir() else 0 if os.access(path.parent, os.W_OK) else errno.EACCES
-        if number:
+        if number := errno.EISDIR if path.is_dir() else 0 if os.access(path.parent, os.W_OK) else errno.EACCES:
             raise OSError(number, os.strerror(number), str(path))
     clear_half_written(*paths)

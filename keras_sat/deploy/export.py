@@ -14,11 +14,11 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_folder, write_whole
+from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_folder, write_sealed_json, write_whole
 from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
-from keras_sat.deploy.litert_folder import write_litert
-from keras_sat.deploy.onnx_file import onnx_file, write_onnx
+from keras_sat.deploy.litert_folder import write_files, write_litert
+from keras_sat.deploy.onnx_file import onnx_file
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.options import BeamSearchOptions, SearchOptions, one_of
 
@@ -65,17 +65,15 @@ def export(captioner, directory, formats, **options):
                 content = litert_file(captioner, greedy, beams, signatures=["serving_default"])
                 write_litert(temporary, content, captioner.vocabulary)
             if onnx:
-                write_onnx(temporary, onnx, captioner.vocabulary)
+                digests = write_files(temporary, {"model.onnx": onnx}, captioner.vocabulary)
+                write_sealed_json(temporary / "onnx.json", {"format": "onnx", "sha256": digests})
             if onnx or "litert" in formats:
                 write_whole(temporary / "caption.py", CAPTION_SCRIPT.read_bytes())
     return folder
 
 
 def search_arguments(captioner, **options):
-    """Return two dicts of arguments for `CaptionGenerator.search`: one for greedy and one for beam search.
-
-    The beam search returns all beams. The options are checked as BeamSearchOptions.
-    """
+    """Return the arguments of `CaptionGenerator.search` for greedy and for beam search, which returns all beams."""
     search = BeamSearchOptions.of("export", options)
     widths = ({"num_beams": beams, "num_results": beams} for beams in (1, search.beams))
     return [captioner.arguments_of_search(SearchOptions(**search.to_dict() | width)) for width in widths]
@@ -87,10 +85,8 @@ def check_captioner(captioner, *, in_float32):
     _ = captioner.encoder_model  # raises an error if there is none
     dtype = captioner.decoder.compute_dtype
     if in_float32 and dtype != "float32":
-        raise ValueError(
-            "LiteRT and ONNX compute in float32: call keras.config.set_dtype_policy('float32') before you load the "
-            f"captioner. Received: {dtype}"
-        )
+        problem = "LiteRT and ONNX compute in float32: call keras.config.set_dtype_policy('float32') before you load"
+        raise ValueError(f"{problem} the captioner. Received: {dtype}")
 
 
 def _next_version(directory):
@@ -100,14 +96,9 @@ def _next_version(directory):
         if path.name.isdecimal() and path.is_dir():
             versions.append(int(path.name))
         elif not path.name.startswith("."):
-            raise ValueError(
-                "The export folder may contain only exports, named 1, 2 and so on. Choose a new folder. "
-                f"Received: directory={str(directory)!r}, which contains {path.name}"
-            )
+            problem = "The export folder may contain only exports, named 1, 2 and so on. Choose a new folder."
+            raise ValueError(f"{problem} Received: directory={str(directory)!r}, which contains {path.name}")
     return directory / str(max(versions) + 1)
-
-
-# === The graph ===
 
 
 def _stretched(photos, size):
@@ -154,15 +145,13 @@ def _decoded(content, size):
 
 def _write_saved_model(captioner, directory, search):
     size = captioner.photo_sizes[0]
-    tokens = tf.constant(captioner.vocabulary.tokens)
 
     def with_words(photos):
-        found = captioner.search(captioner.features(photos), **search)
-        best = tf.nest.map_structure(lambda x: x[:, 0], found)
+        best = tf.nest.map_structure(lambda x: x[:, 0], captioner.search(captioner.features(photos), **search))
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]
         is_word = tf.sequence_mask(outputs["num_words"], search["max_length"])
-        words = tf.where(is_word, tf.gather(tokens, outputs.pop("token_ids")), "")
+        words = tf.where(is_word, tf.gather(captioner.vocabulary.tokens, outputs.pop("token_ids")), "")
         captions = tf.strings.strip(tf.strings.reduce_join(words, axis=1, separator=" "))
         return {**outputs, "captions": captions, "words": words, "is_finished": best.is_finished}
 

@@ -93,10 +93,7 @@ def as_function(function, *specs):
 
 
 def save(directory, signatures):
-    """Write a SavedModel that contains only the weights that its signatures use.
-
-    `signatures` is a dict of functions from `as_function`. They are also methods of the model, under their own names.
-    """
+    """Write a SavedModel with only the weights that its signatures, a dict of functions from `as_function`, use."""
     module = tf.Module()
     for function in signatures.values():
         setattr(module, function.python_function.__name__, function)

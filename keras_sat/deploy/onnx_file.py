@@ -8,10 +8,8 @@ import logging
 
 import tensorflow as tf
 
-from data_utils.atomic_files import write_sealed_json
 from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, outputs_of
-from keras_sat.deploy.litert_folder import write_files
 
 OPSET = 18  # onnxruntime has it since version 1.14
 
@@ -43,9 +41,3 @@ def onnx_file(captioner, search):
         tensors_to_rename={"images:0": "images", **names},
     )
     return model.SerializeToString()
-
-
-def write_onnx(folder, content, vocabulary):
-    """Write model.onnx (content: bytes), vocabulary.txt and onnx.json into a folder."""
-    digests = write_files(folder, {"model.onnx": content}, vocabulary)
-    write_sealed_json(folder / "onnx.json", {"format": "onnx", "sha256": digests})

@@ -29,12 +29,7 @@ WAY_OUT = f"Run `npm install @litertjs/core@{VERSION}` and pass --runtime node_m
 
 
 def runtime_files(folder=None):
-    """Return the files of LiteRT.js as a dict from names to contents.
-
-    Args:
-        folder: where npm has installed @litertjs/core: node_modules, or its parent. None: the archives in Keras'
-            download folder, fetched from the npm registry if necessary.
-    """
+    """Return the files of LiteRT.js by name, from npm's node_modules (or its parent), or fetched if it is None."""
     files = _fetched() if folder is None else _installed(Path(folder).expanduser())
     # Browsers cannot resolve the bare name of an npm package.
     files["index.js"] = files["index.js"].replace(b'"@litertjs/wasm-utils"', b'"./wasm-utils.js"')

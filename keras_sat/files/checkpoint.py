@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
-from keras_sat.files.model_folder import assign_arrays, read_arrays, remove_others, write_arrays
+from keras_sat.files.model_folder import read_arrays, remove_others, write_arrays
 
 EXPECTED = "a training run that keras_sat.fit saved"
 STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
@@ -21,8 +21,7 @@ WAY_OUT = "It cannot be resumed. Pass another output_dir (initial_model=FOLDER/m
 def write_checkpoint(directory, captioner, epochs):
     """Write the state of a compiled captioner, and `epochs`, a list with a dict of metrics for each epoch."""
     directory = Path(directory)
-    arrays = {name: variable.numpy() for name, variable in state_of(captioner).items()}
-    name = write_arrays(directory, "state", arrays)
+    name = write_arrays(directory, "state", {name: variable.numpy() for name, variable in state_of(captioner).items()})
     write_sealed_json(directory / "progress.json", {"epochs": epochs, "state": name})
     remove_others(directory, re.compile(rf"{STATE.pattern}|\..*\.part"), [name])
 
@@ -38,11 +37,6 @@ def read_checkpoint(directory):
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{directory / 'progress.json'}: this is not a checkpoint. Expected: {EXPECTED}.") from None
     return epochs, read_arrays(directory / name, EXPECTED, WAY_OUT)
-
-
-def restore_state(captioner, arrays):
-    """Assign the arrays of a checkpoint to a built and compiled captioner."""
-    assign_arrays(state_of(captioner), arrays, "The checkpoint")
 
 
 def state_of(captioner):

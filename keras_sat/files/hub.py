@@ -54,7 +54,5 @@ def hub_library(address):
     try:
         yield huggingface_hub, *parts.groups()
     except (OSError, HTTPError) as error:
-        raise ValueError(
-            f"{address} cannot be transferred. Check the address, the network, and your access (`hf auth login`). "
-            f"Received: {brief(str(error))}"
-        ) from None
+        problem = f"{address} cannot be transferred. Check the address, the network, and your access (`hf auth login`)."
+        raise ValueError(f"{problem} Received: {brief(str(error))}") from None

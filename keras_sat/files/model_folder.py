@@ -42,6 +42,7 @@ OURS = re.compile(
 )
 ENCODER = "encoder"  # may have a separate file; prefix of the names of its arrays
 INDEX = "index"
+SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scales
 
 
 def write_model(directory, settings, vocabulary, arrays, precision="float32", index=None):
@@ -108,10 +109,8 @@ def _reject_foreign_files(directory):
     if (directory / "config.json").is_file():
         read_sealed_json(directory / "config.json", EXPECTED, "Choose another folder, or remove this file.")
     elif directory.is_file() or not all(OURS.fullmatch(path.name) for path in directory.glob("*")):
-        raise ValueError(
-            "A model must have its own folder. Choose a new or empty folder, or one that contains only a model. "
-            f"Received: directory={str(directory)!r}"
-        )
+        problem = "A model must have its own folder. Choose a new or empty folder, or one that contains only a model."
+        raise ValueError(f"{problem} Received: directory={str(directory)!r}")
 
 
 def read_model(directory):
@@ -168,11 +167,6 @@ def _path_of(directory, name):
     return (ENCODERS if is_shared else directory) / name
 
 
-# === Rounding ===
-
-SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scales
-
-
 def _rounded(arrays, precision):
     """Round arrays to the precision used on disk.
 
@@ -184,8 +178,7 @@ def _rounded(arrays, precision):
     stored = {}
     for name, array in arrays.items():
         halved = precision == "float16" or array.ndim > 2
-        limit = np.finfo("float16" if halved else "float32").max
-        if not (np.abs(array) <= limit).all():
+        if not (np.abs(array) <= np.finfo("float16" if halved else "float32").max).all():
             raise ValueError(
                 f"{name} contains values that are NaN, infinite or too large for this precision. Received: {precision=}"
             )
@@ -215,19 +208,14 @@ def _unrounded(stored, path):
     return arrays
 
 
-# === Arrays in a file named by its digest ===
-
-
 def assign_arrays(variables, arrays, source):
     """Assign arrays to variables (two dicts with the same names); error messages start with `source`."""
     expected = {name: tuple(variable.shape) for name, variable in variables.items()}
     received = {name: array.shape for name, array in arrays.items()}
     for name in expected | received:
         if expected.get(name) != received.get(name):
-            raise ValueError(
-                f"{source}: the weights do not fit the model. Expected: {expected.get(name)} for {name[:80]}. "
-                f"Received: {received.get(name)}"
-            )
+            problem = f"{source}: the weights do not fit the model. Expected: {expected.get(name)} for {name[:80]}."
+            raise ValueError(f"{problem} Received: {received.get(name)}")
     for name, variable in variables.items():
         variable.assign(arrays[name])
 
@@ -243,12 +231,7 @@ def write_arrays(directory, kind, arrays):
 
 
 def read_arrays(path, expected, way_out=""):
-    """Read the dict of arrays that `write_arrays` wrote; raise ValueError if the file is damaged or missing.
-
-    Args:
-        path: the file.
-        expected, way_out: see `read_json`.
-    """
+    """Read the arrays that `write_arrays` wrote; raise ValueError, see `read_json`, for a damaged or missing file."""
     hint = expectation(expected, way_out)
     try:
         content = path.read_bytes()
@@ -273,12 +256,9 @@ def pretrained_names():
 
 def pretrained_directory(name):
     """Return the folder of a bundled model."""
-    names = pretrained_names()
-    if name not in names:
-        raise ValueError(
-            f"There is no folder or bundled model with this name. Expected one of: {', '.join(names)}. "
-            f"Received: name={name!r}.{near_name(str(name), names)}"
-        )
+    if name not in (names := pretrained_names()):
+        problem = f"There is no folder or bundled model with this name. Expected one of: {', '.join(names)}."
+        raise ValueError(f"{problem} Received: name={name!r}.{near_name(str(name), names)}")
     return PRETRAINED / name
 
 

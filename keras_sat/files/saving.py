@@ -18,10 +18,8 @@ from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of models in one file
-NO_ONE_FILE = (
-    "A captioner is a folder, not a single file. Save it with captioner.save(folder), without a file extension, "
-    "and load it with keras_sat.Captioner.load(folder), not with keras.saving.load_model."
-)
+NO_ONE_FILE = "A captioner is a folder, not a single file. Save it with captioner.save(folder), without an extension,"
+NO_ONE_FILE += " and load it with keras_sat.Captioner.load(folder), not with keras.saving.load_model."
 
 
 def save(captioner, directory, overwrite, precision):
@@ -88,17 +86,13 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
     options, is_own = dict(settings["captioner"]), settings["has_own_encoder"]
     is_trained = options["encoder_training"] != "frozen"
     if is_own and is_trained and encoder is None:
-        raise ValueError(
-            "This captioner was trained together with a custom encoder. Pass a model of its architecture as `encoder`. "
-            f"Received: encoder=None (the name was {brief(options['encoder'])})"
-        )
+        problem = "This captioner was trained with a custom encoder. Pass a model of its architecture as `encoder`."
+        raise ValueError(f"{problem} Received: encoder=None (the name was {brief(options['encoder'])})")
     if is_trained or has_encoder:
         options["encoder_weights"] = None  # they are in the folder
         if encoder_weights is not None:
-            warnings.warn(
-                f"This captioner was saved with its whole encoder: encoder_weights={encoder_weights!r} is ignored.",
-                stacklevel=4,
-            )
+            ignored = f"encoder_weights={encoder_weights!r} is ignored."
+            warnings.warn(f"This captioner was saved with its whole encoder: {ignored}", stacklevel=4)
     elif encoder_weights == BUNDLED:
         raise ValueError(
             f"Bundled encoder weights are only for a new captioner, not for a saved one. Received: {encoder_weights=}"
@@ -129,8 +123,7 @@ def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
 def bundled_encoder(name):
     """Return the encoder arrays, `photo_blur` and SeenPhotos of the bundled captioner if `name` is its encoder."""
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
-    known = settings["captioner"]["encoder"]
-    if name != known:
+    if name != (known := settings["captioner"]["encoder"]):
         raise ValueError(
             f'"bundled" weights are for the bundled captioner\'s encoder, {known}. Choose that encoder, or pass the '
             f"path of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={brief(name)}"
@@ -160,7 +153,5 @@ def weights_digest(captioner):
 def reject_unbuilt(captioner, verb):
     """Raise ValueError for a captioner that has no weights yet."""
     if not captioner.built:
-        raise ValueError(
-            f"There is nothing to {verb}: a captioner has no weights until it is built. Call `build`, caption photos, "
-            "or train it first. Received: a captioner that is not built"
-        )
+        problem = f"There is nothing to {verb}: a captioner has no weights until it is built. Call `build`, caption"
+        raise ValueError(f"{problem} photos, or train it first. Received: a captioner that is not built")

@@ -5,7 +5,7 @@ import numpy as np
 
 from data_utils.foreign_text import brief
 from data_utils.vocabulary import REGION_TOKEN
-from keras_sat.beyond import HOOKS
+from keras_sat.beyond.extensions import HOOKS
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.options import CaptionerOptions
@@ -19,10 +19,8 @@ def adapted(captioner, vocabulary, options):
     for name in CaptionerOptions.names("encoder"):
         value = options.get(name, before[name])
         if value != before[name] and not (name == "encoder_weights" and may_read_others and value != BUNDLED):
-            raise ValueError(
-                f"A trained captioner must keep its encoder and encoder weights: {name} is {brief(before[name])}. "
-                f"Received: {name}={brief(value)}"
-            )
+            problem = f"A trained captioner must keep its encoder and encoder weights: {name} is {brief(before[name])}."
+            raise ValueError(f"{problem} Received: {name}={brief(value)}")
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
     has_its_grid = adapted.photo_encoder.grid == captioner.photo_encoder.grid
     adapted.photo_encoder.remember(
@@ -62,7 +60,6 @@ def _take_over_weights(captioner, adapted, options):
     place_of = {token: place for place, token in enumerate(tokens)}
     place_of.setdefault(REGION_TOKEN, captioner.vocabulary.start_token_id)  # phrases start as captions do
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
-    places_before = [place_of[new_tokens[place]] for place in places]
     weights, new_weights, decoder = captioner.named_weights(), adapted.named_weights(), adapted.decoder
     word_logits = decoder.readout.word_logits
     axes = {decoder.embedding.embeddings.path: 0, word_logits.kernel.path: 1, word_logits.bias.path: 0}  # of the tokens
@@ -85,6 +82,6 @@ def _take_over_weights(captioner, adapted, options):
         array, axis = weights[name].numpy(), axes.get(new_weights[name].path)
         if axis is not None:
             moved = np.moveaxis(new_weights[name].numpy().copy(), axis, 0)
-            moved[places] = np.moveaxis(array, axis, 0)[places_before]
+            moved[places] = np.moveaxis(array, axis, 0)[[place_of[new_tokens[place]] for place in places]]
             array = np.moveaxis(moved, 0, axis)
         new_weights[name].assign(array)

@@ -1,7 +1,4 @@
-"""Rejects settings in untrusted model folders that are inconsistent with the stored weights.
-
-`model_folder` reads the files safely: it checks their digests and sizes, and does not unpickle anything.
-"""
+"""Rejects settings in untrusted model folders that do not fit the weights, which `model_folder` reads safely."""
 
 import contextlib
 
@@ -13,10 +10,7 @@ _SIZES = [name for name in CaptionerOptions.names("architecture") if _FIELDS[nam
 
 
 def reject_claims(settings, vocabulary_size, arrays):
-    """Raise ValueError for settings that contain objects, or sizes too large for the stored weights.
-
-    It is called before the model is built, because a false size could need more memory than there is.
-    """
+    """Reject settings with objects, or with sizes too large for the stored weights, before memory is allocated."""
     options = settings["captioner"]
     for name, value in options.items():
         if isinstance(value, dict):
@@ -43,10 +37,8 @@ def reject_claims(settings, vocabulary_size, arrays):
     num_stored = sum(array.size for array in arrays.values())
     for name, number in claimed.items():
         if number > num_stored:
-            raise ValueError(
-                f"the settings describe a larger model than the stored weights. Expected: {number} numbers for {name} "
-                f"alone. Received: {num_stored} numbers"
-            )
+            problem = f"the settings describe a larger model than the stored weights. Expected: {number} numbers"
+            raise ValueError(f"{problem} for {name} alone. Received: {num_stored} numbers")
 
 
 def reject_grid(settings, num_regions):
@@ -54,10 +46,8 @@ def reject_grid(settings, num_regions):
     grid = settings["rows_and_columns"]
     is_grid = isinstance(grid, list) and len(grid) == 2 and all(type(side) is int and side > 0 for side in grid)
     if not is_grid or grid[0] * grid[1] != num_regions:
-        raise ValueError(
-            "rows_and_columns in config.json does not match the model. Expected: two whole numbers whose product is "
-            f"{num_regions}. Received: rows_and_columns={str(grid)[:80]}"
-        )
+        problem = "rows_and_columns in config.json does not match the model. Expected: two whole numbers whose product"
+        raise ValueError(f"{problem} is {num_regions}. Received: rows_and_columns={str(grid)[:80]}")
 
 
 @contextlib.contextmanager

@@ -26,31 +26,25 @@ class FeatureAdapter(layers.Layer):
     ):
         super().__init__(**kwargs)
         self.network = network
-        self.normalise = normalise
         self.projection_dim = projection_dim
-        policy = {"dtype": self.dtype_policy}
+        policy, self.steps = {"dtype": self.dtype_policy}, []
         if normalise:
-            self.normalisation = layers.LayerNormalization(center=False, scale=False, name="normalisation", **policy)
+            self.steps.append(layers.LayerNormalization(center=False, scale=False, name="normalisation", **policy))
         if projection_dim is not None:
-            self.projection = layers.Dense(projection_dim, activation=activation, name="projection", **policy)
+            self.steps.append(layers.Dense(projection_dim, activation=activation, name="projection", **policy))
         self.drop = layers.Dropout(dropout, seed=seed, name="drop", **policy)
 
     def build(self, features_shape):
-        features_shape = self._finished_shape(features_shape)
-        if self.normalise:
-            self.normalisation.build(features_shape)
-        if self.projection_dim is not None:
-            self.projection.build(features_shape)
+        for layer in self.steps:
+            layer.build(self._finished_shape(features_shape))
 
     def call(self, features, training=False):
         if self.network is not None:
             grid = ops.reshape(ops.cast(features, "float32"), (-1, *self.network.input_shape[1:]))
             features = ops.reshape(self.network(grid, training=False), (-1, *self._finished_shape(features.shape)[1:]))
         features = ops.cast(features, self.compute_dtype)
-        if self.normalise:
-            features = self.normalisation(features)
-        if self.projection_dim is not None:
-            features = self.projection(features)
+        for layer in self.steps:
+            features = layer(features)
         return self.drop(features, training=training)
 
     def _finished_shape(self, features_shape):

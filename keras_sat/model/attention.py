@@ -1,7 +1,4 @@
-"""Attention with the paper's additive scores. For other scoring functions, see scorings.py.
-
-keras_sat/accelerated/install.py replaces additive scores of many regions with a fast version.
-"""
+"""Attention with the paper's additive scores, which accelerated/install.py makes fast; for others, see scorings.py."""
 
 import keras
 from keras import ops

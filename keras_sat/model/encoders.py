@@ -52,8 +52,7 @@ def _pretrained(name, network, layer, preprocessing, side=224):
     def make(*, layer=layer, weights="imagenet", image_size=side, grid=None):
         """Return the encoder; see `make_encoder` for the arguments."""
         shape = (*height_and_width(image_size), 3)
-        make_network = _lite_network if isinstance(network, tuple) else _application
-        made = make_network(name, network, shape, weights)
+        made = (_lite_network if isinstance(network, tuple) else _application)(name, network, shape, weights)
         trunk = keras.Model(made.input, _grid_at(made, layer, name), name=f"{name}_trunk")
         if grid is not None:
             trunk = with_grid(trunk, grid)
@@ -76,8 +75,7 @@ def _application(name, network, shape, weights):
         with contextlib.redirect_stdout(sys.stderr):  # Keras announces downloads on stdout, which is for captions
             return getattr(keras.applications, network)(weights="imagenet", **options)
     except Exception as error:  # keras.utils.get_file raises a plain Exception when a download fails
-        address = re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))
-        if address is None:
+        if (address := re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))) is None:
             raise
         reason = str(error).rpartition(": ")[2].removeprefix("None -- ")
         raise ArgumentError(
@@ -97,8 +95,7 @@ def _lite_network(name, network, shape, weights):
 
 def _grid_at(network, layer, name):
     """Return the output of a layer, which must be a feature grid."""
-    names = [item.name for item in network.layers if len(item.output.shape) == 4][1:]
-    if layer not in names:
+    if layer not in (names := [item.name for item in network.layers if len(item.output.shape) == 4][1:]):
         problem = f"`{name}` has no layer with this name that outputs a grid. Expected one of: {', '.join(names)}."
         raise ValueError(f"{problem} Received: layer={brief(layer)}")
     return network.get_layer(layer).output

@@ -21,8 +21,7 @@ STRIDED = (layers.Conv2D, layers.DepthwiseConv2D, *POOLING)
 def rows_and_columns_of(grid):
     """Return (rows, columns) of a grid, given as a string such as "14x14" or as a pair."""
     written = "x".join(map(str, grid)) if isinstance(grid, (list, tuple)) else str(grid)
-    match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", written)
-    if match is None:
+    if (match := re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", written)) is None:
         raise ValueError(f'Expected rows and columns, such as "14x14". Received: grid={brief(grid)}')
     return tuple(int(side) for side in match.groups())
 
@@ -31,8 +30,7 @@ def with_grid(network, grid):
     """Return a functional network with the same weights and a final grid of this size, "ROWSxCOLUMNS" or a pair."""
     wanted, found = rows_and_columns_of(grid), []
     for factor in (1, 2, 4):
-        finer = without_last_strides(network, factor)
-        if finer is None:
+        if (finer := without_last_strides(network, factor)) is None:
             break
         if finer.output_shape[1:3] == wanted:
             return finer
@@ -42,11 +40,7 @@ def with_grid(network, grid):
 
 
 def without_last_strides(network, factor):
-    """Return a network with the same weights, in which dilation replaces the last strides.
-
-    `factor` multiplies rows and columns: 1, 2, 4 ... Return None if the network has too few strides, or if pooling
-    would have to be dilated.
-    """
+    """Return a network with the same weights and `factor` (1, 2, 4 ...) times the rows and columns, or None."""
     if factor == 1:
         return network
     before, after = {}, {}  # pixels between neighbouring cells, before and after each layer

@@ -28,9 +28,6 @@ class BlurPhotos(layers.Layer):
             photos = ops.depthwise_conv(photos, kernel, padding="valid", data_format="channels_last")
         return photos
 
-    def compute_output_shape(self, photos_shape):
-        return photos_shape
-
 
 def gaussian(sigma):
     """Return the weights of a normalised Gaussian kernel, cut off at three standard deviations."""

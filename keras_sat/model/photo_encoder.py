@@ -108,8 +108,7 @@ class PhotoEncoder:
 
     def rows_and_columns(self, num_regions):
         """Return (rows, columns) of the grid; if they are unknown, assume a nearly square grid where possible."""
-        network = self._network if self.top is None and self.grid_shape is None else self.top
-        if network is not None:
+        if (network := self._network if self.top is None and self.grid_shape is None else self.top) is not None:
             return tuple(network.output_shape[1:3])
         rows = round(num_regions**0.5)
         nearly_square = (1, num_regions) if num_regions % rows else (rows, num_regions // rows)

@@ -48,8 +48,7 @@ class Readout(layers.Layer):
         drop_before, drop_after = drop or (self.drop_before, self.drop_after)
         hidden_state = drop_before(hidden_state, training=training)
         if self.deep_output:
-            projected = self.state_readout(hidden_state), self.context_readout(context)
-            readout = equations.deep_output(embedded, *projected)
+            readout = equations.deep_output(embedded, self.state_readout(hidden_state), self.context_readout(context))
         else:
             readout = ops.concatenate([hidden_state, context], axis=-1)
         return ops.cast(self.word_logits(drop_after(self.activate(readout), training=training)), "float32")

@@ -11,9 +11,7 @@ def num_replicas():
 
 def sum_over_replicas(x):
     """Sum a tensor of any shape over all replicas."""
-    if num_replicas() == 1:
-        return x
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
+    return x if num_replicas() == 1 else tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
 
 
 def sums_on_first_replica(gradients):

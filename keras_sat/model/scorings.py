@@ -1,7 +1,4 @@
-"""Attention scoring functions, which score each region; NoAttention needs none.
-
-To add one, write a subclass of `Attention` with a `score` method, and add it to SCORINGS.
-"""
+"""Attention scoring functions. To add one, subclass `Attention` with a `score` method, and add it to SCORINGS."""
 
 import keras
 from keras import ops
@@ -63,8 +60,7 @@ class NoAttention(Attention):
         if isinstance(mean, Visible):
             mean, visible = mean
             uniform = equations.attention_weights(equations.visible_scores(uniform, visible))
-        context = equations.attended_features(ops.ones((rows, 1)), mean)
-        return Attended(context, uniform, uniform)
+        return Attended(equations.attended_features(ops.ones((rows, 1)), mean), uniform, uniform)
 
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):

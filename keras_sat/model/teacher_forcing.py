@@ -32,8 +32,7 @@ class TeacherForced(NamedTuple):
     def unpack_words(self, values):
         """Convert `values`, one per word, to shape (rows, time), with 0 for padding."""
         rows, time = ops.shape(self.token_weights)
-        by_time = ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows))
-        return ops.transpose(by_time)
+        return ops.transpose(ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows)))
 
     def are_right(self):
         """Return a tensor (rows, time) with 1 where the target is the most probable word, and 0 elsewhere."""
@@ -62,8 +61,7 @@ def read_captions(
     logits = decoder.readout(*of_words, training=training, drop=drop)
     targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), positions)
     maps = keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), unrolled[3:])
-    log_probs = equations.word_log_probs(logits, targets)
-    return TeacherForced(logits, targets, log_probs, positions, token_weights, *maps)
+    return TeacherForced(logits, targets, equations.word_log_probs(logits, targets), positions, token_weights, *maps)
 
 
 def as_rows(token_ids):

@@ -36,8 +36,7 @@ class _Unpickler(pickle.Unpickler):
 def read_torch_file(path):
     """Return the arrays in a KNOWN weights file as a dict; raise ValueError for any other file."""
     with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest not in KNOWN:
+        if hashlib.file_digest(file, "sha256").hexdigest() not in KNOWN:
             raise ValueError(
                 "it is not the file of its PyTorch package, and other .pth files are not opened, since they can run "
                 "any code. Convert it to .npz with PyTorch: numpy.savez(path, **{name: x.numpy() for name, x in "

@@ -1,7 +1,4 @@
-"""Training of a captioner with any objective: compile, fit and the training step.
-
-Keras runs `train_step` as a graph; `keras_sat.training.distributed` runs it on several devices.
-"""
+"""Training of a captioner with any objective; `keras_sat.training.distributed` runs `train_step` on many devices."""
 
 import keras
 import numpy as np
@@ -94,10 +91,7 @@ class Trainer(keras.Model):
             self.end_averaging()
 
     def build_for(self, batches, name="x"):
-        """Create the weights for the batch shapes of a dataset from make_batches, before Keras traces a graph.
-
-        `name` is the argument of `fit`: "x" or "validation_data".
-        """
+        """Create the weights for batches of make_batches before Keras traces a graph; `name`: see `fit`."""
         if name == "x" and self.training_objective is self.paper_objective:
             for term in self.paper_objective.terms:
                 term.check(batches)

@@ -61,10 +61,9 @@ class WeightUpdates:
         """Return a list of (weight, fraction of the learning rate) for the trained weights of the encoder."""
         network = captioner.photo_encoder.trained_network
         layers = [layer for layer in _layers_within(network) if layer.trainable_variables]
-        last = max(len(layers) - 1, 1)
         rates = {}
         for number, layer in enumerate(layers):
-            rate = self.encoder_rate * self.first_layer_rate ** (1 - number / last)
+            rate = self.encoder_rate * self.first_layer_rate ** (1 - number / max(len(layers) - 1, 1))
             rates |= {id(weight): rate for weight in layer.trainable_variables}
         return [(weight, rates.get(id(weight), self.encoder_rate)) for weight in captioner.encoder_variables]
 

@@ -17,10 +17,7 @@ INK = (27, 27, 31)
 
 
 def cartoon(display, positions, look, seconds_per_word, width):
-    """Return an animated GIF of an AttentionDisplay, as bytes; see `AttentionDisplay.animate`.
-
-    The light moves to the words at `positions`; the words before each appear with it.
-    """
+    """Return an AttentionDisplay as an animated GIF (bytes): light moves to the words at `positions`; see `animate`."""
     import matplotlib
     from PIL import Image, ImageDraw, ImageFont
 

@@ -186,8 +186,7 @@ class AttentionDisplay:
         kind, drawing = path.suffix[1:].lower(), io.BytesIO()
         settings = {"image.interpolation": "none"} if kind in VECTOR else {}  # otherwise photos are resized to panels
         with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, **settings}):
-            axes = self.plot(self._new_axes(Figure, **options), **options)
-            axes[0].figure.savefig(drawing, format=kind, dpi=dpi)
+            self.plot(self._new_axes(Figure, **options), **options)[0].figure.savefig(drawing, format=kind, dpi=dpi)
         write_whole(path, drawing.getvalue())
 
     def _new_axes(self, make_figure, *, words="content", columns=None, width=WIDTH, **_):
@@ -245,10 +244,7 @@ class AttentionDisplay:
         write_whole(path, cartoon(self, self.positions(words), look, seconds_per_word, width))
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
-        """Write an interactive player to a path ending in .html: one page that needs no other files and no network.
-
-        `title` is the title of the page; None uses the caption.
-        """
+        """Write an interactive player, one page without network access, to a .html path; `title` None: the caption."""
         write_whole(_path_ending_in(".html", path), player_page(self, title=title))
 
     def _repr_html_(self):
@@ -318,8 +314,7 @@ def _below_each_other(displays, rows):
 
 
 def _path_ending_in(ending, path):
-    path = Path(path).expanduser()
-    if path.suffix.lower() != ending:
+    if (path := Path(path).expanduser()).suffix.lower() != ending:
         raise ValueError(f"Expected a file name ending in {ending}. Received: {str(path)!r}")
     return path
 

@@ -1,7 +1,4 @@
-"""Write a gallery: an HTML page of players that can be searched by words and sorted by scores.
-
-Photos and maps are stored as JSON and become players when the reader scrolls near: a phone can show a thousand photos.
-"""
+"""Write a gallery: an HTML page of players, made when the reader scrolls near, to search and to sort by scores."""
 
 import os
 from pathlib import Path

@@ -38,8 +38,7 @@ def bleu_counts(references, candidates):
         for ngram, count in ngram_counts(candidate).items():
             matches[len(ngram) - 1] += min(count, most[ngram])
             guesses[len(ngram) - 1] += count
-        lengths = map(len, photo_references)
-        closest = min(lengths, key=lambda length: (abs(length - len(candidate)), length))
+        closest = min(map(len, photo_references), key=lambda length: (abs(length - len(candidate)), length))
         counts.append([*matches, *guesses, len(candidate), closest])
     return np.array(counts)
 
@@ -49,8 +48,7 @@ def bleu_of_counts(counts):
     counts = np.asarray(counts, dtype=float)
     matches, guesses = counts[..., :MAX_ORDER], counts[..., MAX_ORDER : 2 * MAX_ORDER]
     candidate_length, reference_length = counts[..., -2], counts[..., -1]
-    precisions = (matches + _TINY) / (guesses + _SMALL)
-    means = np.cumprod(precisions, axis=-1) ** (1 / np.arange(1, MAX_ORDER + 1))
+    means = np.cumprod((matches + _TINY) / (guesses + _SMALL), axis=-1) ** (1 / np.arange(1, MAX_ORDER + 1))
     penalty = np.exp(np.minimum(0.0, 1 - (reference_length + _SMALL) / (candidate_length + _TINY)))
     scores = {f"bleu_{n}": means[..., n - 1] * penalty for n in range(1, MAX_ORDER + 1)}
     scores |= {f"bleu_{n}_no_penalty": means[..., n - 1] for n in range(1, MAX_ORDER + 1)}

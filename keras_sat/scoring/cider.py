@@ -1,7 +1,5 @@
 """Compute CIDEr-D as coco-caption does, from the n-grams shared with the references, weighted by rarity."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 
@@ -12,25 +10,17 @@ from keras_sat.scoring.words import MAX_ORDER, as_words, ngram_counts, words_of
 CIDER_SIGMA = 6.0  # in words; a difference in length lowers the score
 
 
-def cider(
-    references: list[list[str]], candidates: list[str], frequencies: DocumentFrequencies | None = None
-) -> dict[str, float]:
-    """Return {"cider": ..}, the CIDEr-D score. For a single photo it is 0, because all n-grams are equally rare.
-
-    `frequencies` None uses those of the references, as in coco-caption.
-    """
-    return {"cider": float(cider_of_photos(references, candidates, frequencies).mean())}
+def cider(references: list[list[str]], candidates: list[str]) -> dict[str, float]:
+    """Return {"cider": ..}, the CIDEr-D score. For a single photo it is 0, because all n-grams are equally rare."""
+    return {"cider": float(cider_of_photos(references, candidates).mean())}
 
 
 def cider_of_photos(references, candidates, frequencies=None):
-    """Return an array with the CIDEr-D of each photo: 10 times the mean cosine of n-gram vectors; see `cider`."""
+    """Return each photo's CIDEr-D, 10 times the mean cosine of n-gram vectors; `frequencies` None: the references'."""
     references, candidates = as_words(references, candidates)
     frequencies = frequencies or DocumentFrequencies(references)
-    scores = []
-    for photo_references, candidate in zip(references, candidates):
-        vectors = [frequencies.vectors(reference) for reference in photo_references]
-        scores.append(cider_of_vectors(frequencies.vectors(candidate), vectors))
-    return np.array(scores)
+    vectors = ([*map(frequencies.vectors, of_photo)] for of_photo in references)
+    return np.array([cider_of_vectors(frequencies.vectors(words), of) for words, of in zip(candidates, vectors)])
 
 
 def cider_of_vectors(candidate, references):

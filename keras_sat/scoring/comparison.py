@@ -103,10 +103,8 @@ def _scores_of_draws(photos, counts):
     """Return the scores of each bootstrap draw; `counts` (draws, photos) says how often each photo was drawn."""
     scores = {}
     for score in (*SCORES.values(), *MEASURED):
-        contributions = photos.get(score.contributions)
-        if contributions is not None:
-            sums = np.tensordot(counts, np.array(contributions, dtype=float), 1)
-            scores |= score.of_sums(sums, counts.sum(axis=1))
+        if (contributions := photos.get(score.contributions)) is not None:
+            scores |= score.of_sums(np.tensordot(counts, np.array(contributions, dtype=float), 1), counts.sum(axis=1))
     return scores
 
 
@@ -126,10 +124,9 @@ def _tables(source):
 
 def _check_same_photos(tables):
     """Raise ValueError unless all tables score the same photos in the same order, with the same tokenisation."""
+    ids = [[entry["image_id"] for entry in table.captions] for table in tables]
     for name in ("data", "split", "split_seed", "tokenisation", "photos"):
-        values = [table.settings.get(name) for table in tables]
-        if name == "photos":
-            values = [[entry["image_id"] for entry in table.captions] for table in tables]
+        values = ids if name == "photos" else [table.settings.get(name) for table in tables]
         for other in values:
             if other != values[0]:
                 received = f"{brief(values[0])} and {brief(other)}"

@@ -94,17 +94,14 @@ def evaluate(
         digests = {}
         images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress, noted=digests)
     else:
-        unreadable = [image.image_id for image in images if image.image_id in cache.unreadable]
-        if unreadable:
+        if unreadable := [image.image_id for image in images if image.image_id in cache.unreadable]:
             found = f"{len(unreadable)} photos that the cache lists as unreadable are skipped: {unreadable[0]}"
             warnings.warn(found, stacklevel=3)
         images = [image for image in images if image.image_id not in cache.unreadable]
         cache.reject_changed([image.image_id for image in images], [image.image_path for image in images])
         digests = cache.noted_of([image.image_id for image in every])
-    way_out = (
-        "Pass the split_seed (--split-seed) used in training, or choose other photos. allow_training_photos=True "
-        f"(--allow-training-photos) scores them anyway. Received: split={split!r}"
-    )
+    way_out = "Pass the split_seed (--split-seed) used in training, or choose other photos. allow_training_photos=True"
+    way_out += f" (--allow-training-photos) scores them anyway. Received: split={split!r}"
     is_allowed = allow_training_photos or split == "train"
     num_seen = check_training_photos(captioner, images, digests, f"in {split!r}", way_out, is_allowed=is_allowed)
     if split != "train":
@@ -142,10 +139,9 @@ def evaluate(
             of_photos = measure(captioner, images, captions, pixel_photos=pixel_photos, **reading)
             photos[name], figures[name] = of_photos.round(6).tolist(), means_of(of_photos, captioner.num_regions)
         table = dataclasses.replace(table, photos=photos, **figures)
-    if not keep_results:
-        return table
-    without_photos = [dataclasses.replace(result, image=None) for result in results]
-    return dataclasses.replace(table, images=images, results=without_photos)
+    if keep_results:
+        table = dataclasses.replace(table, images=images, results=[dataclasses.replace(x, image=None) for x in results])
+    return table
 
 
 def evaluate_captions(
@@ -179,8 +175,7 @@ def evaluate_captions(
             f"Received: no caption for {len(missing)} of its {len(keys)} photos, and {len(foreign)} for other photos "
             f"(first: {brief([*missing, *foreign][0])})"
         )
-    settings = _settings(data, split, split_seed)
-    return _score_table(images, [texts[key] for key in keys], settings, every, rows)
+    return _score_table(images, [texts[key] for key in keys], _settings(data, split, split_seed), every, rows)
 
 
 def _settings(data, split, split_seed, encoder=None, search=None):
@@ -234,12 +229,9 @@ def check_training_photos(captioner, images, digests, called, way_out, *, is_all
     record, ids = getattr(captioner, "training_photos", None), [image.image_id for image in images]
     if record is None:
         return None
-    seen = seen_in_training(ids, record, digests)
-    if seen:
-        found = (
-            f"The captioner was trained on {len(seen)} of the {len(images)} photos {called}, or on copies of them "
-            f"({seen[0]!r}, for example), so the scores do not show how well it captions other photos."
-        )
+    if seen := seen_in_training(ids, record, digests):
+        found = f"The captioner was trained on {len(seen)} of the {len(images)} photos {called}, or on copies of them"
+        found += f" ({seen[0]!r}, for example), so the scores do not show how well it captions other photos."
         is_mistake = len(seen) <= MOST_ALIKE * len(images) and not seen_in_training(ids, record)
         if not is_allowed and not is_mistake:
             raise ValueError(f"{found} {way_out}")
@@ -264,8 +256,7 @@ def _other_rows(compare_with, data, images):
         raise ValueError(f"{problem} Received: compare_with={compare_with!r} with data={_name(data)!r}")
     rows = dict(PUBLISHED[data]) if "paper" in compare_with else {}
     if "human" in compare_with:
-        alone = sum(len(image.captions) < 2 for image in images)
-        if alone:
+        if alone := sum(len(image.captions) < 2 for image in images):
             problem = "Scoring human captions requires at least two per photo: leave 'human' out of --compare-with."
             raise ValueError(f"{problem} Received: {alone} photos with one caption")
         references = [[tokenise(caption) for caption in image.captions[:NUM_REFERENCES]] for image in images]
@@ -306,10 +297,6 @@ def _caption_key(image_id):
 
 def caption_photos(captioner, captioned_images, cache=None, *, batch_size=64, show_progress=False, **search_options):
     """Return a CaptionResult for each CaptionedImage; the options are those of `Captioner.caption_each`."""
-    results = []
-    options = {"cache": cache, "batch_size": batch_size, **search_options}
-    with Progress(len(captioned_images), label="captions", unit="photos", show=show_progress) as progress:
-        for _, result in captioner.caption_each(captioned_images, **options):
-            results.append(result)
-            progress.advance(1)
-    return results
+    results = captioner.caption_each(captioned_images, cache=cache, batch_size=batch_size, **search_options)
+    shown = {"label": "captions", "unit": "photos", "show": show_progress}
+    return [result for _, result in Progress.over(results, len(captioned_images), **shown)]

@@ -87,7 +87,7 @@ def measure(captioner, images, captions, *, cache=None, batch_size=64, pixel_pho
     """
     if not len(images):
         raise ValueError("Faithfulness requires at least one photo. Received: no photos")
-    of_photos, last = [], []
+    last = []
 
     def of_batch(features, photos, numbers):
         results = captioner._given_captions(captions, features, photos, numbers)
@@ -98,11 +98,9 @@ def measure(captioner, images, captions, *, cache=None, batch_size=64, pixel_pho
             photo = load_image(image, captioner.photo_sizes[0]) if number < pixel_photos else None
             yield _of_photo(captioner, grid[None], result, other, photo, np.random.default_rng([SEED, number]))
 
-    with Progress(len(images), label="faithfulness", unit="photos", show=show_progress) as progress:
-        for _, sums in captioner._each(of_batch, images, batch_size, cache):
-            of_photos.append(sums)
-            progress.advance(1)
-    return np.stack(of_photos)
+    found = captioner._each(of_batch, images, batch_size, cache)
+    shown = {"label": "faithfulness", "unit": "photos", "show": show_progress}
+    return np.stack([sums for _, sums in Progress.over(found, len(images), **shown)])
 
 
 def _of_photo(captioner, grid, result, other, photo, chance):

@@ -80,10 +80,7 @@ def ground(
 
 
 def ground_scenes(images, results, **options):
-    """Return the Grounding of captions of the data set "scenes"; the scenes are drawn again to get the boxes.
-
-    `images` is a list of CaptionedImage from that data set, drawn with the defaults; for the rest see `ground`.
-    """
+    """Return the Grounding (see `ground`) of captions of the data set "scenes", drawn again with its defaults."""
     from data_utils.scenes import draw_scenes
 
     last = max(int(image.image_id.rpartition("-")[2]) for image in images)
@@ -140,10 +137,7 @@ def smallest_region(attention_map, *, share=0.5, at_least=0.0):
 
 
 def coverage(attention_map, covered):
-    """Return the intersection over union of boxes and the region that holds half of a map.
-
-    A region smaller than the boxes is grown to their area. `covered` is the fraction of each cell that boxes cover.
-    """
+    """Return the intersection over union of boxes and the region with half of a map, grown to their area if smaller."""
     region = smallest_region(attention_map, at_least=covered.sum())
     both = (region * covered).sum()
     return both / (region.sum() + covered.sum() - both)
@@ -151,10 +145,8 @@ def coverage(attention_map, covered):
 
 def table_of(rows, counted):
     """Format a table of percentages from a list of rows: (title, count, dict of FIGURES)."""
-    lines = [
-        f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}{'coverage':>27}",
-        " " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 3,
-    ]
+    lines = [f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}{'coverage':>27}"]
+    lines.append(" " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 3)
     for title, number, figures in rows:
         ordered = [figures[f"{kind}{name}"] for name in MEASURES for kind in ("", "uniform_", "centre_")]
         cells = "".join(f"{'-' if value is None or np.isnan(value) else f'{100 * value:.1f}':>9}" for value in ordered)
@@ -164,5 +156,4 @@ def table_of(rows, counted):
 
 def _averaged(rows, word_classes=None):
     means = np.mean(rows, axis=0) if rows else np.full(len(FIGURES), np.nan)
-    figures = dict(zip(FIGURES, means.tolist()))
-    return Grounding(**figures, num_words=len(rows), word_classes=word_classes or {})
+    return Grounding(**dict(zip(FIGURES, means.tolist())), num_words=len(rows), word_classes=word_classes or {})

@@ -17,18 +17,13 @@ import numpy as np
 
 METEOR_JAVA = "METEOR 1.5"
 METEOR_NLTK = "METEOR of nltk with the weights of 1.5"
-NO_METEOR = (
-    "no METEOR here: for METEOR 1.5 install Java and `pip install 'keras_sat[coco]'`, "
-    "or for an approximation run `python -m nltk.downloader wordnet`"
-)
+NO_METEOR = "no METEOR here: for METEOR 1.5 install Java and `pip install 'keras_sat[coco]'`,"
+NO_METEOR += " or for an approximation run `python -m nltk.downloader wordnet`"
 NLTK_WEIGHTS = {"alpha": 0.85, "beta": 0.2, "gamma": 0.6}  # those of METEOR 1.5 for English
 
 
 class Meteor(NamedTuple):
-    """METEOR scores: the kind (METEOR_JAVA, METEOR_NLTK or NO_METEOR), the corpus score, and the score of each photo.
-
-    Without METEOR both scores are None. The corpus score of METEOR 1.5 is not the mean over photos.
-    """
+    """METEOR scores: the kind, the corpus score (in 1.5 not the mean), and each photo's; None for NO_METEOR."""
 
     kind: str
     corpus: Any
@@ -61,10 +56,7 @@ def meteor_jar():
 
 
 def meteor_of_java(references, candidates, jar, java="java"):
-    """Compute METEOR with the Java program, which needs about 1 GB of memory.
-
-    The program returns statistics for each caption, then, from these, one score per caption and one for the corpus.
-    """
+    """Compute METEOR with the Java program (1 GB of memory): statistics of each caption, and from these the scores."""
     command = [java, "-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-jar", str(jar)]
     command += ["-", "-", "-stdio", "-l", "en", "-norm"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
@@ -74,8 +66,7 @@ def meteor_of_java(references, candidates, jar, java="java"):
             if line is not None:
                 process.stdin.write(line + "\n")
                 process.stdin.flush()
-            said = process.stdout.readline().strip()
-            if not said:
+            if not (said := process.stdout.readline().strip()):
                 process.kill()
                 process.wait()
                 errors.seek(0)

@@ -1,7 +1,4 @@
-"""Measure whether attention is on the boxes that annotators drew for caption phrases.
-
-For each phrase, the attention map of its last content word is compared with the boxes, see `grounding.figures_of_map`.
-"""
+"""Measure whether attention for the last content word of a phrase is on the boxes that annotators drew for it."""
 
 from typing import Any
 
@@ -27,11 +24,9 @@ def figures_of(of_photos) -> dict[str, Any]:
 
 def as_table(rows):
     """Format a table from a dict that maps titles to outputs of `figures_of`."""
-    lines = []
-    for title, figures in rows.items():
-        for name, row in ((title, figures), (f"  boxes below {100 * SMALL:.0f} %", figures["small"])):
-            lines.append((name, row["num_phrases"], row))
-    return table_of(lines, "phrases")
+    small = f"  boxes below {100 * SMALL:.0f} %"
+    lines = [line for title, figures in rows.items() for line in ((title, figures), (small, figures["small"]))]
+    return table_of([(name, row["num_phrases"], row) for name, row in lines], "phrases")
 
 
 def _means(sums):
@@ -54,13 +49,11 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
     photos = [images[number] for number, _ in read]
     captions = [images[number].captions[phrases[0].caption] for number, phrases in read]
     results = captioner.attend_each(photos, captions, cache=cache, batch_size=batch_size)
-    with Progress(len(read), label="phrases", unit="captions", show=show_progress) as progress:
-        for (number, phrases), (_, result) in zip(read, results):
-            for phrase in phrases:
-                word = last_content_word(result.words, phrase)
-                if word is not None:
-                    _add(of_photos[number], result.attention_weights[word], phrase.boxes)
-            progress.advance(1)
+    results = Progress.over(results, len(read), label="phrases", unit="captions", show=show_progress)
+    for (_, result), (number, phrases) in zip(results, read):
+        for phrase in phrases:
+            if (word := last_content_word(result.words, phrase)) is not None:
+                _add(of_photos[number], result.attention_weights[word], phrase.boxes)
     return of_photos
 
 
@@ -96,8 +89,7 @@ def last_content_word(words, phrase):
 def _add(sums, attention_map, boxes):
     """Add the figures of an attention map to its photo's sums, an array (2, 10)."""
     covered = covered_fraction(boxes, attention_map.shape)
-    figures = [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
-    sums[: 2 if covered.mean() < SMALL else 1] += figures
+    sums[: 2 if covered.mean() < SMALL else 1] += [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
 
 
 COLUMNS = dict(zip(MEASURES, ("on boxes", "peak", "coverage")))
@@ -106,8 +98,7 @@ COLUMNS |= {f"small_{name}": f"small: {title}" for name, title in COLUMNS.items(
 
 def _of_sums(sums, num_photos):
     """Return the figures that `compare` shows, given sums of shape (..., 2, 10)."""
-    counts = np.maximum(sums[..., :1], 1)
-    means = sums[..., 1 : 1 + len(MEASURES)] / counts  # (..., all or small, measures)
+    means = sums[..., 1 : 1 + len(MEASURES)] / np.maximum(sums[..., :1], 1)  # (..., all or small, measures)
     return {name: means[..., number // len(MEASURES), number % len(MEASURES)] for number, name in enumerate(COLUMNS)}
 
 

@@ -1,7 +1,4 @@
-"""Measure whether a captioner that describes a region (a single box) says the noun that annotators used for it.
-
-The noun is the last content word of the phrase, singular or plural.
-"""
+"""Measure whether a captioner that describes a region says the noun (last content word) of the annotators' phrase."""
 
 import re
 import warnings

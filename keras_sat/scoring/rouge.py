@@ -20,8 +20,7 @@ def rouge_l_of_photos(references, candidates):
     """Return an array with the ROUGE-L of each photo: the F score of its best precision and its best recall."""
     scores = []
     for photo_references, candidate in zip(*as_words(references, candidates)):
-        common = [_longest_common_subsequence(reference, candidate) for reference in photo_references]
-        if not any(common):
+        if not any(common := [_longest_common_subsequence(reference, candidate) for reference in photo_references]):
             scores.append(0.0)
             continue
         precision = max(common) / len(candidate)

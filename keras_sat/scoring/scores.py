@@ -5,7 +5,7 @@ photo, all lists of words. It returns a number for each photo, (photos,). Then a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,11 +51,8 @@ def mean_over_photos(name, title, of_photos, **shown):
         values = np.asarray(of_photos(references, candidates), dtype=float)
         return {name: float(values.mean())}, values
 
-    return Score(columns={name: title}, measure=measure, of_sums=_mean_of(name), contributions=name, **shown)
-
-
-def _mean_of(name):
-    return lambda sums, num_photos: {name: sums / num_photos}
+    parts = {"measure": measure, "of_sums": lambda sums, num_photos: {name: sums / num_photos}}
+    return Score(columns={name: title}, contributions=name, **parts, **shown)
 
 
 def meteor(references: list[list[str]], candidates: list[str]) -> dict[str, Any]:
@@ -82,9 +79,7 @@ SCORES = {
         shape=(2 * MAX_ORDER + 2,),
     ),
     # The corpus score of METEOR 1.5 is not the mean over photos.
-    "meteor": Score(
-        columns={"meteor": "METEOR"}, measure=_measure_meteor, of_sums=_mean_of("meteor"), contributions="meteor"
-    ),
+    "meteor": replace(mean_over_photos("meteor", "METEOR", None), measure=_measure_meteor),
     "rouge_l": mean_over_photos("rouge_l", "ROUGE-L", rouge_l_of_photos),
     "cider": mean_over_photos("cider", "CIDEr", cider_of_photos, unit=1, digits=3),
 }

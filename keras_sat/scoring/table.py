@@ -155,14 +155,10 @@ class ScoreTable:
 
     def to_coco_results(self, path: str | os.PathLike) -> None:
         """Write the captions in coco-caption's JSON format; for COCO's photos, image_id is a number."""
-        entries = [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions]
-        write_json(path, entries)
+        write_json(path, [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions])
 
     def to_csv(self, path: str | os.PathLike) -> None:
-        """Write a CSV file with the caption and scores of each photo.
-
-        An apostrophe is put before text that a spreadsheet would read as a formula, see `data_utils.datasets.tables`.
-        """
+        """Write a CSV file with each photo's caption (harmless in spreadsheets, see `cell_of`) and scores."""
         text, figures = io.StringIO(), {}
         for score in SCORES.values():
             if (contributions := self.photos.get(score.contributions)) is not None:

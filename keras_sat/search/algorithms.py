@@ -100,8 +100,7 @@ def sample_search(
     """
 
     def draw(logits, t, said):
-        probabilities = ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1)
-        cumulated = ops.cumsum(probabilities, axis=-1)
+        cumulated = ops.cumsum(ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1), axis=-1)
         threshold = ops.take(noise, ops.expand_dims(t, 0), axis=1) * cumulated[:, -1:]
         return ops.sum(ops.cast(cumulated <= threshold, "int32"), axis=-1)  # the first word above the threshold
 
@@ -137,8 +136,7 @@ def beam_search(
     captions = _empty(state, **options)
     photos = ops.shape(captions.log_probs)[0] // num_beams
     # All beams of a photo are equal at first: only the first one may be chosen.
-    first = ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0)
-    captions = captions._replace(log_probs=ops.tile(first, [photos]))
+    captions = captions._replace(log_probs=ops.tile(ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0), [photos]))
 
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
@@ -215,8 +213,7 @@ def _without_repeats(log_probs, token_ids, said, t, size, joining_token_id):
     for place in range(size - 1):
         again &= said[:, place : place + windows] == last[:, place : place + 1]
     completes = said[:, size - 1 :, None] == token_ids[:, None, :]
-    is_said_again = ops.any(again[:, :, None] & completes, axis=1) & (t >= size)
-    return ops.where(is_said_again, -float("inf"), log_probs)
+    return ops.where(ops.any(again[:, :, None] & completes, axis=1) & (t >= size), -float("inf"), log_probs)
 
 
 def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):

@@ -104,9 +104,8 @@ class CaptionGenerator:
         numbers, results = range(len(tf.nest.flatten(features)[0])), []
         for start in numbers[:: options.batch_size]:
             some = slice(start, start + options.batch_size)
-            photos = None if images is None else images[some]
             batch = tf.nest.map_structure(lambda array, some=some: array[some], features)
-            results += self._captions(options, batch, photos, numbers[some])
+            results += self._captions(options, batch, None if images is None else images[some], numbers[some])
         return results
 
     def _captions_or_phrases(self, options, photos, regions):
@@ -218,8 +217,7 @@ class CaptionGenerator:
         longest = -(-max(map(len, ids)) // LENGTH_STEP) * LENGTH_STEP
         token_ids = keras.utils.pad_sequences(ids, longest, padding="post", value=self.vocabulary.pad_token_id)
         found = self._run(self.forced_search, features, token_ids)
-        results = results_of(found, self.vocabulary, self.rows_and_columns(), photos)
-        pairs = zip(results, captions)
+        pairs = zip(results_of(found, self.vocabulary, self.rows_and_columns(), photos), captions)
         return [dataclasses.replace(result, words=words, caption=" ".join(words)) for result, words in pairs]
 
     # === Photos -> features ===
@@ -319,8 +317,7 @@ class CaptionGenerator:
 
         def draw(input_ids, state):
             state, times = state
-            noise = equations.gumbel(ops.take(region_noise, times[0], axis=1))
-            result = step(input_ids, state, noise=noise)
+            result = step(input_ids, state, noise=equations.gumbel(ops.take(region_noise, times[0], axis=1)))
             return result._replace(state=(result.state, times + 1), attention_weights=result.selection)
 
         times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")  # the number of steps of each row

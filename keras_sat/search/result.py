@@ -52,7 +52,7 @@ class CaptionResult:
             parts["confidence"] = round(self.confidence, 4)
         if self.consensus is not None:
             parts |= {"consensus": round(self.consensus, 4), "similar_photos": self.similar_photos}
-        for name, decimals in (("from_photo", 4), ("word_probs", 6)):
+        for name, decimals in {**dict.fromkeys(EXTRAS, 4), "word_probs": 6}.items():
             if (values := getattr(self, name)) is not None:
                 parts[name] = values.astype("float64").round(decimals).tolist()
         if maps:
@@ -63,13 +63,8 @@ class CaptionResult:
 
     def of_region(self, region):
         """Return a copy in which this result and its alternatives describe a region."""
-        others = [replace(other, region=region) for other in self.alternatives]
-        return replace(self, region=region, alternatives=others)
-
-
-def _extra(name, doc):
-    return property(lambda self: self.extras.get(name), doc=doc)
+        return replace(self, region=region, alternatives=[replace(other, region=region) for other in self.alternatives])
 
 
 for _name, _doc in EXTRAS.items():
-    setattr(CaptionResult, _name, _extra(_name, _doc))
+    setattr(CaptionResult, _name, property(lambda self, name=_name: self.extras.get(name), doc=_doc))

@@ -107,13 +107,8 @@ def _write_summary(name, value, plugin, kind):
 
 
 def score_captions(captioner, captioned_images, cache=None, **search_options):
-    """Caption images and return the scores as a dict; the arguments are those of ScoreCaptions.
-
-    val_bleu_1 to val_bleu_4; val_matches: number of 4-grams that are also in a reference; val_cider;
-    val_distinct: number of different captions.
-    """
-    results = caption_photos(captioner, captioned_images, cache, **search_options)
-    captions = [result.caption for result in results]
+    """Caption images, and return a dict of scores; val_matches: 4-grams in references; val_distinct: captions."""
+    captions = [result.caption for result in caption_photos(captioner, captioned_images, cache, **search_options)]
     references = [image.captions[:NUM_REFERENCES] for image in captioned_images]
     scores = bleu(references, captions)
     figures = {f"val_bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)}

@@ -24,8 +24,7 @@ def preset_or_default(preset, data, options, initial_model, before, encoder, say
         return presets.PRESETS[preset]
     if initial_model is not None:
         return {}
-    name = presets.default_preset(data, options.get("encoder") or before or encoder)
-    if name != "default":
+    if (name := presets.default_preset(data, options.get("encoder") or before or encoder)) != "default":
         say(f"using the preset {name}; preset='default' (--preset default) uses the plain defaults")
     return presets.fitting_settings(name, options if before is None else {"encoder": before, **options})
 
@@ -38,10 +37,7 @@ def default_output_dir(data_name, chosen, initial_model):
 
 
 def bundled_to_start_from(images, asked, say):
-    """Return the folder of the bundled captioner if training should start from it, or None.
-
-    Many photos, or options that change the network, prevent this.
-    """
+    """Return the bundled captioner's folder to start from; None with many photos or options that change the network."""
     folder, given = PRETRAINED / presets.DEFAULT_MODEL, asked.captioner
     before = read_sealed_json(folder / "config.json", EXPECTED)["captioner"]  # the weights are not needed yet
     num_train = sum(image.split == "train" for image in images)
@@ -55,9 +51,7 @@ def bundled_to_start_from(images, asked, say):
     elif num_train >= presets.MANY_PHOTOS:
         say(f"training from scratch: {num_train} training photos are enough")
     else:
-        say(
-            f"starting from the bundled captioner, {presets.DEFAULT_MODEL}, whose weights are for research and "
-            "education only, not for commercial use (docs/model-card.md); from_scratch (--from-scratch) avoids it"
-        )
+        start = f"starting from the bundled captioner, {presets.DEFAULT_MODEL}; from_scratch (--from-scratch) avoids it"
+        say(f"{start}. Its weights are for research and education only, not for commercial use (docs/model-card.md)")
         return folder
     return None

@@ -1,10 +1,7 @@
 """Synchronous data-parallel training on several GPUs or several hosts.
 
-Each device ("replica" in TensorFlow) has a copy of all weights. A batch is split into one part for each replica. Each
-replica computes the gradients of its part, they are summed over all replicas, and each replica takes the same step
-with the sum. The result equals training on one device with the whole batch.
-
-`tf.distribute` makes the copies and the sums. The rest is done here:
+Each device ("replica") has a copy of all weights and computes the gradients of its part of each batch. All take the
+same step with the sum, as one device would with the whole batch. `tf.distribute` makes the copies and the sums. Here:
 
 1. Make the captioner inside `strategy.scope()`, which copies each variable to each replica.
 2. Give each replica its part of each batch: `make_batches(..., shares=...)`.
@@ -41,17 +38,13 @@ TF_CONFIG = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"typ
 def several_gpus(count, kind="GPU"):
     """Return the strategy that trains on the first `count` GPUs of this computer."""
     options.count().check("gpus", count)
-    devices = tf.config.list_logical_devices(kind)
-    if count > len(devices):
+    if count > len(devices := tf.config.list_logical_devices(kind)):
         raise ValueError(f"TensorFlow finds only {len(devices)} {kind}s on this computer. Received: gpus={count}")
     return tf.distribute.MirroredStrategy([device.name for device in devices[:count]])
 
 
 def several_hosts():
-    """Return the strategy that trains on all GPUs of all hosts listed in TF_CONFIG.
-
-    It waits for the other hosts, and must be created before TensorFlow computes anything.
-    """
+    """Return the strategy for all GPUs of all hosts in TF_CONFIG. Call it before TensorFlow computes anything."""
     this_host = read_tf_config(os.environ.get("TF_CONFIG"))
     print(f"{this_host}: waiting for the others", flush=True)
     on_interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # the wait is in C++ and would block Python's handler
@@ -80,10 +73,8 @@ def read_tf_config(text):
     except (ValueError, LookupError, TypeError, AttributeError):
         is_whole = False
     if not is_whole:  # TensorFlow would silently train on one host, or wait forever
-        raise ValueError(
-            "The environment variable TF_CONFIG must list each host once, as address:port, and the index of this "
-            f"host. Expected, on the first of two hosts: {TF_CONFIG}. Received: TF_CONFIG={text!r}"
-        )
+        problem = "The environment variable TF_CONFIG must list each host once, as address:port, and this host's index."
+        raise ValueError(f"{problem} Expected, on the first of two hosts: {TF_CONFIG}. Received: TF_CONFIG={text!r}")
     return f"{kind} {index} of {', '.join(hosts)}"
 
 
@@ -181,8 +172,7 @@ class Cluster:
         if self.num_hosts > 1:
             for variable in state_of(captioner).values():
                 array = variable.numpy()
-                content = self._broadcast_bytes(array.tobytes())
-                variable.assign(np.frombuffer(content, array.dtype).reshape(array.shape))
+                variable.assign(np.frombuffer(self._broadcast_bytes(array.tobytes()), array.dtype).reshape(array.shape))
         for variable in captioner.variables:
             is_dropout = variable.name == "seed_generator_state" and variable is not captioner.random_generator.state
             if is_dropout:  # else all parts of a batch would get the same masks

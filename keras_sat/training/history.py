@@ -44,9 +44,8 @@ def best_epoch(epochs, monitored=MONITORED):
         return len(epochs) - 1
 
     def quality(number):
-        score = epochs[number][monitored]
         if is_above_chance(epochs[number], monitored):
-            return score, 0, -number
+            return epochs[number][monitored], 0, -number
         return 0, -epochs[number].get("val_cross_entropy", 0), -number
 
     numbers = range(len(epochs))

@@ -3,7 +3,7 @@
 import keras
 
 from data_utils.vocabulary import Vocabulary
-from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
+from keras_sat.beyond.extensions import FURTHER_EPOCHS, HOOKS
 from keras_sat.captioner import Captioner
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.options import OptimizerOptions
@@ -100,10 +100,8 @@ def _check_changes(captioner, plan):
     asked = {"photo_jitter": plan.options.photo_jitter, **{name: plan.asked.num_further(name) for name in of_encoder}}
     for name, value in asked.items():
         if value and captioner.encoder_training == "frozen":
-            raise ValueError(
-                "This option has no effect on a frozen encoder: leave it out, or train the whole encoder "
-                f"with encoder_training='fine-tuned' (--encoder-training). Received: {name}={value}"
-            )
+            problem = "This option has no effect on a frozen encoder: leave it out, or train the whole encoder with"
+            raise ValueError(f"{problem} encoder_training='fine-tuned' (--encoder-training). Received: {name}={value}")
 
 
 def _optimizer_options(options):

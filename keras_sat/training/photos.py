@@ -14,10 +14,7 @@ NUM_PHRASES = 4  # phrases of each photo in a batch with all its captions, see `
 
 
 class TrainingPhotos:
-    """The photos of a training run; `prepare` encodes them, or checks that they are readable.
-
-    `images` is a list of CaptionedImage, `cluster` the Cluster that trains; for the other arguments see `fit`.
-    """
+    """The photos of a training run by a Cluster, read or encoded by `prepare`; for the other arguments see `fit`."""
 
     def __init__(self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, cluster):
         if cache_dir and os.path.realpath(os.path.expanduser(cache_dir)) == os.path.realpath(output_dir):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keras_sat.beyond import FURTHER_EPOCHS, HOOKS
+from keras_sat.beyond.extensions import FURTHER_EPOCHS, HOOKS
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.options import CaptionerOptions, TrainingOptions, split_options
 from keras_sat.training.distributed import Cluster

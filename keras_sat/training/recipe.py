@@ -11,9 +11,9 @@ from data_utils.atomic_files import exclusive_lock
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.training_photos import seen_in_training
-from keras_sat.beyond import FURTHER_EPOCHS
 from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
 from keras_sat.beyond.consensus import Consensus
+from keras_sat.beyond.extensions import FURTHER_EPOCHS
 from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
 from keras_sat.files.saving import save_records
@@ -64,8 +64,7 @@ def fit(
         cache_dir: the folder of the features; None: in `data_dir`, with the photos, or in `output_dir`.
         output_dir: the folder for the model, checkpoints and metrics; None: runs/DATA-ENCODER-ATTENTION.
         preset: a name in `keras_sat.PRESETS`; other options override its settings. None: the preset of the data set
-            and its encoder ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without settings that
-            conflict with the options. "default", other data, or an `initial_model`: the defaults below.
+            (and encoder), without settings that conflict with the options, or "default" with an `initial_model`.
         initial_model: start from this captioner: a Captioner, the folder of a saved one, or a bundled name. It keeps
             its encoder and sizes, and new words are added to its vocabulary. Other options may change: attention="hard"
             may follow soft attention. None: with data="folder" and fewer than `presets.MANY_PHOTOS` training photos,
@@ -84,12 +83,10 @@ def fit(
     Returns: Captioner; its `history` is a mapping from the name of a metric to its value in each epoch.
 
     Without `encoder`, a resumed run keeps its encoder; a new run uses "tiny" for the scenes, "vgg16" with a GPU,
-    else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a
-    frozen encoder are computed once; a trained encoder reads the photos in each epoch.
+    else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2".
 
     If `schedule` is "constant", a finished run can be continued with more `epochs`. epochs=0 with an `initial_model`
-    runs only the later phases, and keeps its vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
-    (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of the features.
+    runs only the later phases, and keeps its vocabulary. `num_views` multiplies the size of the features.
 
     `consistency_epochs` (`keras_sat.beyond.feature_consistency`) and `self_critical_epochs`
     (`keras_sat.beyond.self_critical`) are later phases, in the folders consistency and self_critical of `output_dir`;
@@ -177,10 +174,7 @@ def _index(plan, captioner, folder):
 
 
 def _calibrate(plan, captioner, folder):
-    """Fit the captioner's confidence on the dev split and save it, unless it is fitted or there are several hosts.
-
-    An error becomes a warning: the training itself was successful.
-    """
+    """Fit the confidence on dev and save it, unless it is fitted or there are several hosts; errors become warnings."""
     dev_images = plan.photos.of_split("dev")
     seen = seen_in_training([image.image_id for image in dev_images], captioner.training_photos)
     if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or seen or plan.cluster.num_hosts > 1:
@@ -195,7 +189,5 @@ def _calibrate(plan, captioner, folder):
     except (OSError, ValueError) as error:
         warnings.warn(f"The captioner is trained, but its confidence could not be calibrated: {error}", stacklevel=4)
     else:
-        plan.say(
-            f"confidence: {calibration.are_right.mean():.0%} of the dev captions are correct; the calibration error "
-            f"is {100 * calibration.expected_error:.0f} percentage points"
-        )
+        right = f"confidence: {calibration.are_right.mean():.0%} of the dev captions are correct"
+        plan.say(f"{right}; the calibration error is {100 * calibration.expected_error:.0f} percentage points")

@@ -7,8 +7,8 @@ import keras
 from data_utils.atomic_files import clear_half_written, read_sealed_json, write_sealed_json
 from keras_sat.captioner import Captioner
 from keras_sat.checks import STOPPED_EARLY
-from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, restore_state
-from keras_sat.files.model_folder import read_model
+from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, state_of
+from keras_sat.files.model_folder import assign_arrays, read_model
 from keras_sat.training import callbacks
 from keras_sat.training.history import MONITORED, as_text, best_epoch, has_plateaued, is_above_chance, write_history
 from keras_sat.training.run_record import record_arguments
@@ -98,7 +98,7 @@ class Training:
         captioner.build_for(batches)
         if self.state:
             read_model(self.folder / "model")  # a damaged one is rejected before an epoch is spent
-            restore_state(captioner, self.state)
+            assign_arrays(state_of(captioner), self.state, "The checkpoint")
             plan.say(f"resuming after {self.kind}epoch {len(self.epochs)}")
         known = {"epochs": self.epochs, "before": self.before, "monitored": self.monitored}
         keep = callbacks.KeepTraining(self.folder, patience=plan.options.patience, **known)
@@ -118,8 +118,7 @@ class Training:
         except (callbacks.LostTraining, KeyboardInterrupt) as error:
             progress.end_line()
             self.epochs = keep.epochs
-            is_lost = isinstance(error, callbacks.LostTraining)
-            if not is_lost:
+            if not (is_lost := isinstance(error, callbacks.LostTraining)):
                 self._interrupted()
         self.epochs = cluster.broadcast(keep.epochs)
         cluster.share_folder(self.folder / "model")

@@ -21,10 +21,7 @@ def checksum(value):
 
 
 def describe(arguments, images, initial_model):
-    """Return the record of a training run as a dict that JSON can represent, from its arguments (a dict) and images.
-
-    `initial_model` is the Captioner that it starts from, or None.
-    """
+    """Return the record of a training run, a dict for JSON, from its arguments, images and initial model or None."""
     photos = [[image.image_id, image.captions, image.split, _picture(image.image_path)] for image in images]
     described = {"data": f"{len(images)} photos, checksum {checksum(photos)}", "initial_model": None}
     if initial_model is not None:

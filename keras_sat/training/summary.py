@@ -16,8 +16,7 @@ def summary(plan, captioner, num_views):
     yield f"data: {plan.data_name}: {', '.join(counts)}"
     if not splits["dev"]:
         yield "there are no dev photos to choose the best epoch: the last one is kept (split_seed makes a dev split)"
-    num_train = len(splits["train"])
-    if num_train < FEWEST_PHOTOS:
+    if (num_train := len(splits["train"])) < FEWEST_PHOTOS:
         yield f"warning: {num_train} training photos are too few to learn from; use at least {FEWEST_PHOTOS}"
     words = captioner.vocabulary
     unknown = 100 * words.unknown_share(captions["dev"])
@@ -41,9 +40,6 @@ def summary(plan, captioner, num_views):
 def warn_of_photos_seen_before(initial_model, images, say):
     """Warn if the initial model was trained on photos of the dev or test split, which inflates scores."""
     kept_apart = [image.image_id for image in images if image.split in ("dev", "test")]
-    seen = [] if initial_model is None else seen_in_training(kept_apart, initial_model.training_photos)
-    if seen:
-        say(
-            f"warning: the initial model was trained on {len(seen)} of the {len(kept_apart)} photos of dev and test "
-            "(or on other photos with their names), so scores on them are too high"
-        )
+    if seen := [] if initial_model is None else seen_in_training(kept_apart, initial_model.training_photos):
+        found = f"warning: the initial model was trained on {len(seen)} of the {len(kept_apart)} photos of dev and test"
+        say(f"{found} (or on other photos with their names), so scores on them are too high")

@@ -24,8 +24,7 @@ export async function readPhoto(file, [height, width]) {
     if (picture.width * picture.height > MOST_PIXELS || Math.max(picture.width, picture.height) > LONGEST_SIDE) {
       throw new Problem(`This picture has ${picture.width} x ${picture.height} pixels; the page accepts up to ${MOST_PIXELS / 1e6} million, and ${LONGEST_SIDE} per side. Make it smaller and choose it again.`);
     }
-    const isJpeg = head.startsWith("\xff\xd8"); // whatever its name
-    const pixels = pixelsOf(picture, height, width, isJpeg);
+    const pixels = pixelsOf(picture, height, width, head.startsWith("\xff\xd8")); // a JPEG, whatever its name
     return { pixels, canvas: drawn(picture), width: picture.width, height: picture.height };
   } finally {
     picture.close();
