@@ -16,8 +16,10 @@ def checked_region(region):
         left, top, right, bottom = map(float, region)
         if 0 <= left < right <= 1 and 0 <= top < bottom <= 1 and not isinstance(region, str):  # False for NaN
             return left, top, right, bottom
-    problem = "A region must be a rectangle within the photo: four fractions of its sides (left, top, right, bottom),"
-    raise ValueError(f"{problem} such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}")
+    raise ValueError(
+        "A region must be a rectangle within the photo: four fractions of its sides (left, top, right, bottom), "
+        f"such as (0.1, 0.2, 0.4, 0.9). Received: region={brief(region)}"
+    )
 
 
 def regions_for(photos, region):

@@ -60,8 +60,11 @@ def warn_of_copies(train, others, records, called, therefore, stacklevel):
         found = np.flatnonzero(is_same_photo(known, records[image_id]))
         copies += [(image_id, names[found[0]])] if found.size else []
     if copies:
-        found = f"{len(copies)} of the {len(others)} photos {called} too, under another name ({copies[0][0]!r} is"
-        warnings.warn(f"{found} {copies[0][1]!r}, for example): {therefore}.", stacklevel=stacklevel + 1)
+        warnings.warn(
+            f"{len(copies)} of the {len(others)} photos {called} too, under another name ({copies[0][0]!r} is "
+            f"{copies[0][1]!r}, for example): {therefore}.",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _name_digests(image_ids):

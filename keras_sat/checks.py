@@ -62,5 +62,7 @@ def check_no_keras_distribution():
     import keras
 
     if (found := keras.distribution.distribution()) is not None:
-        problem = "keras.distribution has no effect on TensorFlow. Pass a tf.distribute strategy to keras_sat.fit,"
-        raise ValueError(f"{problem} and call keras.distribution.set_distribution(None). Received: {found!r}")
+        raise ValueError(
+            "keras.distribution has no effect on TensorFlow. Pass a tf.distribute strategy to keras_sat.fit, "
+            f"and call keras.distribution.set_distribution(None). Received: {found!r}"
+        )

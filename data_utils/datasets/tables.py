@@ -51,8 +51,10 @@ def read_csv(path):
             split = row["split"].strip() if "split" in row else None
             yield rows.line_num, text_of(row["image"]).strip(), " ".join(text_of(caption).split()), split
     except csv.Error as error:
-        problem = f"{path}, line {rows.reader.line_num}: {error}. A caption with a comma or quote must be quoted,"
-        raise ValueError(f'{problem} and its quotes doubled: "a ""big"" dog, running".') from None
+        raise ValueError(
+            f"{path}, line {rows.reader.line_num}: {error}. A caption with a comma or quote must be quoted, "
+            'and its quotes doubled: "a ""big"" dog, running".'
+        ) from None
 
 
 def read_jsonl(path):

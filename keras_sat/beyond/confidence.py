@@ -28,8 +28,10 @@ class Confidence:
         self.coefficients, self.limits = np.asarray(coefficients, np.float32), np.asarray(limits, np.float32)
         shapes, expected = (self.coefficients.shape, self.limits.shape), ((1 + len(CLUES),), (len(LIMITS),))
         if shapes != expected or not np.isfinite(self.coefficients).all() or not (np.diff(self.limits) > 0).all():
-            problem = "The confidence of this model is damaged. Expected: finite coefficients and ascending limits"
-            raise ValueError(f"{problem} of shapes {expected}. Received: shapes {shapes}, limits {self.limits}")
+            raise ValueError(
+                "The confidence of this model is damaged. Expected: finite coefficients and ascending limits "
+                f"of shapes {expected}. Received: shapes {shapes}, limits {self.limits}"
+            )
 
     def __call__(self, word_probs, features):
         """Return the confidence of shape (photos, captions); for the arguments, see `clues_of`."""

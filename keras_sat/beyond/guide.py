@@ -93,6 +93,7 @@ class Guide(Term):
 
         costs = self.weight * ops.sum(certainty * difference, axis=-1) + ops.repeat(detection, rows // photos)
         if self.boxes is not None:
-            costs = costs + self.boxes.of_maps(maps, ops.cast(detector < num_words, "float32"), read, extra)
+            has_detector = ops.cast(detector < num_words, "float32")
+            costs = costs + self.boxes.of_maps(maps, has_detector, read, extra)
         is_photo = photos_with_words(read.token_weights, photos)
         return costs, {"detection": (detection, is_photo), "guide": (difference, certainty)}

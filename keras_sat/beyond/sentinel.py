@@ -34,6 +34,9 @@ class Sentinel(keras.layers.Layer):
     def call(self, hidden_state, memory):
         return self.projection(equations.sentinel(self.gate(hidden_state), memory))
 
+    def get_config(self):
+        return {**super().get_config(), "feature_dim": self.feature_dim}
+
 
 @keras.saving.register_keras_serializable("keras_sat")
 class WithSentinel(CaptionDecoder):

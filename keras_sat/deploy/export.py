@@ -85,8 +85,10 @@ def check_captioner(captioner, *, in_float32):
     _ = captioner.encoder_model  # raises an error if there is none
     dtype = captioner.decoder.compute_dtype
     if in_float32 and dtype != "float32":
-        problem = "LiteRT and ONNX compute in float32: call keras.config.set_dtype_policy('float32') before you load"
-        raise ValueError(f"{problem} the captioner. Received: {dtype}")
+        raise ValueError(
+            "LiteRT and ONNX compute in float32: call keras.config.set_dtype_policy('float32') before you load "
+            f"the captioner. Received: {dtype}"
+        )
 
 
 def _next_version(directory):

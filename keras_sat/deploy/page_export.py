@@ -117,8 +117,10 @@ def _write_runtime(directory, files):
 def _reject_foreign(directory):
     others = [path.name for path in directory.iterdir() if path.name != LOCK] if directory.exists() else []
     if others and not is_page(directory):
-        problem = f"A page needs a folder of its own, but this one contains {min(others)!r}. Choose an empty folder"
-        raise ValueError(f"{problem} or the folder of an earlier page. Received: directory={str(directory)!r}")
+        raise ValueError(
+            f"A page needs a folder of its own, but this one contains {min(others)!r}. Choose an empty folder "
+            f"or the folder of an earlier page. Received: directory={str(directory)!r}"
+        )
 
 
 def _converted(captioner, search, precision):

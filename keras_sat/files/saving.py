@@ -153,5 +153,7 @@ def weights_digest(captioner):
 def reject_unbuilt(captioner, verb):
     """Raise ValueError for a captioner that has no weights yet."""
     if not captioner.built:
-        problem = f"There is nothing to {verb}: a captioner has no weights until it is built. Call `build`, caption"
-        raise ValueError(f"{problem} photos, or train it first. Received: a captioner that is not built")
+        raise ValueError(
+            f"There is nothing to {verb}: a captioner has no weights until it is built. Call `build`, caption "
+            "photos, or train it first. Received: a captioner that is not built"
+        )

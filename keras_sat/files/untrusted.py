@@ -37,8 +37,10 @@ def reject_claims(settings, vocabulary_size, arrays):
     num_stored = sum(array.size for array in arrays.values())
     for name, number in claimed.items():
         if number > num_stored:
-            problem = f"the settings describe a larger model than the stored weights. Expected: {number} numbers"
-            raise ValueError(f"{problem} for {name} alone. Received: {num_stored} numbers")
+            raise ValueError(
+                f"the settings describe a larger model than the stored weights. Expected: {number} numbers "
+                f"for {name} alone. Received: {num_stored} numbers"
+            )
 
 
 def reject_grid(settings, num_regions):
@@ -46,8 +48,10 @@ def reject_grid(settings, num_regions):
     grid = settings["rows_and_columns"]
     is_grid = isinstance(grid, list) and len(grid) == 2 and all(type(side) is int and side > 0 for side in grid)
     if not is_grid or grid[0] * grid[1] != num_regions:
-        problem = "rows_and_columns in config.json does not match the model. Expected: two whole numbers whose product"
-        raise ValueError(f"{problem} is {num_regions}. Received: rows_and_columns={str(grid)[:80]}")
+        raise ValueError(
+            "rows_and_columns in config.json does not match the model. Expected: two whole numbers whose product "
+            f"is {num_regions}. Received: rows_and_columns={str(grid)[:80]}"
+        )
 
 
 @contextlib.contextmanager

@@ -100,8 +100,10 @@ def _check_changes(captioner, plan):
     asked = {"photo_jitter": plan.options.photo_jitter, **{name: plan.asked.num_further(name) for name in of_encoder}}
     for name, value in asked.items():
         if value and captioner.encoder_training == "frozen":
-            problem = "This option has no effect on a frozen encoder: leave it out, or train the whole encoder with"
-            raise ValueError(f"{problem} encoder_training='fine-tuned' (--encoder-training). Received: {name}={value}")
+            raise ValueError(
+                "This option has no effect on a frozen encoder: leave it out, or train the whole encoder with "
+                f"encoder_training='fine-tuned' (--encoder-training). Received: {name}={value}"
+            )
 
 
 def _optimizer_options(options):

@@ -41,5 +41,7 @@ def warn_of_photos_seen_before(initial_model, images, say):
     """Warn if the initial model was trained on photos of the dev or test split, which inflates scores."""
     kept_apart = [image.image_id for image in images if image.split in ("dev", "test")]
     if seen := [] if initial_model is None else seen_in_training(kept_apart, initial_model.training_photos):
-        found = f"warning: the initial model was trained on {len(seen)} of the {len(kept_apart)} photos of dev and test"
-        say(f"{found} (or on other photos with their names), so scores on them are too high")
+        say(
+            f"warning: the initial model was trained on {len(seen)} of the {len(kept_apart)} photos of dev and test "
+            "(or on other photos with their names), so scores on them are too high"
+        )
