@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import keras_sat
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data_utils", "keras_sat")
 FLOORS = (  # of keras_sat: a file imports from its own folder and from the floors above it in this list
