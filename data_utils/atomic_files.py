@@ -119,6 +119,11 @@ def read_json(path, expected="JSON", way_out=""):
         raise ValueError(f"{path}{line}: this is not valid JSON ({error}). {hint}") from None
 
 
+def file_digest(path):
+    """Return the SHA-256 of a file, as hexadecimal digits."""
+    return hashlib.sha256(read_bytes(path)).hexdigest()
+
+
 def write_sealed_json(path, value):
     """Write a dict as JSON, with a digest of its content."""
     write_json(path, {**value, "digest": _digest(value)})

@@ -50,6 +50,32 @@ def test_a_crash_is_the_reason_of_one_photo(tmp_path, monkeypatch):
     process.close()
 
 
+NOISE = """
+import builtins, os
+print("a library says hello")
+def noisy_open(path, *arguments, open=open, **options):
+    if str(path).endswith("full.png"):
+        raise OSError(24, "Too many open files")
+    print("opening", path)
+    return open(path, *arguments, **options)
+builtins.open = noisy_open
+"""
+
+
+def test_what_libraries_print_is_no_answer_and_what_the_machine_lacks_is_not_the_photos_fault(tmp_path, monkeypatch):
+    (tmp_path / "hooks").mkdir()
+    (tmp_path / "hooks" / "sitecustomize.py").write_text(NOISE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hooks"), prepend=":")
+    write_photos(tmp_path, ["one.png", "two.png", "full.png"])
+    process = PhotoProcess()
+    with pytest.raises(RuntimeError, match="Too many open files"):
+        process.load(tmp_path / "full.png", (16, 16))
+    for name in ("one.png", "two.png"):
+        expected = load_image(tmp_path / name, (16, 16))
+        np.testing.assert_array_equal(process.load(tmp_path / name, (16, 16)), expected)
+    process.close()
+
+
 def test_an_address_is_read_through_fsspec(tmp_path):
     pytest.importorskip("fsspec", reason="fsspec is not installed: photos at addresses are not tested")
     write_photos(tmp_path, ["one.png"])

@@ -80,10 +80,9 @@ class Consensus:
         if len(images) < FEWEST_PHOTOS:
             raise ValueError(f"Expected at least {FEWEST_PHOTOS} photos with captions. Received: {len(images)} photos")
         images, means, vocabulary = images[:: -(-len(images) // MOST_PHOTOS)], [], captioner.vocabulary
-        with Progress(len(images), label="photos indexed", unit="photos", show=show_progress) as progress:
-            for _, features in captioner.features_each(images, cache=cache):
-                means.append(features.mean(axis=0))
-                progress.advance(1)
+        shown = {"label": "photos indexed", "unit": "photos", "show": show_progress}
+        for _, features in Progress.over(captioner.features_each(images, cache=cache), len(images), **shown):
+            means.append(features.mean(axis=0))
         mean = np.mean(means, axis=0, dtype=np.float32)
         units = _of_length_1(means - mean)
         projection = _projection(units)

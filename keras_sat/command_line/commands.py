@@ -62,15 +62,7 @@ def run_fit(data, gpus=None, hosts=False, **options):
 
 
 def run_caption(
-    images,
-    models=None,
-    recursive=False,
-    as_json=False,
-    maps=False,
-    say=None,
-    min_confidence=None,
-    eight_bit=False,
-    **options,
+    images, models=None, recursive=False, as_json=False, maps=False, say=None, min_confidence=None, **options
 ):
     """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
     if workers := _workers_options(options):
@@ -87,7 +79,7 @@ def run_caption(
     drawn = {name: options.pop(name) for name in ("words", "width") if name in options}
     if idle := [name for name in drawn if not outputs.keys() & ({"plot"} if name == "width" else {"plot", "gif"})]:
         raise ValueError(f"{flag_of(idle[0])} has no effect without --plot. Pass both or neither.")
-    encoder_weights = options.pop("encoder_weights", None)
+    encoder_weights, eight_bit = options.pop("encoder_weights", None), options.pop("eight_bit", False)
     if maps and not as_json:
         raise ValueError("--maps requires --json. To draw the maps, use --plot.")
     if min_confidence is not None:
@@ -111,15 +103,15 @@ def run_caption(
     options |= {"regions": [regions] * len(to_do)} if regions else {}
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
-    if eight_bit and fits_litert:
+    if eight_bit and (options or not fits_litert):
+        raise ValueError("--eight-bit requires ai-edge-litert, one model with its own weights, and the default search.")
+    if eight_bit:
         _prepare_litert(models[0], eight_bit=True)
         fast = load_litert(models[0], eight_bit=True)
     else:
         fast = ready_captioner(models[0]) if fits_litert else None
     if options and fast and fast.consensus:
         fast = None  # its file has more beams
-    if eight_bit and not fast:
-        raise ValueError("--eight-bit requires ai-edge-litert, one model and the default search.")
     captioner = fast or _captioner_of(models, encoder_weights)
     drawings = drawing_paths(outputs, to_do)
     if say is None:
@@ -180,7 +172,7 @@ def _workers_options(options):
 
 def _caption_on_ray(images, models, workers, others, **options):
     """Write the captions of many pictures in parts."""
-    from keras_sat.deploy.ray_data import distributed_caption
+    from keras_sat.deploy.ray_data import distributed_caption, write_captions
 
     fitting = (*BeamSearchOptions.names(), "encoder_weights")
     if unfit := [name for name in (others | options) if others.get(name) or name in {*options} - {*fitting}]:
@@ -188,13 +180,14 @@ def _caption_on_ray(images, models, workers, others, **options):
     if "output" not in workers:
         raise ValueError("Pass the folder for the captions as --output.")
     try:
-        written = distributed_caption(images, models, **workers, **options)
+        given = distributed_caption.__kwdefaults__ | workers
+        given["encoder_weights"] = options.pop("encoder_weights", None)
+        paths, num_photos, num_errors = write_captions(images, models, **given, options=options)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("finished parts are kept. Run the same command to resume.") from None
-    from ray.data.expressions import col
-
-    num_failed = written.filter(expr=col("error").is_not_null()).count()
-    print(f"{visible(workers['output'])}: {written.count()} pictures, {num_failed} of them with an error")
+    print(f"{visible(workers['output'])}: {num_photos} pictures in {len(paths)} parts")
+    if num_errors:
+        raise ValueError(f"failed: {num_errors} pictures; their rows have an error")
 
 
 def _models_or_default(models, data=None):

@@ -16,7 +16,6 @@ import collections
 import contextlib
 import copy
 import functools
-import hashlib
 import importlib.util
 import itertools
 import os
@@ -30,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.atomic_files import clear_half_written, exclusive_lock, read_bytes, whole_folder
+from data_utils.atomic_files import clear_half_written, exclusive_lock, file_digest, whole_folder
 from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
@@ -38,7 +37,7 @@ from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
 from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_index, read_litert, write_litert
 from keras_sat.deploy.litert_graph import filled, has_graph
 from keras_sat.files.model_folder import model_directory
-from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions
+from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
 from keras_sat.search.result import CaptionResult
 from keras_sat.weight_paths import keras_home
 
@@ -68,6 +67,8 @@ def load_litert(
     """
     if not is_installed():
         raise ValueError("Captioning without TensorFlow requires ai-edge-litert: pip install ai-edge-litert.")
+    if num_threads is not None:
+        count().check("num_threads", num_threads)
     if eight_bit and export_folder(model):
         raise ValueError(f"8-bit weights require a saved captioner. Received an export: {model}")
     if not eight_bit and (ready := ready_captioner(model, num_threads=num_threads)):
@@ -101,7 +102,7 @@ def export_folder(model):
 
 def made_folder(model, eight_bit=False):
     """Return the folder in which the LiteRT file of a saved captioner is cached."""
-    digest = hashlib.sha256(read_bytes(model_directory(model) / "config.json")).hexdigest()
+    digest = file_digest(model_directory(model) / "config.json")
     return keras_home() / "keras_sat" / f"litert{8 if eight_bit else ''}-{digest[:32]}"
 
 
@@ -133,12 +134,8 @@ def _convert(directory, folder, eight_bit):
     """Write the LiteRT files of a saved captioner into a folder."""
     if has_graph(directory) and not eight_bit:
         with contextlib.suppress(OSError, ValueError):
-            return _write(folder, *filled(directory))
-    return _write(folder, *converted(directory, eight_bit=eight_bit))
-
-
-def _write(folder, content, vocabulary, consensus, options):
-    write_litert(folder, content, vocabulary, consensus=consensus, options=options)
+            return write_litert(folder, *filled(directory))
+    return write_litert(folder, *converted(directory, eight_bit=eight_bit))
 
 
 def converted(directory, *, eight_bit=False):
@@ -303,14 +300,14 @@ class LiteRTCaptioner:
             idle.put(captioner)
 
         def describe(image, *of_photo):
-            captioner = idle.get()
             try:
                 photo = load_image(image, self.photo_size)
             except (OSError, ValueError) as error:
                 if errors == "raise":
                     raise
                 return error
-            else:
+            captioner = idle.get()
+            try:
                 return result_of(captioner, photo, *of_photo)
             finally:
                 idle.put(captioner)

@@ -24,7 +24,7 @@ MOST_BYTES = 1_000_000_000
 HINT = ("the LiteRT files that keras-sat export --tflite or --web wrote", "Export the captioner again.")
 
 
-def write_litert(folder, content, vocabulary, *, packed=False, consensus=None, options=None):
+def write_litert(folder, content, vocabulary, consensus=None, options=None, *, packed=False):
     """Write a LiteRT network (bytes), Vocabulary and Consensus with options; `packed` compresses the network."""
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
     digests = write_files(folder, model, vocabulary)

@@ -12,7 +12,7 @@ import hashlib
 
 import numpy as np
 
-from data_utils.atomic_files import read_bytes, read_sealed_json, write_sealed_json
+from data_utils.atomic_files import file_digest, read_sealed_json, write_sealed_json
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.model_folder import INDEX, PRETRAINED, read_model
 
@@ -41,7 +41,7 @@ def write_graph(directory, content, options):
             rest.append(content[end:start])
             end = start + arrays[name].nbytes
     graph = {
-        "config": _digest_of_config(directory),
+        "config": file_digest(directory / "config.json"),
         "sha256": hashlib.sha256(content).hexdigest(),
         "consensus": options,
         "pieces": pieces,
@@ -59,7 +59,7 @@ def filled(directory):
         parts += [rest[end : end + gap], _as_bytes(arrays[name], axis)]
         end += gap
     content = b"".join([*parts, rest[end:]])
-    is_same = graph["config"] == _digest_of_config(directory)
+    is_same = graph["config"] == file_digest(directory / "config.json")
     if not is_same or hashlib.sha256(content).hexdigest() != graph["sha256"]:
         raise ValueError(f"{directory / GRAPH}: this graph belongs to another captioner. Expected: {HINT[0]}.")
     index = settings.get(INDEX)
@@ -69,7 +69,3 @@ def filled(directory):
 def _as_bytes(array, axis):
     """Return an array as LiteRT stores it: as it is (axis -1), or with its last axis at another place."""
     return np.ascontiguousarray(np.moveaxis(array, -1, axis)).tobytes()
-
-
-def _digest_of_config(directory):
-    return hashlib.sha256(read_bytes(directory / "config.json")).hexdigest()

@@ -3,8 +3,8 @@
 Ray Data sends blocks of photos to workers, processes that hold the model, and sends the blocks of workers and nodes
 that died to others. A block may be done twice: it writes the same bytes again. A folder of captions contains
 
-    photos.jsonl             the paths, one JSON string a line, as the first run found them
-    settings.json            the settings of the first run, which later runs must share
+    _photos.jsonl            the paths, one JSON string a line, as the first run found them
+    _settings.json           the settings of the first run, which later runs must share
     part-000000.jsonl ...    the captions of the first block of photos, and so on: whole or not there
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import glob
 import itertools
 import json
 import logging
@@ -21,14 +22,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json, write_whole
+from data_utils.atomic_files import (
+    clear_half_written,
+    exclusive_lock,
+    file_digest,
+    read_sealed_json,
+    write_sealed_json,
+    write_whole,
+)
 from data_utils.captions import IMAGE_ENDINGS, pictures_by_folder
 from data_utils.features.build import describe_encoder, encoded_batches, encoding_function
 from data_utils.features.cache_layout import reject_differences, write_features
 from data_utils.images import find_pictures
 from data_utils.progress import Progress
+from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
 from keras_sat.checks import reason_without_number
 from keras_sat.deploy.photo_process import PhotoProcess
+from keras_sat.files.model_folder import model_directory
 from keras_sat.options import BeamSearchOptions, above_zero, at_least_zero, count, one_of, with_options
 
 MOST_IDLE_PASSES = 3  # over the blocks that failed, before giving up
@@ -56,6 +66,12 @@ class Workers:
         at_least_zero.check("worker_gpus", worker_gpus)
         self.resources = {"num_cpus": worker_cpus, "num_gpus": worker_gpus}
         self.ray = _connected(ray)
+        has = self.ray.cluster_resources()
+        if worker_cpus > has.get("CPU", 0) or worker_gpus > has.get("GPU", 0):
+            problem = f"The cluster has {has.get('CPU', 0):g} CPUs and {has.get('GPU', 0):g} GPUs, too few for a worker"
+            if ray == "local":
+                raise ValueError(f"{problem}. Received: {worker_cpus=}, {worker_gpus=}")
+            warnings.warn(f"{problem}: waiting for more.", stacklevel=2)
 
     def do(self, make, blocks):
         """Yield (block, result) for each block, in the order in which they are done.
@@ -64,23 +80,25 @@ class Workers:
             make: function that each worker calls once; it returns a function from a block to its result.
             blocks: list of anything that Ray can send.
         """
-        remaining, idle, problem = dict(enumerate(blocks)), 0, "its worker died several times"
-        while remaining and idle < MOST_IDLE_PASSES:
-            idle += 1
+        remaining, passes_left, problem = dict(enumerate(blocks)), MOST_IDLE_PASSES, "its worker did not start or died"
+        while remaining and passes_left:
+            passes_left -= 1
             for row in self._pass(make, remaining):
-                if row["problem"]:
-                    problem = row["problem"]
-                elif row["number"] in remaining:
-                    idle = 0
+                problem = row["problem"] or problem
+                if row["is_final"]:
+                    raise ValueError(f"{problem} (Finished blocks are kept.)")
+                if not row["problem"] and row["number"] in remaining:  # a block may be done twice
+                    passes_left = MOST_IDLE_PASSES
                     yield remaining.pop(row["number"]), row["result"].value
         if remaining:
             raise ValueError(
-                f"{len(remaining)} of {len(blocks)} blocks of photos could not be done; one of them: {problem}. The "
-                "others are kept. Run the same command to do the rest."
+                f"{len(remaining)} of {len(blocks)} blocks of photos could not be done; one of them: "
+                f"{problem.rstrip('.')}. The others are kept. Run the same command to do the rest."
             )
 
     def _pass(self, make, blocks):
         """Try each block once, or more often if its worker or node dies; yield rows with a result or a problem."""
+        # A SimpleNamespace keeps Ray from converting its value.
         rows = [{"number": number, "block": SimpleNamespace(value=block)} for number, block in blocks.items()]
         num_workers = int(self.ray.cluster_resources().get("CPU", 0) // self.resources["num_cpus"])
         pool = self.ray.data.ActorPoolStrategy(min_size=1, initial_size=min(max(1, num_workers), len(rows)))
@@ -102,12 +120,13 @@ class _Worker:
         self.make = functools.cache(make)
 
     def __call__(self, row):
-        result, problem = None, ""
+        result, problem, is_final = None, "", False
         try:
             result = self.make()(row["block"].value)
         except Exception as error:  # such as a full disk: another worker may succeed
-            problem = reason_without_number(error)
-        return {"number": row["number"], "result": SimpleNamespace(value=result), "problem": problem}
+            problem, is_final = reason_without_number(error), isinstance(error, ValueError)
+        result = SimpleNamespace(value=result)
+        return {"number": row["number"], "result": result, "problem": problem, "is_final": is_final}
 
 
 def _connected(address):
@@ -124,14 +143,12 @@ def _connected(address):
     options = {"include_dashboard": False} if address == "local" else {}
     try:
         if not ray.is_initialized():
-            ray.init(address=address, logging_level="ERROR", log_to_driver=False, **options)
+            with nothing_on_standard_error():  # Ray says that its log is off
+                ray.init(address=address, logging_level="ERROR", log_to_driver=False, **options)
     except Exception as error:  # Ray raises many kinds
-        reason = f"Received: {address} ({str(error).splitlines()[0]})"
-        raise ValueError(f'No Ray cluster was found. Expected: "local", "auto" or host:port. {reason}') from None
+        problem = f"The Ray cluster did not answer: {str(error).splitlines()[0]}"
+        raise ValueError(f'{problem}. Expected: "local", "auto" or host:port. Received: {address}') from None
     return ray
-
-
-# === Captions ===
 
 
 @with_options(BeamSearchOptions)
@@ -152,12 +169,12 @@ def distributed_caption(
 ) -> Any:
     """Caption photos on a Ray cluster, write the captions in parts, and return a Ray Dataset that reads them.
 
-    Parts that exist are kept. A photo that cannot be read has a row with an error. All nodes must see the photos, the
-    model and `output` under the same paths.
+    Parts that exist are kept: remove a part to have it done again. A photo that cannot be read has a row with an error.
+    All nodes must see the photos, the model and `output` under the same paths.
 
     Args:
-        images: a folder, a pattern, a photo, a file with a path in each line (.txt), or an address such as
-            s3://bucket/photos; or a list of these.
+        images: a folder, a pattern, a photo, a file with the path of a photo in each line (.txt), or the address of a
+            folder, pattern or photo, such as s3://bucket/photos; or a list of these.
         model: see `Captioner.from_pretrained`; a list of models forms an ensemble.
         output: the folder for the parts.
         ray, worker_cpus, worker_gpus: see `keras_sat.deploy.ray_data.Workers`.
@@ -168,33 +185,49 @@ def distributed_caption(
         show_progress: show progress on standard error.
         **options: see `keras_sat.options.BeamSearchOptions`.
     """
+    given = {"output": output, "recursive": recursive, "file_type": file_type, "part_size": part_size}
+    given |= {"encoder_weights": encoder_weights, "show_progress": show_progress, "options": options}
+    paths, *_ = write_captions(images, model, **given, ray=ray, worker_cpus=worker_cpus, worker_gpus=worker_gpus)
+    return _connected(ray).data.from_items([{"path": path} for path in paths]).flat_map(_rows_in)
+
+
+def write_captions(
+    images, model, *, output, recursive, file_type, part_size, encoder_weights, show_progress, options, **of_workers
+):
+    """Do what `distributed_caption` does; return the paths of the parts, and the numbers of photos and new errors."""
     BeamSearchOptions.of("distributed_caption", options, also=distributed_caption.__kwdefaults__)
     one_of("jsonl", "parquet").check("file_type", file_type)
     count().check("part_size", part_size)
     part_size = -(-part_size // BATCH_SIZE) * BATCH_SIZE
     images = [_absolute(image) for image in ([images] if isinstance(images, (str, os.PathLike)) else images)]
-    workers = Workers(ray, worker_cpus=worker_cpus, worker_gpus=worker_gpus)
+    if others := [image for image in images if not isinstance(image, str)]:
+        raise ValueError(f"Expected the paths of photos, lists and folders. Received: {type(others[0]).__name__}")
+    if "://" in os.fspath(output):
+        raise ValueError(f"Captions are written into a folder that all nodes see. Received: {output=}")
     output, load = Path(_absolute(output)), loading(model, encoder_weights)
     settings = {"images": images, "recursive": recursive, "file_type": file_type, "part_size": part_size}
-    settings |= {"models": _digests(load()), "options": options}
-    with exclusive_lock(output / "lock", f"is captioning into {output}"):
+    models, weights = load.args
+    settings |= {"models": _digests(models), "options": options, "encoder_weights": weights}
+    with exclusive_lock(output / "_lock", f"is captioning into {output}"):
         parts = list(_parts_of(_list_of_photos(output, settings), part_size))
-        if not parts:
-            raise ValueError(f"No photos were found. Received: images={images}")
         paths = [str(output / f"part-{number:06d}.{file_type}") for number in range(len(parts))]
         to_do = [(path, *part) for path, part in zip(paths, parts) if not os.path.exists(path)]
-        make = functools.partial(_captioning, load, settings["models"], options)
-        with Progress(len(parts), label="captions", unit="parts", show=show_progress) as progress:
-            progress.skip(len(parts) - len(to_do))
-            for _ in workers.do(make, to_do):
-                progress.advance(1)
-    return workers.ray.data.from_items([{"path": path} for path in paths]).flat_map(_rows_in)
+        num_errors = 0
+        if to_do:
+            clear_half_written(*(path for path, *_ in to_do))
+            workers = Workers(**of_workers)
+            make = functools.partial(_captioning_parts, load, settings["models"], options)
+            with Progress(len(parts), label="captions", unit="parts", show=show_progress) as progress:
+                progress.skip(len(parts) - len(to_do))
+                progress.advance(0)
+                for _, errors in workers.do(make, to_do):
+                    num_errors += errors
+                    progress.advance(1)
+    return paths, sum(num_photos for *_, num_photos in parts), num_errors
 
 
 def load_models(models: Any = None, encoder_weights: Any = None) -> Any:
     """Load one model as a Captioner, or a list of several as an Ensemble; see `Captioner.load`."""
-    from data_utils.tf_logging import import_tensorflow
-
     import_tensorflow()
     from keras_sat.beyond.ensemble import Ensemble
     from keras_sat.captioner import Captioner
@@ -212,40 +245,57 @@ def loading(models, encoder_weights):
 
 def _absolute_file(name):
     """Return the absolute path of a file or folder; the name of a bundled model, for example, stays as it is."""
-    is_file = isinstance(name, (str, os.PathLike)) and os.path.exists(os.path.expanduser(name))
-    return _absolute(name) if is_file else name
+    if name is not None and not isinstance(name, (str, os.PathLike)):
+        raise ValueError(f"Expected a folder or name, which each worker loads. Received: {type(name).__name__}")
+    return _absolute(name) if name is not None and os.path.exists(os.path.expanduser(name)) else name
 
 
-def _digests(captioner):
-    return [member.weights_digest() for member in getattr(captioner, "captioners", [captioner])]
+def _digests(models):
+    """Return digests of saved models: of their config.json, which contains the digests of the other files."""
+    return [file_digest(model_directory(model) / "config.json") for model in models]
 
 
 def _absolute(path):
-    """Return a path or address that means the same in all processes; a picture in memory stays as it is."""
+    """Return a path or address that means the same in all processes; anything else stays as it is."""
     is_path = isinstance(path, (str, os.PathLike)) and "://" not in os.fspath(path)
     return os.path.abspath(os.path.expanduser(path)) if is_path else path
 
 
-def _captioning(load, digests, options):
-    """Return the function that captions a part and writes its file, or captions (number, list of photos)."""
-    captioner = load()
-    if (found := _digests(captioner)) != digests:
+def _captioner_on_node(load, digests):
+    models, _ = load.args
+    if (found := _digests(models)) != digests:
         raise ValueError(f"This node has another model. Expected: {digests}. Received: {found}")
+    captioner = load()
     captioner.load_photo = PhotoProcess().load
+    return captioner
+
+
+def _captioning_parts(load, digests, options):
+    """Return the function that captions a part, writes its file, and returns the number of errors."""
+    captioner = _captioner_on_node(load, digests)
 
     def caption(part):
-        path, start, num_bytes = part
-        with open(Path(path).parent / "photos.jsonl", "rb") as file:
+        path, start, num_bytes, _ = part
+        with open(Path(path).parent / "_photos.jsonl", "rb") as file:
             file.seek(start)
             photos = list(map(json.loads, file.read(num_bytes).splitlines()))
         results = captioner.caption_each(photos, errors="yield", batch_size=BATCH_SIZE, **options)
-        write_whole(path, _encoded([_row(*result) for result in results], is_parquet=path.endswith("parquet")))
+        rows = [_row(*result) for result in results]
+        write_whole(path, _encoded(rows, is_parquet=path.endswith("parquet")))
+        return sum(row["error"] is not None for row in rows)
 
-    def caption_photos(block):
+    return caption
+
+
+def _captioning(load, digests, options):
+    """Return the function that captions the photos of a block, (number, list of paths)."""
+    captioner = _captioner_on_node(load, digests)
+
+    def caption(block):
         results = captioner.caption_each(block[1], batch_size=len(block[1]), **options)
         return [dataclasses.replace(result, image=None) for _, result in results]
 
-    return lambda block: caption(block) if isinstance(block[0], str) else caption_photos(block)
+    return caption
 
 
 def _row(photo, result):
@@ -275,7 +325,7 @@ def _rows_in(part):
 
 def _list_of_photos(output, settings):
     """Return the path of the list of photos, written by the first run; reject other settings than those of that run."""
-    path, settings_path = output / "photos.jsonl", output / "settings.json"
+    path, settings_path = output / "_photos.jsonl", output / "_settings.json"
     if settings_path.exists():
         reject_differences(read_sealed_json(settings_path, "settings of captions"), settings, output)
         return path
@@ -284,6 +334,8 @@ def _list_of_photos(output, settings):
             file.write(json.dumps(photo).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
+    if not path.stat().st_size:
+        raise ValueError(f"No photos were found. Received: images={settings['images']}")
     write_sealed_json(settings_path, settings)
     return path
 
@@ -291,29 +343,40 @@ def _list_of_photos(output, settings):
 def _photos_in(images, recursive):
     """Yield the paths and addresses of photos; see `distributed_caption`."""
     for image in images:
-        if image.endswith(".txt"):
-            with open(image, encoding="utf-8", errors="surrogateescape") as lines:
+        if "://" in image:
+            yield from _photos_at(image, recursive)
+        elif image.endswith(".txt") and not os.path.isdir(image):
+            with open(image, encoding="utf-8-sig", errors="surrogateescape") as lines:
                 yield from (_absolute(line.rstrip("\r\n")) for line in lines if line.strip())
-        elif "://" in image:
-            import fsspec
-
-            files, root = fsspec.url_to_fs(image)
-            for folder, _, names in files.walk(root):
-                photos = (f"{folder}/{name}" for name in sorted(names) if name.lower().endswith(IMAGE_ENDINGS))
-                yield from map(files.unstrip_protocol, photos)
         elif recursive and os.path.isdir(image):
             yield from itertools.chain.from_iterable(pictures_by_folder(image))
         else:
             yield from find_pictures(image)
 
 
+def _photos_at(address, recursive):
+    """Yield the addresses of photos: of one, of those that match a pattern, or of those in a folder."""
+    try:
+        import fsspec
+
+        files, root = fsspec.url_to_fs(address)
+    except (ImportError, ValueError) as error:  # the package for s3 or gcs is missing, or the protocol is unknown
+        raise ValueError(f"{address}: {error}") from None
+    if glob.has_magic(root) or files.isfile(root):
+        yield from map(files.unstrip_protocol, sorted(files.glob(root)))
+        return
+    for folder, _, names in files.walk(root, maxdepth=None if recursive else 1, on_error="raise"):
+        photos = (f"{folder}/{name}" for name in sorted(names) if name.lower().endswith(IMAGE_ENDINGS))
+        yield from map(files.unstrip_protocol, photos)
+
+
 def _parts_of(path, part_size):
-    """Yield the first byte and the number of bytes of each part of a list."""
+    """Yield the first byte and the numbers of bytes and photos of each part of a list."""
     with open(path, "rb") as lines:
         start = 0
-        while num_bytes := sum(map(len, itertools.islice(lines, part_size))):
-            yield start, num_bytes
-            start += num_bytes
+        while sizes := [*map(len, itertools.islice(lines, part_size))]:
+            yield start, sum(sizes), len(sizes)
+            start += sum(sizes)
 
 
 class DistributedCaptioner:
@@ -331,9 +394,9 @@ class DistributedCaptioner:
             raise ValueError("Ray workers read the photos. Leave out the feature cache (--cache-dir).")
         photos, starts = [_absolute(image.image_path) for image in images], range(0, len(images), batch_size)
         blocks = [(start, photos[start : start + batch_size]) for start in starts]
-        make = functools.partial(_captioning, self._load, _digests(self._captioner), options)
+        make = functools.partial(_captioning, self._load, _digests(self._load.args[0]), options)
         results = {start: results for (start, _), results in self._workers.do(make, blocks)}
-        return zip(images, itertools.chain.from_iterable(results[start] for start in starts))
+        return zip(images, itertools.chain.from_iterable(results[start] for start in starts), strict=True)
 
 
 # === Features ===

@@ -6,13 +6,12 @@ and `model_folder` and `untrusted` check them like those of any other folder.
 
 import contextlib
 import functools
-import hashlib
 import importlib
 import re
 import sys
 from pathlib import Path
 
-from data_utils.atomic_files import read_bytes
+from data_utils.atomic_files import file_digest
 from data_utils.foreign_text import brief
 
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
@@ -37,7 +36,7 @@ def hub_folder(address):
 
 def pinned(address, folder):
     """Return an address with its commit and the digest of its config.json, which has the digests of the other files."""
-    digest = hashlib.sha256(read_bytes(folder / "config.json")).hexdigest()
+    digest = file_digest(folder / "config.json")
     return f"{address.partition('@')[0]}@{folder.name} (config.json has the digest {digest})"
 
 
