@@ -132,7 +132,8 @@ class Captioner(CaptionGenerator, Trainer):
 
     def rows_and_columns(self) -> tuple[int, int]:
         """Return the shape of the attention maps."""
-        saving.reject_unbuilt(self, "divide into cells")
+        if self.feature_shape is None:
+            raise ValueError("A captioner has no grid until it is built: train it, or caption whole photos first.")
         return self.photo_encoder.rows_and_columns(self.feature_shape[0])
 
     def build(self, input_shape):

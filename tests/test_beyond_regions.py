@@ -93,7 +93,7 @@ def test_region_of_a_picture():
     assert {other.region for other in one.alternatives} <= {right}
     with pytest.raises(ValueError, match="A region must be"):
         captioner.caption(picture, region=[])
-    with pytest.raises(ValueError, match="no weights until it is built"):
+    with pytest.raises(ValueError, match="no grid until it is built"):
         keras_sat.Captioner(["dog"], encoder="tiny").caption(picture, region=right)
     both = captioner.caption([picture, picture], region=[left, right])
     assert [len(results) for results in both] == [2, 2] and both[0][1].caption == both[1][1].caption == one.caption

@@ -319,7 +319,7 @@ def again(home, quick, tmp_path, monkeypatch):
     times = []
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
 
-    def convert(directory, folder):
+    def convert(directory, folder, eight_bit):
         times.append(directory)
         write_litert(folder, *content)
 
