@@ -22,9 +22,15 @@ import os, sys
 os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}  # loopback alone
 from ray.cluster_utils import Cluster
 memory = {"object_store_memory": 100_000_000}
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **memory})
+cluster = Cluster()
+def add(**options):
+    try:
+        cluster.add_node(**options, **memory)
+    except Exception:  # on a busy machine, a node may take longer than Ray waits
+        cluster.add_node(**options, **memory)
+add(num_cpus=0, include_dashboard=False)
 for _ in range(3):
-    cluster.add_node(num_cpus=1, **memory)
+    add(num_cpus=1)
 print("address", cluster.address, flush=True)
 sys.stdin.read()
 cluster.shutdown()
@@ -57,7 +63,10 @@ builtins.open = crash_or_open
 LISTENERS = """
 import psutil
 from keras_sat.deploy.ray_data import Workers
-Workers("local")
+try:
+    Workers("local")
+except ValueError:  # on a busy machine, it may take longer than Ray waits
+    Workers("local")
 processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
 found = [x.laddr.ip for process in processes for x in process.net_connections() if x.status == psutil.CONN_LISTEN]
 print("listening", *found)
