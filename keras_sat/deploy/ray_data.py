@@ -110,8 +110,8 @@ class Workers:
         dataset.context.enable_progress_bars = dataset.context.print_on_execution_start = False
         try:
             yield from dataset.iter_rows()
-        except self.ray.exceptions.RayError as error:
-            raise ValueError(f"The Ray cluster failed: {str(error).strip().splitlines()[0]}") from None
+        except Exception as error:  # a node that died may also end a pass
+            yield {"problem": f"the Ray cluster failed: {str(error).strip()[:200]}", "is_final": False}
 
 
 class _Worker:
