@@ -56,7 +56,7 @@ def photos_per_second(folder, num_nodes):
     """Return the speed between the first and the last block: of one process (0 nodes), or of nodes with one core."""
     paths = sorted(map(str, Path(folder).glob("*.png")))
     blocks = [paths[start : start + 64] for start in range(0, len(paths), 64)]
-    load, times = functools.partial(ray_data.load_models, None), []
+    load, times = ray_data.loading(None, None), []
     if not num_nodes:
         captioner = load()
         for block in blocks:
@@ -68,10 +68,9 @@ def photos_per_second(folder, num_nodes):
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
         for _ in range(num_nodes):
             cluster.add_node(num_cpus=1)
-        make = functools.partial(ray_data._captioning, load, ray_data._digests(load()), {})
-        blocks = [(number, block) for number, block in enumerate(blocks)]
+        make = functools.partial(ray_data._captioning, load, ray_data._digests(load.args[0]), {})
         workers = ray_data.Workers(cluster.address)
-        for _ in workers.do(make, blocks):
+        for _ in workers.do(make, [*enumerate(blocks)]):
             times.append(time.monotonic())
         workers.ray.shutdown()
         cluster.shutdown()
@@ -108,7 +107,8 @@ def main():
             subprocess.run([*one, f"wait:{number}:"], check=True)
     print("\n| machines of 32 cores (computed) | 10,000,000 photos |\n|---|---|")
     for machines in (10, 100):
-        print(f"| {machines} | {MOST_PHOTOS / PHOTOS_PER_SECOND / (16 * machines) / 60:.0f} minutes |")
+        rounds = -(-MOST_PHOTOS // PART_SIZE // (32 * machines))  # of blocks, one for each core
+        print(f"| {machines} | {rounds * PART_SIZE / (PHOTOS_PER_SECOND / 2) / 60:.0f} minutes |")
 
 
 if __name__ == "__main__":
