@@ -234,7 +234,7 @@ def test_from_the_shell_without_tensorflow(pictures, tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_made_costs_no_caption(pictures, monkeypatch, capsys, tmp_path):
-    def full(model, wait_s=0):
+    def full(model, **options):
         raise OSError(28, "No space left on device", "model.tflite")
 
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))

@@ -181,12 +181,7 @@ def _add_ray(parser, part_size=False):
     group.add_argument("--worker-cpus", type=float, metavar="X", help="CPUs of each worker process; default: 1")
     group.add_argument("--worker-gpus", type=float, metavar="X", help="GPUs of each worker process; default: 0")
     if part_size:
-        group.add_argument(
-            "--part-size",
-            type=int,
-            metavar="N",
-            help="photos in a block of work; default: 1024",
-        )
+        group.add_argument("--part-size", type=int, metavar="N", help="photos in a block of work; default: 1024")
     return group
 
 

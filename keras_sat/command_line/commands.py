@@ -105,11 +105,10 @@ def run_caption(
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     if eight_bit and (options or not fits_litert):
         raise ValueError("--eight-bit requires ai-edge-litert, one model with its own weights, and the default search.")
-    if eight_bit:
+    fast = ready_captioner(models[0], eight_bit=eight_bit) if fits_litert else None
+    if eight_bit and not fast:
         _prepare_litert(models[0], eight_bit=True)
         fast = load_litert(models[0], eight_bit=True)
-    else:
-        fast = ready_captioner(models[0]) if fits_litert else None
     if options and fast and fast.consensus:
         fast = None  # its file has more beams
     captioner = fast or _captioner_of(models, encoder_weights)
@@ -307,7 +306,6 @@ def _why_unreadable(path, error):
 
 def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, regions=False, **options):
     """Score a captioner or a file of captions, and write the requested files."""
-    from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, loading
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
     measures_boxes = (grounding and data != "scenes") or regions
@@ -328,6 +326,8 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         models = _models_or_default(models, data)
         captioner = _captioner_of(models, encoder_weights)
         if workers:
+            from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, loading
+
             captioner = DistributedCaptioner(captioner, loading(models, encoder_weights), Workers(**workers))
         table = evaluate(captioner, data, cache=cache, regions=regions, keep_results=keep_results, **options)
     else:

@@ -69,23 +69,23 @@ def load_litert(
         raise ValueError("Captioning without TensorFlow requires ai-edge-litert: pip install ai-edge-litert.")
     if num_threads is not None:
         count().check("num_threads", num_threads)
-    if eight_bit and export_folder(model):
-        raise ValueError(f"8-bit weights require a saved captioner. Received an export: {model}")
-    if not eight_bit and (ready := ready_captioner(model, num_threads=num_threads)):
+    if ready := ready_captioner(model, num_threads=num_threads, eight_bit=eight_bit):
         return ready
     return LiteRTCaptioner(make_file(model, wait_s=PATIENCE, eight_bit=eight_bit), num_threads=num_threads)
 
 
-def ready_captioner(model, *, num_threads=None):
+def ready_captioner(model, *, num_threads=None, eight_bit=False):
     """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or cannot be loaded.
 
     The file of a bundled captioner is made, without TensorFlow.
     """
     if exported := export_folder(model):
+        if eight_bit:
+            raise ValueError(f"8-bit weights require a saved captioner. Received an export: {model}")
         return LiteRTCaptioner(exported, num_threads=num_threads)
-    for folder_of in (made_folder, make_file)[: 2 if has_graph(model_directory(model)) else 1]:
+    for folder_of in (made_folder, make_file)[: 1 if eight_bit or not has_graph(model_directory(model)) else 2]:
         with contextlib.suppress(OSError, ValueError):
-            return LiteRTCaptioner(folder_of(model), num_threads=num_threads)
+            return LiteRTCaptioner(folder_of(model, eight_bit=eight_bit), num_threads=num_threads)
     return None
 
 

@@ -226,13 +226,12 @@ def write_captions(
     return paths, sum(num_photos for *_, num_photos in parts), num_errors
 
 
-def load_models(models: Any = None, encoder_weights: Any = None) -> Any:
-    """Load one model as a Captioner, or a list of several as an Ensemble; see `Captioner.load`."""
+def load_models(models, encoder_weights):
+    """Load a list of one model as a Captioner, or of several as an Ensemble; see `Captioner.load`."""
     import_tensorflow()
     from keras_sat.beyond.ensemble import Ensemble
     from keras_sat.captioner import Captioner
 
-    models = models if isinstance(models, (list, tuple)) else [models]
     captioners = [Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models]
     return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
 
@@ -262,8 +261,7 @@ def _absolute(path):
 
 
 def _captioner_on_node(load, digests):
-    models, _ = load.args
-    if (found := _digests(models)) != digests:
+    if (found := _digests(load.args[0])) != digests:
         raise ValueError(f"This node has another model. Expected: {digests}. Received: {found}")
     captioner = load()
     captioner.load_photo = PhotoProcess().load

@@ -1,6 +1,5 @@
 """The dtype policy for `dtype="auto"`: mixed bfloat16 on devices with bfloat16 instructions."""
 
-import os
 import re
 from pathlib import Path
 
@@ -12,7 +11,9 @@ GPU_CAPABILITY = (8, 0)  # of NVIDIA GPUs with bfloat16
 
 def resolved_dtype(dtype):
     """Return a dtype or policy, with "auto" resolved for this device: products in bfloat16 take half the time."""
-    return dtype if dtype != "auto" else "mixed_bfloat16" if multiplies_bfloat16() else "float32"
+    if dtype != "auto":
+        return dtype
+    return "mixed_bfloat16" if multiplies_bfloat16() else "float32"
 
 
 def multiplies_bfloat16():
@@ -25,6 +26,9 @@ def multiplies_bfloat16():
 
 def _processor_flags(path="/proc/cpuinfo"):
     """Return the processor's flags as reported by Linux; on other systems, return an empty set."""
-    text = Path(path).read_text(errors="replace") if os.path.isfile(path) else ""
+    try:
+        text = Path(path).read_text(errors="replace")
+    except OSError:
+        return set()
     flags = re.search(r"^flags.*:(.*)$", text, re.MULTILINE)
     return set(flags[1].split()) if flags else set()

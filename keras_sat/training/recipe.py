@@ -64,7 +64,8 @@ def fit(
         cache_dir: the folder of the features; None: in `data_dir`, with the photos, or in `output_dir`.
         output_dir: the folder for the model, checkpoints and metrics; None: runs/DATA-ENCODER-ATTENTION.
         preset: a name in `keras_sat.PRESETS`; other options override its settings. None: the preset of the data set
-            (and encoder), without settings that conflict with the options, or "default" with an `initial_model`.
+            and its encoder ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without settings that
+            conflict with the options. "default", other data, or an `initial_model`: the defaults below.
         initial_model: start from this captioner: a Captioner, the folder of a saved one, or a bundled name. It keeps
             its encoder and sizes, and new words are added to its vocabulary. Other options may change: attention="hard"
             may follow soft attention. None: with data="folder" and fewer than `presets.MANY_PHOTOS` training photos,
@@ -83,10 +84,12 @@ def fit(
     Returns: Captioner; its `history` is a mapping from the name of a metric to its value in each epoch.
 
     Without `encoder`, a resumed run keeps its encoder; a new run uses "tiny" for the scenes, "vgg16" with a GPU,
-    else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2".
+    else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a
+    frozen encoder are computed once; a trained encoder reads the photos in each epoch.
 
     If `schedule` is "constant", a finished run can be continued with more `epochs`. epochs=0 with an `initial_model`
-    runs only the later phases, and keeps its vocabulary. `num_views` multiplies the size of the features.
+    runs only the later phases, and keeps its vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
+    (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of the features.
 
     `consistency_epochs` (`keras_sat.beyond.feature_consistency`) and `self_critical_epochs`
     (`keras_sat.beyond.self_critical`) are later phases, in the folders consistency and self_critical of `output_dir`;
