@@ -16,8 +16,8 @@ import numpy as np
 from data_utils.images import load_image
 from keras_sat.checks import reason_without_number
 
-START = b"answer: "
-OF_PHOTO = (ValueError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+START = b"answer: "  # of an answer's line
+OF_PHOTO = (ValueError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)  # the others may pass
 NUM_TRIES = 2  # if the system kills the process for lack of memory, this may not be the photo's fault
 
 
