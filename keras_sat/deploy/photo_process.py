@@ -17,7 +17,7 @@ from data_utils.images import load_image
 from keras_sat.checks import reason_without_number
 
 START = b"answer: "  # of an answer's line
-OF_PHOTO = (ValueError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)  # the others may pass
+OF_PHOTO = (ValueError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)  # others may pass
 NUM_TRIES = 2  # if the system kills the process for lack of memory, this may not be the photo's fault
 
 
