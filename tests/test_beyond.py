@@ -24,10 +24,3 @@ def test_hooks_are_options_of_fit():
     assert HOOKS.keys() <= {*CaptionerOptions.names(), *further}
     assert all(any(part is not None for part in hook) for hook in HOOKS.values())
     assert {name.replace("_epochs", "_rate") for name in FURTHER_EPOCHS} <= {*further}
-
-
-def test_training_names_no_idea_of_further_epochs():
-    """An idea with epochs of its own is its file and a line of HOOKS."""
-    for name in ("phases", "plan"):
-        code = (FOLDER / "training" / f"{name}.py").read_text(encoding="utf-8")
-        assert not [option for option in FURTHER_EPOCHS if option.removesuffix("_epochs") in code]

@@ -51,7 +51,6 @@ def test_the_help_of_fit_is_one_screen_and_help_all_has_every_option_by_kind(mon
     monkeypatch.setenv("COLUMNS", "80")
     first = help_of("fit", "--help")
     assert first.count("\n") <= 40 and "keras-sat fit --data folder --data-dir my_photos" in first
-    assert len(re.findall(r"^  --(?!help)", first, re.MULTILINE)) == 15
     monkeypatch.setenv("COLUMNS", "1000")
     lines = help_of("fit", "--help-all").splitlines()
     place = {line.replace(",", " ").split()[0]: number for number, line in enumerate(lines) if line.startswith("  --")}

@@ -55,8 +55,7 @@ def test_there_are_the_thirteen_stories():
     assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == STORIES
 
 
-def test_it_is_short(source, cells):
-    assert 5 <= len(code(cells)) <= 25
+def test_it_is_small_enough_to_be_shown_by_web_sites(source):
     assert (FOLDER / f"{source.stem}.ipynb").stat().st_size <= 500_000
 
 
@@ -175,7 +174,7 @@ def concepts():
 def test_every_concept_has_a_notebook_and_a_function_that_exists():
     rows = concepts()
     numbers = {name[:2] for name in STORIES}
-    assert len(rows) > 50 and len({concept for concept, _, _ in rows}) == len(rows)
+    assert len({concept for concept, _, _ in rows}) == len(rows)
     assert {number for _, notebooks, _ in rows for number in notebooks} == numbers
     for concept, _, functions in rows:
         assert functions, concept

@@ -74,9 +74,7 @@ def test_every_block_is_fenced_and_names_its_language(page):
     assert "```" not in outside and not re.search(r"\n\n {4}\S", outside), "a block without a fence"
 
 
-def test_readme_is_short_and_leads_to_every_page():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 180
+def test_readme_leads_to_every_page():
     assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(links(ROOT / "README.md"))
 
 
