@@ -9,7 +9,8 @@ PLAIN_LINE = "{desc}: {n_fmt}/{total_fmt}{unit} ({percentage:.0f} %), {rate_fmt}
 class Progress:
     """Count steps of work and show the progress on standard error.
 
-    A terminal or notebook shows a tqdm bar; a file or pipe gets one line for each tenth of the work.
+    A terminal or notebook shows a tqdm bar; a file or pipe gets one line for each tenth
+    of the work.
 
     Args:
         total: the number of steps.
@@ -19,7 +20,9 @@ class Progress:
         stream, clock: for tests.
     """
 
-    def __init__(self, total, *, label, unit, show=True, delay=0, stream=None, clock=time.monotonic):
+    def __init__(
+        self, total, *, label, unit, show=True, delay=0, stream=None, clock=time.monotonic
+    ):
         self.total, self.label, self.unit = total, label, unit
         self.show, self.delay = show, delay
         self.stream, self.clock = stream or sys.stderr, clock
@@ -36,14 +39,20 @@ class Progress:
 
     @classmethod
     def over(cls, items, total=None, **options):
-        """Yield items, and count each when the next is asked for. Errors in the loop's body do not close the bar."""
+        """Yield items, and count each when the next is asked for.
+
+        Errors in the loop's body do not close the bar.
+        """
         with cls(len(items) if total is None else total, **options) as progress:
             for item in items:
                 yield item
                 progress.advance(1)
 
     def skip(self, steps):
-        """Count steps done by an earlier run; they do not affect the displayed speed."""
+        """Count steps done by an earlier run.
+
+        They do not affect the displayed speed.
+        """
         self.done += steps
         self._skipped += steps
 
@@ -58,10 +67,15 @@ class Progress:
         shown = {"total": self.total, "unit": f" {self.unit}", "initial": self._skipped}
         if self.rewrites:
             if self._bar is None:
-                self._bar = tqdm(desc=self.label, file=self.stream, dynamic_ncols=True, miniters=1, **shown)
-                self._bar.start_t = self._bar.last_print_t = self._bar.start_t - seconds  # the work started earlier
+                self._bar = tqdm(
+                    desc=self.label, file=self.stream, dynamic_ncols=True, miniters=1, **shown
+                )
+                # The work started earlier.
+                self._bar.start_t = self._bar.last_print_t = self._bar.start_t - seconds
             self._bar.update(self.done - self._bar.n)
         elif self.total and 10 * self.done // self.total > self._tenths_shown:
             self._tenths_shown = 10 * self.done // self.total
-            line = tqdm.format_meter(self.done, elapsed=seconds, prefix=self.label, bar_format=PLAIN_LINE, **shown)
+            line = tqdm.format_meter(
+                self.done, elapsed=seconds, prefix=self.label, bar_format=PLAIN_LINE, **shown
+            )
             print(line, file=self.stream, flush=True)

@@ -1,4 +1,6 @@
-"""Show, Attend and Tell in Keras 3: train an attention-based image captioner, and look inside it."""
+"""Show, Attend and Tell in Keras 3: train an attention-based image captioner, and look
+inside it.
+"""
 
 from data_utils.lazy_imports import attach_lazily
 

@@ -1,4 +1,6 @@
-"""The command line, `python -m keras_sat COMMAND` or `keras-sat`; --help does not import TensorFlow."""
+"""The command line, `python -m keras_sat COMMAND` or `keras-sat`; --help does not
+import TensorFlow.
+"""
 
 import functools
 import os
@@ -18,7 +20,8 @@ def main(argv=None):
     command = arguments.pop("command")
     warnings.showwarning = functools.partial(show_warning, command)
     warnings.filterwarnings("ignore", message=STOPPED_EARLY)  # `say_stopped` reports it
-    for stream in (sys.stdout, sys.stderr):  # a character that the console lacks must not end a training
+    # a character that the console lacks must not end a training
+    for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     with recorded_ctrl_c() as pressed:
@@ -32,7 +35,8 @@ def main(argv=None):
         except KeyboardInterrupt as stop:
             return say_stopped(command, str(stop))
         except Exception as error:
-            if pressed and not isinstance(error, (ValueError, OSError)):  # raised by TensorFlow or an import
+            # Raised by TensorFlow or an import.
+            if pressed and not isinstance(error, (ValueError, OSError)):
                 return say_stopped(command)
             return say_error(command, error)
     return 0

@@ -10,7 +10,11 @@ from keras_sat.beyond.extensions import FURTHER_EPOCHS, HOOKS
 from keras_sat.options import CaptionerOptions
 
 FOLDER = Path(keras_sat.__file__).parent
-IDEAS = [path for path in (FOLDER / "beyond").glob("*.py") if path.stem not in ("__init__", "extensions", "hook")]
+IDEAS = [
+    path
+    for path in (FOLDER / "beyond").glob("*.py")
+    if path.stem not in ("__init__", "extensions", "hook")
+]
 
 
 @pytest.mark.parametrize("path", IDEAS, ids=lambda path: path.stem)

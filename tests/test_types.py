@@ -1,4 +1,6 @@
-"""Editors and type checkers know the public names, their arguments and what they return."""
+"""Editors and type checkers know the public names, their arguments and what they
+return.
+"""
 
 import importlib
 import subprocess
@@ -21,7 +23,9 @@ def test_the_stubs_are_those_of_the_public_names(package):
     text, options = stub_of(package), ["--stdin-filename", "__init__.pyi", "-"]
     for command in (["check", "--select", "I", "--fix", "--quiet"], ["format"]):
         command = [sys.executable, "-m", "ruff", *command, *options]
-        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+        text = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=True, cwd=ROOT
+        ).stdout
     assert text == (ROOT / package / "__init__.pyi").read_text(encoding="utf-8")
 
 
@@ -29,8 +33,17 @@ def checked(folder, text):
     """Return what mypy says of a program."""
     pytest.importorskip("mypy", reason="mypy is not installed")
     (folder / "program.py").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "setup.cfg"), "--no-incremental"]
-    return subprocess.run([*command, str(folder / "program.py")], capture_output=True, text=True, cwd=ROOT)
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file",
+        str(ROOT / "setup.cfg"),
+        "--no-incremental",
+    ]
+    return subprocess.run(
+        [*command, str(folder / "program.py")], capture_output=True, text=True, cwd=ROOT
+    )
 
 
 def test_a_right_program_passes(tmp_path):
@@ -57,5 +70,7 @@ def test_mistakes_are_found(tmp_path):
     result = checked(tmp_path, text)
     named = {int(line.split(":")[1]) for line in result.stdout.splitlines() if ": error:" in line}
     for mistake in wrong.values():
-        lines = [number for number, line in enumerate(text.splitlines(), start=1) if mistake in line]
+        lines = [
+            number for number, line in enumerate(text.splitlines(), start=1) if mistake in line
+        ]
         assert named & {*lines, lines[0] - 1}, f"{mistake} passed:\n{result.stdout}"

@@ -1,4 +1,6 @@
-"""Read captions from CSV files, such as those that spreadsheets export, and from JSON Lines files."""
+"""Read captions from CSV files, such as those that spreadsheets export, and from JSON
+Lines files.
+"""
 
 import csv
 import io
@@ -7,17 +9,21 @@ import re
 
 from data_utils.captions import load_document
 
-# Spreadsheets treat text that starts with one of these as a formula. In some locales ; or a tab separates cells.
+# Spreadsheets treat text that starts with one of these as a formula. In some locales ;
+# or a tab separates cells.
 _TO_BE_QUOTED = re.compile(r"\A(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])(?='*[=+\-@＝＋－＠])")
 _QUOTED = re.compile(r"\A'(?='*[=+\-@＝＋－＠\t\r\n])|(?<=[;\t\r\n])'(?='*[=+\-@＝＋－＠])")
 
-COLUMNS = {"file_name": "image", "text": "caption"}  # names in metadata files of Hugging Face's imagefolder
+# Names in metadata files of Hugging Face's imagefolder.
+COLUMNS = {"file_name": "image", "text": "caption"}
 
 
 def cell_of(text):
-    """Return text as a spreadsheet cell, with an apostrophe before anything that would be read as a formula.
+    """Return text as a spreadsheet cell, with an apostrophe before anything that would
+    be read as a formula.
 
-    This is OWASP's advice (https://owasp.org/www-community/attacks/CSV_Injection). `text_of` undoes it.
+    This is OWASP's advice (https://owasp.org/www-community/attacks/CSV_Injection).
+    `text_of` undoes it.
 
     >>> cell_of("=1+1"), cell_of("'=1+1"), cell_of("a dog; a cat's tail")
     ("'=1+1", "''=1+1", "a dog; a cat's tail")
@@ -31,7 +37,9 @@ def text_of(cell):
 
 
 def read_csv(path):
-    """Yield (line, image, caption, split) from a table with a header, with commas, semicolons or tabs between cells."""
+    """Yield (line, image, caption, split) from a table with a header, with commas,
+    semicolons or tabs between cells.
+    """
     document = load_document(path)
     header_line = document.split("\n", 1)[0]
     delimiter = max(",;\t", key=header_line.count)
@@ -41,18 +49,29 @@ def read_csv(path):
         rows.fieldnames = names = [COLUMNS.get(name, name) for name in names]
         if not {"image", "caption"} <= {*names}:
             raise ValueError(
-                f"{path}, line 1: the header must have the columns image and caption. Received: {header_line[:80]!r}"
+                f"{path}, line 1: the header must have the columns image and caption. "
+                f"Received: {header_line[:80]!r}"
             )
         for row in rows:
             more = row.pop(None, [])
             if more and names[-1] != "caption":
-                raise csv.Error(f"this row has {len(names) + len(more)} columns, but the header has {len(names)}")
-            caption = delimiter.join([row["caption"], *more])  # commas in a caption that was not quoted
+                raise csv.Error(
+                    f"this row has {len(names) + len(more)} columns, but the header has "
+                    f"{len(names)}"
+                )
+            # Commas in a caption that was not quoted.
+            caption = delimiter.join([row["caption"], *more])
             split = row["split"].strip() if "split" in row else None
-            yield rows.line_num, text_of(row["image"]).strip(), " ".join(text_of(caption).split()), split
+            yield (
+                rows.line_num,
+                text_of(row["image"]).strip(),
+                " ".join(text_of(caption).split()),
+                split,
+            )
     except csv.Error as error:
         raise ValueError(
-            f"{path}, line {rows.reader.line_num}: {error}. A caption with a comma or quote must be quoted, "
+            f"{path}, line {rows.reader.line_num}: {error}. A caption with a comma or "
+            "quote must be quoted, "
             'and its quotes doubled: "a ""big"" dog, running".'
         ) from None
 
@@ -65,10 +84,15 @@ def read_jsonl(path):
         try:
             row = {COLUMNS.get(name, name): value for name, value in json.loads(line).items()}
             captions = row["captions"] if "captions" in row else [row["caption"]]
-            if not isinstance(captions, list) or not all(isinstance(text, str) for text in [row["image"], *captions]):
+            if not isinstance(captions, list) or not all(
+                isinstance(text, str) for text in [row["image"], *captions]
+            ):
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            problem = f'{path}, line {number}: expected an object like {{"image": "a.jpg", "caption": "a dog"}}.'
+            problem = (
+                f'{path}, line {number}: expected an object like {{"image": "a.jpg", '
+                f'"caption": "a dog"}}.'
+            )
             raise ValueError(f"{problem} Received: {line[:80]!r}") from None
         for caption in captions:
             yield number, row["image"].strip(), " ".join(caption.split()), row.get("split")

@@ -1,4 +1,7 @@
-"""Write the captions of many pictures to text files and tables. Captions that these files already have are kept."""
+"""Write the captions of many pictures to text files and tables.
+
+Captions that these files already have are kept.
+"""
 
 import csv
 import io
@@ -15,7 +18,9 @@ CSV_HEADER = "image,caption"
 
 
 def caption_files(images, paths, *, text_files=False, csv=None, metadata=False, overwrite=False):
-    """Return the TextFiles and Tables of pictures, `paths`, that were found as `images`, if they can be written."""
+    """Return the TextFiles and Tables of pictures, `paths`, that were found as
+    `images`, if they can be written.
+    """
     files = [TextFiles(paths, overwrite)] if text_files else []
     if csv is not None:
         if Path(csv).suffix.lower() != ".csv":
@@ -23,7 +28,9 @@ def caption_files(images, paths, *, text_files=False, csv=None, metadata=False, 
         files.append(Table(Path(csv).expanduser(), paths, overwrite, CSV_HEADER))
     if metadata:
         given = [os.path.abspath(os.path.expanduser(path)) for path in (*images, *paths)]
-        common = os.path.commonpath([path if os.path.isdir(path) else os.path.dirname(path) for path in given])
+        common = os.path.commonpath(
+            [path if os.path.isdir(path) else os.path.dirname(path) for path in given]
+        )
         files.append(Table(Path(common, "metadata.jsonl"), paths, overwrite))
     if overwrite and not files:
         raise ValueError("--overwrite has no effect without --text-files, --csv or --metadata.")
@@ -38,7 +45,10 @@ class TextFiles:
         for path in paths:  # some systems do not distinguish photo.txt from Photo.txt
             other = owners.setdefault(os.path.abspath(_text_path(path)).casefold(), path)
             if os.path.abspath(other) != os.path.abspath(path):
-                raise ValueError(f"Two pictures would have the same text file. Rename one. Received: {other}, {path}")
+                raise ValueError(
+                    "Two pictures would have the same text file. Rename one. Received: "
+                    f"{other}, {path}"
+                )
         prepare_files([_text_path(path) for path in paths if not self.has(path)])
 
     def has(self, path):
@@ -52,18 +62,34 @@ class TextFiles:
 
 
 class Table:
-    """A CSV or JSON Lines file, in which each picture is named by its path relative to the table's folder."""
+    """A CSV or JSON Lines file, in which each picture is named by its path relative to
+    the table's folder.
+    """
 
     def __init__(self, path, paths, overwrite, header=None):
-        self.path, self.is_csv, self.names, self.lines = path, header is not None, set(), [header] if header else []
+        self.path, self.is_csv, self.names, self.lines = (
+            path,
+            header is not None,
+            set(),
+            [header] if header else [],
+        )
         self.folder = os.path.abspath(path.parent)
-        if outside := [path for path in paths if not Path(os.path.abspath(path)).is_relative_to(self.folder)]:
-            raise ValueError(f"This table must be in a folder that contains {outside[0]}. Received: {path}")
+        if outside := [
+            path for path in paths if not Path(os.path.abspath(path)).is_relative_to(self.folder)
+        ]:
+            raise ValueError(
+                f"This table must be in a folder that contains {outside[0]}. Received: {path}"
+            )
         prepare_files([path])
         if not overwrite and path.exists() and (text := load_document(path).rstrip("\n")):
             if self.is_csv and not text.startswith(header):
-                raise ValueError(f"{path}: the header is not {header}. Choose another file, or pass --overwrite.")
-            self.names, self.lines = {row[1] for row in (read_csv if self.is_csv else read_jsonl)(path)}, [text]
+                raise ValueError(
+                    f"{path}: the header is not {header}. Choose another file, or pass --overwrite."
+                )
+            self.names, self.lines = (
+                {row[1] for row in (read_csv if self.is_csv else read_jsonl)(path)},
+                [text],
+            )
 
     def _name(self, path):
         name = Path(os.path.abspath(path)).relative_to(self.folder).as_posix().strip()

@@ -1,4 +1,6 @@
-"""Reports errors, warnings and Ctrl-C on the command line, each in one line on standard error."""
+"""Reports errors, warnings and Ctrl-C on the command line, each in one line on standard
+error.
+"""
 
 import contextlib
 import errno
@@ -18,9 +20,15 @@ RESUMING = ("demo", "fit", "features")  # commands that resume where they were s
 MOST_SHOWN = 1500  # characters of a message: errors of Keras may quote their arguments in full
 ELSEWHERE = "or choose a folder that can be written to."
 WAYS_OUT = {
-    **dict.fromkeys((errno.ENOSPC, errno.EFBIG), "Free some space, and run the same command again."),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"Check the permissions, {ELSEWHERE}"),
-    **dict.fromkeys((errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR), f"Check the path, {ELSEWHERE}"),
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EFBIG), "Free some space, and run the same command again."
+    ),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), f"Check the permissions, {ELSEWHERE}"
+    ),
+    **dict.fromkeys(
+        (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR), f"Check the path, {ELSEWHERE}"
+    ),
     MemoryError: "There is not enough memory. Choose smaller values for the options.",
     RuntimeError: "Write the full path instead of ~.",  # Path.expanduser's error
 }
@@ -28,15 +36,19 @@ WAYS_OUT = {
 
 @contextlib.contextmanager
 def recorded_ctrl_c():
-    """Yield a list that stays empty until Ctrl-C is pressed; Ctrl-C still raises KeyboardInterrupt."""
+    """Yield a list that stays empty until Ctrl-C is pressed; Ctrl-C still raises
+    KeyboardInterrupt.
+    """
     pressed = []
 
     def record(number, frame):
         pressed.append(number)
         raise KeyboardInterrupt
 
-    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # keeps a custom handler
-    is_ours = is_default and threading.current_thread() is threading.main_thread()  # others cannot set handlers
+    # Keeps a custom handler.
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # Others cannot set handlers.
+    is_ours = is_default and threading.current_thread() is threading.main_thread()
     if is_ours:
         signal.signal(signal.SIGINT, record)
     try:
@@ -47,23 +59,34 @@ def recorded_ctrl_c():
 
 
 def say_stopped(command, kept=""):
-    """After Ctrl-C, print what is kept and what the same command will do; return the exit status."""
+    """After Ctrl-C, print what is kept and what the same command will do.
+
+    Return the exit status.
+    """
     new_line = "\n" if sys.stderr.isatty() else ""  # the terminal has written ^C
     if command in RESUMING:
         kept = kept or "finished parts are kept. Run the same command to resume."
-    print(f"{new_line}keras-sat: stopped: {kept or 'the same command will start over.'}", file=sys.stderr)
+    print(
+        f"{new_line}keras-sat: stopped: {kept or 'the same command will start over.'}",
+        file=sys.stderr,
+    )
     return 130
 
 
 def say_error(command, error):
-    """Print an error in one line and return the exit status; raise it again if it is a bug."""
+    """Print an error in one line and return the exit status.
+
+    Raise it again if it is a bug.
+    """
     if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    if isinstance(error, (ValueError, OSError, MemoryError)) or "home directory" in str(error):  # Path.expanduser's
+    # Path.expanduser's
+    if isinstance(error, (ValueError, OSError, MemoryError)) or "home directory" in str(error):
         line = one_line(error, command)
     elif type(error).__module__.startswith("tensorflow."):
-        # An error in one of TensorFlow's threads, such as a photo that vanished, is wrapped in an error of TensorFlow.
+        # An error in one of TensorFlow's threads, such as a photo that vanished, is
+        # wrapped in an error of TensorFlow.
         wrapped = re.search(r"\w+Error: (.+)", str(error))
         line = visible(wrapped[1] if wrapped else reason_of(error))
     else:
@@ -73,8 +96,14 @@ def say_error(command, error):
 
 
 def one_line(error, command):
-    """Return the message of an error in one line, with argument names replaced by the command's flags."""
-    text = error.text(options_of(command)) if isinstance(error, ArgumentError) else reason_without_number(error)
+    """Return the message of an error in one line, with argument names replaced by the
+    command's flags.
+    """
+    text = (
+        error.text(options_of(command))
+        if isinstance(error, ArgumentError)
+        else reason_without_number(error)
+    )
     kinds = (getattr(error, "errno", None), *type(error).__mro__)
     way_out = next((f". {WAYS_OUT[kind]}" for kind in kinds if kind in WAYS_OUT), "")
     text = textwrap.shorten(text, MOST_SHOWN, placeholder=" ...")

@@ -1,8 +1,9 @@
 """Caption photos without TensorFlow: `python caption.py photo.jpg`.
 
-It needs NumPy, Pillow, and onnxruntime for model.onnx or ai-edge-litert for model.tflite (or model.tflite.gz). The
-model, vocabulary.txt, and onnx.json or litert.json must be in the same folder as this script. Images are decoded
-exactly as by `data_utils.load_image`. Of an animation, the first frame is used.
+It needs NumPy, Pillow, and onnxruntime for model.onnx or ai-edge-litert for
+model.tflite (or model.tflite.gz). The model, vocabulary.txt, and onnx.json or
+litert.json must be in the same folder as this script. Images are decoded exactly as by
+`data_utils.load_image`. Of an animation, the first frame is used.
 """
 
 import contextlib
@@ -19,40 +20,74 @@ from PIL import Image, ImageOps
 
 HERE = Path(__file__).parent
 # Formats that Pillow decodes itself: for EPS it would start another program.
-FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "JPEG2000", "PPM", "TGA", "ICO"]
+FORMATS = [
+    "JPEG",
+    "MPO",
+    "PNG",
+    "WEBP",
+    "GIF",
+    "BMP",
+    "DIB",
+    "TIFF",
+    "AVIF",
+    "JPEG2000",
+    "PPM",
+    "TGA",
+    "ICO",
+]
 
 
 def load():
-    """Return a function from a photo to outputs for its captions, (height, width) of photos, and the list of tokens."""
+    """Return a function from a photo to outputs for its captions, (height, width) of
+    photos, and the list of tokens.
+    """
     is_onnx = (HERE / "onnx.json").exists()
-    manifest, package = ("onnx.json", "onnxruntime") if is_onnx else ("litert.json", "ai-edge-litert")
+    manifest, package = (
+        ("onnx.json", "onnxruntime") if is_onnx else ("litert.json", "ai-edge-litert")
+    )
     try:
-        runtime = importlib.import_module("onnxruntime" if is_onnx else "ai_edge_litert.interpreter")
+        runtime = importlib.import_module(
+            "onnxruntime" if is_onnx else "ai_edge_litert.interpreter"
+        )
     except ImportError:
         sys.exit(f"The package {package} is missing: `{sys.executable} -m pip install {package}`.")
     try:
         digests = json.loads((HERE / manifest).read_bytes())["sha256"]
         (model,) = digests.keys() - {"vocabulary.txt"}
         files = {name: (HERE / name).read_bytes() for name in ("vocabulary.txt", model)}
-        damaged = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != digests[name]]
+        damaged = [
+            name
+            for name, content in files.items()
+            if hashlib.sha256(content).hexdigest() != digests[name]
+        ]
     except (OSError, ValueError, LookupError, TypeError) as error:
         damaged = [f"{manifest} ({error})"]
     if damaged:  # the runtime would crash or return wrong captions
-        sys.exit(f"{HERE}: {damaged[0]} is damaged. Copy the folder again, or export the captioner again.")
+        sys.exit(
+            f"{HERE}: {damaged[0]} is damaged. Copy the folder again, or export the "
+            "captioner again."
+        )
     content = gzip.decompress(files[model]) if model.endswith(".gz") else files[model]
     words = files["vocabulary.txt"].decode().split("\n")
     if is_onnx:
         session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
         shape = session.get_inputs()[0].shape
-        return lambda photo: dict(zip(names, session.run(None, {"images": photo}))), shape[1:3], words
+        return (
+            lambda photo: dict(zip(names, session.run(None, {"images": photo}))),
+            shape[1:3],
+            words,
+        )
     interpreter = runtime.Interpreter(model_content=content)
     details = interpreter.get_signature_runner("serving_default").get_input_details()
     return lambda photo: run(interpreter, words, photo), details["images"]["shape"][1:3], words
 
 
 def read_photo(path, height, width):
-    """Read an image file and resize it; return the input of the model, uint8 (1, height, width, 3)."""
+    """Read an image file and resize it.
+
+    Return the input of the model, uint8 (1, height, width, 3).
+    """
     Image.init()
     with Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN]) as image:
         if image.format == "JPEG":  # large ones are decoded at reduced size
@@ -62,22 +97,35 @@ def read_photo(path, height, width):
             image = ImageOps.exif_transpose(image)
         if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
             image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
-        if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):  # onto white
-            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+        if "transparency" in image.info or image.mode in (
+            "RGBA",
+            "LA",
+            "PA",
+            "RGBa",
+            "La",
+        ):  # onto white
+            image = Image.alpha_composite(
+                Image.new("RGBA", image.size, "white"), image.convert("RGBA")
+            )
         image = image.convert("RGB")
-        for size in ((width, image.height), (width, height)):  # Pillow's order of axes depends on its version
+        # Pillow's order of axes depends on its version
+        for size in ((width, image.height), (width, height)):
             image = image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
         return np.asarray(image)[None]
 
 
 def run(interpreter, words, photo):
-    """Return the outputs of LiteRT's beam search if the model supports it, otherwise of greedy search."""
+    """Return the outputs of LiteRT's beam search if the model supports it, otherwise of
+    greedy search.
+    """
     runner = interpreter.get_signature_runner
     if "beams" not in interpreter.get_signature_list():
         return runner("serving_default")(images=photo)
     beams, start_id = runner("beams"), np.array([words.index("<start>")], np.int32)
     visible = np.ones(beams.get_input_details()["visible"]["shape"], np.uint8)
-    return beams(features=runner("encode")(images=photo)["features"], visible=visible, start_id=start_id)
+    return beams(
+        features=runner("encode")(images=photo)["features"], visible=visible, start_id=start_id
+    )
 
 
 def main(paths):

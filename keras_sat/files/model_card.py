@@ -21,18 +21,26 @@ def push(captioner, repository, *, scores=None, license=None, private=None, prec
         captioner: Captioner.
         repository: "owner/name"; created if needed.
         scores: ScoreTable of `keras_sat.evaluate`, for the model card.
-        license: the hub's name of a licence, such as "apache-2.0". None: not stated, or non-commercial if the captioner
-            was trained on Flickr8k, like the bundled ones.
+        license: the hub's name of a licence, such as "apache-2.0". None: not stated, or
+            non-commercial if the captioner was trained on Flickr8k, like the bundled
+            ones.
         private: whether a new repository is private; None: the owner's default.
         precision: see `Captioner.save`.
     """
-    with hub_library(f"hf://{repository}") as (hub, repository, _), tempfile.TemporaryDirectory() as temporary:
+    with (
+        hub_library(f"hf://{repository}") as (hub, repository, _),
+        tempfile.TemporaryDirectory() as temporary,
+    ):
         folder, api = Path(temporary, "model"), hub.HfApi()
         captioner.save(folder, precision=precision)
-        (folder / "README.md").write_text(model_card(captioner, repository, scores, license), encoding="utf-8")
+        (folder / "README.md").write_text(
+            model_card(captioner, repository, scores, license), encoding="utf-8"
+        )
         api.create_repo(repository, private=private, exist_ok=True)
         sent = {"folder_path": folder, "ignore_patterns": "lock*", "delete_patterns": FILES}
-        commit = api.upload_folder(repo_id=repository, commit_message="A captioner of keras_sat", **sent)
+        commit = api.upload_folder(
+            repo_id=repository, commit_message="A captioner of keras_sat", **sent
+        )
     hub_folder.cache_clear()
     return f"hf://{repository}@{commit.oid}"
 
@@ -47,16 +55,31 @@ def model_card(captioner, repository, scores, license):
     elif seen is not None and np.isin(bundled.names, seen.names).mean() > 0.5:
         head |= {"license": "other", "license_name": "non-commercial-research-and-education"}
     if scores is not None:
-        data, values = scores.settings["data"], {name: scores.scores.get(name) for name in columns()}
-        metrics = [{"type": name, "value": value} for name, value in values.items() if value is not None]
+        data, values = (
+            scores.settings["data"],
+            {name: scores.scores.get(name) for name in columns()},
+        )
+        metrics = [
+            {"type": name, "value": value} for name, value in values.items() if value is not None
+        ]
         dataset = {"name": data, "type": data, "split": scores.settings["split"]}
         result = {"task": {"type": "image-to-text"}, "dataset": dataset, "metrics": metrics}
         head |= {"datasets": [data], "metrics": [metric["type"] for metric in metrics]}
         head["model-index"] = [{"name": repository, "results": [result]}]
     photos = "an unknown number of" if seen is None else f"{len(seen.names):,}"
-    parts = ["---", *(f"{name}: {json.dumps(value)}" for name, value in head.items()), "---"]  # JSON is YAML
-    parts += [f"# {repository}\n\nAn image captioner with {captioner.attention} attention, encoder {captioner.encoder}"]
+    parts = [
+        "---",
+        *(f"{name}: {json.dumps(value)}" for name, value in head.items()),
+        "---",
+    ]  # JSON is YAML
+    parts += [
+        f"# {repository}\n\nAn image captioner with {captioner.attention} attention, "
+        f"encoder {captioner.encoder}"
+    ]
     parts += [f"and {len(captioner.vocabulary):,} tokens, trained on {photos} photos."]
     parts += [f"It started from {captioner.source}."] if captioner.source else []
-    parts += [f'\n```python\nimport keras_sat\n\nkeras_sat.Captioner.from_pretrained("hf://{repository}")\n```']
+    parts += [
+        "\n```python\nimport "
+        f'keras_sat\n\nkeras_sat.Captioner.from_pretrained("hf://{repository}")\n```'
+    ]
     return "\n".join([*parts, f"\n```\n{scores}\n```\n" if scores is not None else ""])
