@@ -65,7 +65,7 @@ WORDS = [f"word{number}" for number in range(SIZES.vocabulary - 4)]
 
 
 class Bench:
-    """A folder to write into, the size of a batch, and the models, for several figures."""
+    """Folder to write into, batch size and models, shared by several figures."""
 
     def __init__(self, folder, batch_size=BATCH_SIZE):
         self.folder, self.batch_size = folder, batch_size
@@ -122,7 +122,7 @@ def flickr8k_captions(num_photos=600):
 
 
 def random_cache(folder, ids):
-    """Return a FeatureCache of 196 x 512 with random features, the same for each photo."""
+    """Return a FeatureCache of 196 x 512 with equal random features for each photo."""
     from PIL import Image
 
     values = (

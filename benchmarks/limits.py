@@ -56,7 +56,7 @@ def caption_work(sizes, num_photos, num_steps, num_beams):
 
 
 def weights_of_a_word(sizes):
-    """Return how many weights, in matrices, a search reads for each word of one photo."""
+    """Return how many matrix weights a search reads for each word of a photo."""
     return (
         sizes.hidden_dim * sizes.attention_dim  # W_h
         + (sizes.embedding_dim + sizes.feature_dim + sizes.hidden_dim)

@@ -77,7 +77,7 @@ def in_turn_with_the_limit(*functions):
 
 @functools.cache
 def measured_rates():
-    """Return the machine's own rates: operations, tanh evaluations and bytes a second."""
+    """Return the machine's own rates: operations, tanh and bytes a second."""
     jobs = _jobs("flops", "flops_bfloat16", "evaluations", "bytes_read")
     return _rates(jobs, in_turn(*(job for job, _ in jobs.values())))
 

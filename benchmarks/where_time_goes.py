@@ -20,8 +20,10 @@ import numpy as np
 from timing import seconds, set_up
 
 KINDS = {  # the first that fits
-    "waiting for all of it": r"^KernelAndDeviceFunc::Run|^TFE_|^EagerLocalExecute|^FunctionRun|^ProcessFunction",
-    "framework": r"^Executor|^ParallelFor|^BlockUntilReady|^CpuExecutable|^EagerCopy|Callback|^Process|^Xla|^function",
+    "waiting for all of it": r"^KernelAndDeviceFunc::Run|^TFE_|^EagerLocalExecute"
+    r"|^FunctionRun|^ProcessFunction",
+    "framework": r"^Executor|^ParallelFor|^BlockUntilReady|^CpuExecutable|^EagerCopy"
+    r"|Callback|^Process|^Xla|^function",
     "products in the loop": r"while.*MatMul",
     "convolutions": r"Conv",
     "products outside of the loop": r"MatMul",

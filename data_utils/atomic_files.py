@@ -1,4 +1,4 @@
-"""Read and write files safely: atomic writes, locks between processes, and size limits."""
+"""Read and write files safely: atomic writes, locks, and size limits."""
 
 import contextlib
 import errno

@@ -43,5 +43,5 @@ def brief(value):
 
 
 def shortened(text):
-    """Cut text that is longer than MOST_SHOWN characters, and append its full length."""
+    """Cut text longer than MOST_SHOWN characters, and append its full length."""
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)"

@@ -1,4 +1,4 @@
-"""Show progress as a bar on a terminal or in a notebook, and as plain lines elsewhere."""
+"""Show progress: a bar on a terminal or in a notebook, plain lines elsewhere."""
 
 import sys
 import time

@@ -7,9 +7,11 @@ it is true, and which pixels each word refers to:
 
     caption := [INTRO] object                                  of one object
              | [INTRO] object ["is"] RELATION object           of two different objects
-             | [INTRO] "two" [SIZE] COLOUR SHAPE"s"            of twins, which differ only in their position
-             | [INTRO] object "and" ("another" | ARTICLE) [SIZE] COLOUR SHAPE    of twins, too
-             | [INTRO] object ["is"] RELATION object "and" RELATION object       of three objects
+             | [INTRO] "two" [SIZE] COLOUR SHAPE"s"           of twins, in two positions
+             | [INTRO] object "and" ("another" | ARTICLE) [SIZE] COLOUR SHAPE
+                                                        of twins, too
+             | [INTRO] object ["is"] RELATION object "and" RELATION object
+                                                        of three objects
     object  := ARTICLE [SIZE] COLOUR SHAPE
 """
 

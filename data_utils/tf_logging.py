@@ -33,7 +33,7 @@ def without_startup_log():
 
 @contextlib.contextmanager
 def nothing_on_standard_error():
-    """Discard all output on standard error inside the block, including output from C++."""
+    """Discard standard error inside the block, including output from C++."""
     with _STANDARD_ERROR, contextlib.ExitStack() as restored:
         # a program may have no standard error
         with contextlib.suppress(AttributeError, ValueError, OSError):

@@ -58,7 +58,7 @@ def argument_called(name, shown):
 
 
 def reason_without_number(error):
-    """Return the message of an error, without the error number of the operating system."""
+    """Return an error's message, without the operating system's error number."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__

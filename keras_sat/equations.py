@@ -252,7 +252,7 @@ def detection_loss(cell_logits, is_there):
 
 
 def detector_maps(cell_logits):
-    """Return the map p_iw / sum_i p_iw of each word, of shape (photos, regions, words)."""
+    """Return each word's map p_iw / sum_i p_iw, of shape (photos, regions, words)."""
     return ops.exp(ops.log_softmax(ops.log_sigmoid(cell_logits), axis=1))
 
 

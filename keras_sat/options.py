@@ -569,7 +569,7 @@ class ConsistencyOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class SelfCriticalOptions(Options):
-    """Options of the self-critical epochs of `keras_sat.fit`, with CIDEr as the reward."""
+    """Options of the self-critical epochs of `keras_sat.fit`; CIDEr is the reward."""
 
     self_critical_epochs: int = rewards(
         0, "epochs with the CIDEr of whole captions as the reward", count(0)

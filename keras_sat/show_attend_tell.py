@@ -191,4 +191,5 @@ def caption(model, a, vocabulary, max_length=20):
 # 3), RGB from 0 to 255:
 #   vgg19 = keras.applications.VGG19(include_top=False, input_shape=(224, 224, 3))
 #   encoder = keras.Model(vgg19.input, vgg19.get_layer("block5_conv4").output)
-#   a = ops.reshape(encoder(keras.applications.vgg19.preprocess_input(photos)), (-1, 196, 512))
+#   grid = encoder(keras.applications.vgg19.preprocess_input(photos))
+#   a = ops.reshape(grid, (-1, 196, 512))

@@ -26,9 +26,18 @@ SIZES = {
 # All that is drawn by chance, gradients longer than their bound, and a last batch of
 # one photo, for two replicas.
 HARD = {
-    "attention": "hard", "num_samples": 2, "expectation_epochs": 1, "group_by": "image", "batch_size": 15, "epochs": 2,
-    "clip_norm": 0.5, "learning_rate": 0.02, "schedule": "cosine", "average_momentum": 0.5, "encoder_rate": 0.5,
-}  # fmt: skip
+    "attention": "hard",
+    "num_samples": 2,
+    "expectation_epochs": 1,
+    "group_by": "image",
+    "batch_size": 15,
+    "epochs": 2,
+    "clip_norm": 0.5,
+    "learning_rate": 0.02,
+    "schedule": "cosine",
+    "average_momentum": 0.5,
+    "encoder_rate": 0.5,
+}
 # Cached features, of an encoder that each host makes when it needs it: when resumed,
 # for rewards alone.
 FROZEN = {

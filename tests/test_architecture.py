@@ -120,7 +120,7 @@ def test_what_deals_with_text_imports_neither_tensorflow_nor_matplotlib(path):
     )
 
 
-def test_every_folder_is_in_the_table_of_docs_architecture_and_so_are_its_files_that_are_named_there():
+def test_every_folder_is_in_the_table_of_docs_architecture_and_its_files_exist():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ((?:data_utils|keras_sat)\S*) \|.*\| (.*) \|$", page, re.MULTILINE)
     assert {folder for folder, _ in rows} == {

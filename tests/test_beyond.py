@@ -1,4 +1,4 @@
-"""Beyond the paper: each idea names its source and its gain, and is one line of HOOKS."""
+"""Beyond the paper: each idea names its source and gain, and is in HOOKS."""
 
 import ast
 from pathlib import Path

@@ -228,7 +228,7 @@ def test_words_that_name_nothing_get_no_supervision():
 
 
 def test_captions_by_length_cannot_teach_detectors(scene_images, scene_cache):
-    """Each caption would count as a photo of its own, without the words of the others."""
+    """Each caption would count as a photo of its own, without the other words."""
     images = [image for image in scene_images if image.split == "train"][:4]
     captioner = Captioner(
         Vocabulary.build(images), encoder=None, hidden_dim=4, embedding_dim=4, guide_weight=0.5

@@ -32,12 +32,21 @@ from keras_sat.model.encoders import ENCODERS
 
 pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 KINDS = [  # each attention, scoring and cell
-    ("soft", "additive", "lstm"), ("soft", "bilinear", "gru"), ("hard", "dot", "gru"), ("none", "additive", "lstm"),
-]  # fmt: skip
+    ("soft", "additive", "lstm"),
+    ("soft", "bilinear", "gru"),
+    ("hard", "dot", "gru"),
+    ("none", "additive", "lstm"),
+]
 CAPTIONS = [
-    "a red dog runs", "two cats sleep on a sofa", "a man rides", "the sea at night", "snow on " "a " "green " "hill",
-    "a girl reads a book", "birds", "an old car in the rain",
-]  # fmt: skip
+    "a red dog runs",
+    "two cats sleep on a sofa",
+    "a man rides",
+    "the sea at night",
+    "snow on a green hill",
+    "a girl reads a book",
+    "birds",
+    "an old car in the rain",
+]
 SMALL = {"embedding_dim": 24, "hidden_dim": 24, "attention_dim": 24}
 QUIET = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
 
@@ -64,9 +73,13 @@ def eight(tmp_path_factory):
         for number, name in enumerate(names)
     ]
     cache = FeatureCache.build(
-        folder / "cache", [i.image_id for i in images], [i.image_path for i in images], random_grid, image_size=16,
+        folder / "cache",
+        [i.image_id for i in images],
+        [i.image_path for i in images],
+        random_grid,
+        image_size=16,
         show_progress=False,
-    )  # fmt: skip
+    )
     return images, Vocabulary.build(images), cache
 
 

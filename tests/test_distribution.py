@@ -47,11 +47,14 @@ def run_hosts(commands):
     ports = free_ports(len(commands))
     processes = [
         subprocess.Popen(
-            [sys.executable, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [sys.executable, *map(str, command)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env={**os.environ, "TF_CONFIG": tf_config(ports, index), "TF_CPP_MIN_LOG_LEVEL": "3"},
         )
         for index, command in enumerate(commands)
-    ]  # fmt: skip
+    ]
     end = time.monotonic() + SECONDS
     try:
         outputs = [

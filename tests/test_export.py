@@ -218,11 +218,18 @@ def own_encoder():
 
 CAPTIONERS = {
     "own encoder, no attention, two layers": lambda: built(
-        encoder=own_encoder(), attention="none", cell="gru", num_layers=2, deep_output=False, normalise_features=True
+        encoder=own_encoder(),
+        attention="none",
+        cell="gru",
+        num_layers=2,
+        deep_output=False,
+        normalise_features=True,
     ),
     "a grid so large that XLA scores it": lambda: built(encoder="tiny", attention_dim=256),
-    "after reading, with a sentinel": lambda: built(encoder="tiny", image_size=16, attends="after", sentinel=True),
-}  # fmt: skip
+    "after reading, with a sentinel": lambda: built(
+        encoder="tiny", image_size=16, attends="after", sentinel=True
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CAPTIONERS)

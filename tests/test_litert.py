@@ -68,7 +68,7 @@ def test_each_signature_does_what_the_captioner_does(captioner, content, photos)
 
 
 def assert_same(found, number, result, captioner):
-    """Compare one of the captions in the outputs of a signature with a CaptionResult."""
+    """Compare one of the captions of a signature with a CaptionResult."""
     count = len(result.words)
     assert captioner.vocabulary.ids_to_words(found["token_ids"][number]) == result.words
     assert found["num_words"][number] == count

@@ -21,11 +21,11 @@ DEBIAN = Path("/usr/share/wordnet")
 
 # lexnames(5WN), the one file that nltk reads and Debian's package lacks: names in
 # order, with the part of speech.
-NOUNS = """Tops act animal artifact attribute body cognition communication event feeling food group location
-motive object person phenomenon plant possession process quantity relation shape state substance
-time"""
-VERBS = """body change cognition communication competition consumption contact creation emotion motion
-perception possession social stative weather"""
+NOUNS = """Tops act animal artifact attribute body cognition communication event feeling food group
+location motive object person phenomenon plant possession process quantity relation shape
+state substance time"""
+VERBS = """body change cognition communication competition consumption contact creation emotion
+motion perception possession social stative weather"""
 LEXNAMES = ["adj.all", "adj.pert", "adv.all", *(f"noun.{name}" for name in NOUNS.split())]
 LEXNAMES += [*(f"verb.{name}" for name in VERBS.split()), "adj.ppl"]
 PARTS_OF_SPEECH = {"noun": 1, "verb": 2, "adj": 3, "adv": 4}

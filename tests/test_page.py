@@ -279,7 +279,8 @@ def test_the_first_example_is_captioned_on_load_and_the_others_by_a_tap(
 
 MESSAGES = """
 window.messages = [];
-new MutationObserver(() => messages.push(document.querySelector('[data-role="message"]')?.textContent))
+const message = () => document.querySelector('[data-role="message"]')?.textContent;
+new MutationObserver(() => messages.push(message()))
   .observe(document, { childList: true, subtree: true, characterData: true });
 """
 
@@ -335,7 +336,7 @@ def test_the_words_and_the_photo_are_seen_without_scrolling(
 
 
 def patch_of(page):
-    """Return the patch's borders as fractions of the photo: left, top, right, bottom."""
+    """Return the patch's borders as fractions: left, top, right, bottom."""
     script = "return arguments[1].map((side) => parseFloat(arguments[0].style[side]) / 100)"
     left, top, right, bottom = page.browser.execute_script(
         script, page.find(".sat-rectangle"), BORDERS
@@ -706,7 +707,8 @@ def test_shapes_that_overlap_are_said_to_be_unknown(page):
 
 MOVE = """
 const canvas = document.querySelector('[data-role="scene"]');
-for (let i = 0; i < 15; i++) canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+const pressed = { key: "ArrowRight", bubbles: true };
+for (let i = 0; i < 15; i++) canvas.dispatchEvent(new KeyboardEvent("keydown", pressed));
 """
 
 

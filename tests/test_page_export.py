@@ -1,4 +1,4 @@
-"""The captioner as a page: its folder, its runtime, its server, and the script in it."""
+"""The captioner as a page: its folder, runtime, server, and script."""
 
 import base64
 import functools

@@ -19,7 +19,10 @@ from data_utils.views import boxes_in_view, part_of_photo, view_of
 
 GIRL = CaptionedImage("12_ab", "12_ab.jpg", ["A dog .", "A girl in a T-shirt holds the kite ."])
 SENTENCE = "[/EN#1/people A girl] in [/EN#2/clothing a T-shirt] holds [/EN#3/other/toys the kite] ."
-OBJECT = "<object>{names}<bndbox><xmin>{0}</xmin><ymin>{1}</ymin><xmax>{2}</xmax><ymax>{3}</ymax></bndbox></object>"
+OBJECT = (
+    "<object>{names}<bndbox><xmin>{0}</xmin><ymin>{1}</ymin><xmax>{2}</xmax><ymax>{3}</ymax>"
+    "</bndbox></object>"
+)
 
 
 def write_entities(

@@ -478,7 +478,8 @@ def test_the_keyboard_points_at_a_place(places):
 NOTE_STEPS = """
 window.steps = [];
 const player = document.querySelector(".sat-player");
-new MutationObserver(() => steps.push(Number(player.dataset.step))).observe(player, {attributeFilter: ["data-step"]});
+new MutationObserver(() => steps.push(Number(player.dataset.step)))
+  .observe(player, {attributeFilter: ["data-step"]});
 """
 
 

@@ -21,7 +21,8 @@ from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, distributed
 
 CLUSTER = """
 import os, sys
-os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}  # loopback alone
+# loopback alone
+os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 from ray.cluster_utils import Cluster
 memory = {"object_store_memory": 100_000_000}
 cluster = Cluster()
@@ -71,7 +72,8 @@ try:
 except ValueError:  # on a busy machine, it may take longer than Ray waits
     Workers("local")
 processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-found = [x.laddr.ip for process in processes for x in process.net_connections() if x.status == psutil.CONN_LISTEN]
+connections = [x for process in processes for x in process.net_connections()]
+found = [x.laddr.ip for x in connections if x.status == psutil.CONN_LISTEN]
 print("listening", *found)
 try:
     Workers(worker_gpus=64)

@@ -210,7 +210,7 @@ def test_from_photos_to_batches_runs(in_empty_folder, monkeypatch):
 
 @pytest.mark.slow
 def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
-    """The block of "Without `fit`", with fewer scenes, one epoch and a smaller decoder."""
+    """The block of "Without `fit`": fewer scenes, one epoch, a small decoder."""
     draw = DATASETS["scenes"]
     monkeypatch.setitem(DATASETS, "scenes", lambda folder: draw(folder, num_scenes=40))
     block = next(

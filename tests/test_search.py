@@ -102,7 +102,7 @@ def says_again(tokens, size):
 
 
 def reference_beams(model, photo, num_beams, length_penalty, longest=LONGEST, no_repeat_ngram=0):
-    """Beam search in plain Python: (has ended, score, tokens) of the beams, best first."""
+    """Beam search in plain Python: (ended, score, tokens) of the beams, best first."""
     beams = [(0.0, [])]
     for _ in range(longest):
         candidates = []

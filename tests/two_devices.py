@@ -32,9 +32,14 @@ def train(strategy):
     keras.utils.set_random_seed(0)
     with strategy.scope():
         captioner = Captioner(
-            ["a", "b", "c", "d", "e"], encoder=None, embedding_dim=4, hidden_dim=6,
-            attention_dim=4, dropout_before_readout=0.0, dropout_after_readout=0.0,
-        )  # fmt: skip
+            ["a", "b", "c", "d", "e"],
+            encoder=None,
+            embedding_dim=4,
+            hidden_dim=6,
+            attention_dim=4,
+            dropout_before_readout=0.0,
+            dropout_after_readout=0.0,
+        )
         captioner.build(((None, 4, 6), (None, None)))
         captioner.compile("sgd", learning_rate=0.1, clip_norm=None)
     history = captioner.fit(batches(), epochs=3, verbose=0).history

@@ -79,7 +79,7 @@ def with_encoder_of(captioner, other):
 
 
 def _with_weights_of(captioner, changed):
-    """Return a captioner with these options changed, and all weights of the given one."""
+    """Return a captioner with these options changed and the weights of another."""
     unweighted = dict.fromkeys(("guide_weight", "box_weight"), 0.0)  # as in `adapted`
     other = Captioner(
         **{**captioner.get_config(), **changed, **unweighted, "vocabulary": captioner.vocabulary}

@@ -56,7 +56,7 @@ GRIDS = ("7x7", "14x14")
 
 
 def with_fewer_to_train_on(images, count):
-    """Return the photos with only the first `count` of the training split left in it."""
+    """Return the photos with only the first `count` of the training split."""
     kept = {image.image_id for image in photos_of_split(images, "train")[:count]}
     return [
         image

@@ -25,7 +25,8 @@ from keras_sat.deploy.page_server import page_server
 
 DRAG = """
 const done = arguments[0], seconds = 5, page = document.querySelector(".sat-page");
-const canvas = document.querySelector('[data-role="scene"]'), { left, top, width } = canvas.getBoundingClientRect();
+const canvas = document.querySelector('[data-role="scene"]');
+const { left, top, width } = canvas.getBoundingClientRect();
 canvas.setPointerCapture = () => {}; // there is no real pointer
 const send = (kind, x) => canvas.dispatchEvent(new PointerEvent(kind, {
   clientX: left + (x / 64) * width, clientY: top + (32 / 64) * width, pointerId: 1, bubbles: true,

@@ -44,7 +44,8 @@ def row(tables):
 def bad_ending(words):
     """Return what is wrong with the end of a caption, or None.
 
-    >>> bad_ending("a dog on a dog on a".split()), bad_ending("a dog runs runs".split()), bad_ending("a dog".split())
+    >>> captions = "a dog on a dog on a", "a dog runs runs", "a dog"
+    >>> tuple(bad_ending(caption.split()) for caption in captions)
     ('breaks off', 'repeats', None)
     """
     if words and words[-1] in OPEN_WORDS.split():

@@ -49,10 +49,11 @@ NAMELESS = {
 NAMELESS |= {"several", "one", "two", "three", "four", "five"}
 # Function words: attention is not supervised on them.
 _SMALL_WORDS = """
-    these those each every all both few more and or but while as if then than so of in on at by to from with without
-    for into onto over under near next through across along around behind between among against above below inside
-    outside off out up down about after before during toward towards past beside besides is are was were be been being
-    am has have had having do does doing can hers theirs it he she they them him himself herself itself themselves who
+    these those each every all both few more and or but while as if then than so of in on at by
+    to from with without for into onto over under near next through across along around behind
+    between among against above below inside outside off out up down about after before during
+    toward towards past beside besides is are was were be been being am has have had having do
+    does doing can hers theirs it he she they them him himself herself itself themselves who
     whom whose which what where when there here not no it's
 """
 PLACELESS = NAMELESS | {*_SMALL_WORDS.split()}
@@ -81,7 +82,7 @@ class Phrase:
     boxes: tuple
 
     def naming_words(self, words):
-        """Return the indices of the phrase's content words among the caption's `words`."""
+        """Return the indices of the phrase's content words in the caption's `words`."""
         of_phrase = range(self.first_word, self.first_word + self.num_words)
         return [number for number in of_phrase if words[number] not in NAMELESS]
 

@@ -25,7 +25,7 @@ from keras_sat import equations
 from keras_sat.accelerated.switch import may_compile
 
 SMALL = 2**14  # values for each caption; below this, all captions of a batch fit into the cache
-# |a| and |b| are clipped to this, to keep x y from being 0 times infinity; see `additive_scores`
+# |a| and |b| are clipped to this, lest x y be 0 times infinity: see `additive_scores`
 LARGEST = 40.0
 MOST_PARTS, FEWEST_PARTS = 32, 4  # of an unrolled sum
 

@@ -18,7 +18,7 @@ NOT_COMPILED = (keras.optimizers.LossScaleOptimizer,)
 
 
 def apply_gradients(optimizer, gradients, weights):
-    """Take one step with a built Keras optimizer, given lists of gradients and weights."""
+    """Take one step of a built Keras optimizer, given gradients and weights."""
     is_large = sum(math.prod(weight.shape) for weight in weights) >= SMALL
     is_plain = (
         type(optimizer).__module__.startswith("keras.") and type(optimizer) not in NOT_COMPILED

@@ -87,7 +87,7 @@ class Ensemble(CaptionGenerator):
 
     @property
     def training_photos(self):
-        """The union of the training photos of all members, as far as they are recorded."""
+        """The union of the training photos of all members, where recorded."""
         return union([captioner.training_photos for captioner in self.captioners])
 
     @property
@@ -138,7 +138,7 @@ class Ensemble(CaptionGenerator):
 
     @functools.cached_property
     def _first_with_same_encoder(self):
-        """For each captioner, the index of the first captioner with an equal encoder."""
+        """For each captioner, the index of the first one with an equal encoder."""
         encoders = [captioner.photo_encoder for captioner in self.captioners]
         return [
             next(n for n, first in enumerate(encoders) if first.is_same_as(encoder))

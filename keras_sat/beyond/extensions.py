@@ -43,7 +43,7 @@ FURTHER_EPOCHS = {option: hook.epochs for option, hook in HOOKS.items() if hook.
 
 
 def hooks_of(options):
-    """Return the hooks of the `options` (a dict) whose values differ from the defaults."""
+    """Return the hooks of those `options` (a dict) that differ from the defaults."""
     defaults = CaptionerOptions.defaults()
     return [
         hook

@@ -77,7 +77,7 @@ class SelfCritical:
         return cls([image.captions for image in images], captioner.vocabulary, **own)
 
     def __call__(self, captioner, batch):
-        """Return the Objective for a batch from `make_batches`, with or without boxes."""
+        """Return the Objective for a batch of `make_batches`, with or without boxes."""
         (features, input_ids, *extra), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
             problem = (

@@ -167,7 +167,7 @@ INFO = "Print versions, devices, and the data, encoder weights and models that w
 
 
 def _add_options(parser, options, *names):
-    """Add the flags of an options class to a parser, for the named options or for all."""
+    """Add the flags of an options class to a parser: the named options or all."""
     for name in names or options.names():
         field = options.fields()[name]
         bound, default = (

@@ -372,7 +372,8 @@ def _as_line(path, result, min_confidence):
 
     On a terminal, add the confidence and, if it is low, "not sure".
     """
-    line = f"{visible(path)}\t{visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE}"
+    caption = visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE
+    line = f"{visible(path)}\t{caption}"
     if result.confidence is None or not sys.stdout.isatty():
         return line
     is_low = min_confidence is None and result.confidence < LOW_CONFIDENCE

@@ -170,7 +170,8 @@ def _conclusion(report, output_dir):
     return f"""
 on {report["num_test"]} unseen scenes, greedy captions, {report["attention"]} attention:
   {", ".join(f"BLEU-{n} {100 * report[f'bleu_{n}']:.1f}" for n in range(1, 5))}
-  true captions: {shown["true_captions"]}; of scenes with several objects: {shown["true_captions_two_objects"]}
+  true captions: {shown["true_captions"]}; \
+of scenes with several objects: {shown["true_captions_two_objects"]}
   attention on the object that a colour or shape word names: {shown["attention_mass"]} \
 (uniform attention: {shown["attention_mass_uniform"]}), peak on it: {shown["pointing"]}
   trained for {report["train_seconds"]:.0f} s

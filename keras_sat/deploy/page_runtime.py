@@ -18,8 +18,10 @@ from keras_sat.weight_paths import keras_home
 VERSION = "2.5.3"
 # npm's own digests of the two packages, sha512 as base64.
 DIGESTS = {
-    "core": "PlGmbMOq9WitX7FO0jhbdJw9GthatsyuCQXjTt/wJZo0FLaw48q4tz8IwqgqCIkviYGr9OFDL1kCnN4nzWoyJQ==",
-    "wasm-utils": "4fJiw6tBQnIs+0jH/OQ16nYOiSl8/+zZnn5h2ul8aTKHi05sVqZW580Tmk78pC2kT39A9OYBVdFawteZ/sI1kQ==",
+    "core": "PlGmbMOq9WitX7FO0jhbdJw9GthatsyuCQXjTt/wJZo0"
+    "FLaw48q4tz8IwqgqCIkviYGr9OFDL1kCnN4nzWoyJQ==",
+    "wasm-utils": "4fJiw6tBQnIs+0jH/OQ16nYOiSl8/+zZnn5h2ul8aTKH"
+    "i05sVqZW580Tmk78pC2kT39A9OYBVdFawteZ/sI1kQ==",
 }
 # From paths in the folder @litertjs to file names in the page's folder runtime.
 # The second for browsers without relaxed SIMD.

@@ -30,7 +30,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    """Serve the files of one folder with their MIME types, without directory listings."""
+    """Serve the files of one folder with their MIME types, and no listings."""
 
     extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, **TYPES}
     protocol_version = "HTTP/1.1"

@@ -403,7 +403,7 @@ def _captioning_parts(load, digests, options):
 
 
 def _captioning(load, digests, options):
-    """Return the function that captions the photos of a block, (number, list of paths)."""
+    """Return the function that captions a block of photos, (number, paths)."""
     captioner = _captioner_on_node(load, digests)
 
     def caption(block):
@@ -503,7 +503,7 @@ def _photos_at(address, recursive):
 
 
 def _parts_of(path, part_size):
-    """Yield the first byte and the numbers of bytes and photos of each part of a list."""
+    """Yield first byte, number of bytes and of photos of each part of a list."""
     with open(path, "rb") as lines:
         start = 0
         while sizes := [*map(len, itertools.islice(lines, part_size))]:
@@ -524,7 +524,7 @@ class DistributedCaptioner:
         return getattr(self._captioner, name)
 
     def caption_each(self, images, *, cache=None, batch_size=64, **options):
-        """Do what `CaptionGenerator.caption_each` does, without `CaptionResult.image`."""
+        """Do what `CaptionGenerator.caption_each` does, without the pictures."""
         if cache is not None:
             raise ValueError(
                 "Ray workers read the photos. Leave out the feature cache (--cache-dir)."

@@ -38,7 +38,7 @@ def write_checkpoint(directory, captioner, epochs):
 
 
 def read_checkpoint(directory):
-    """Read a checkpoint and return (epochs, arrays), or ([], {}) if there is none yet."""
+    """Read a checkpoint; return (epochs, arrays), or ([], {}) if there is none."""
     directory = Path(directory)
     if not (directory / "progress.json").exists():
         return [], {}

@@ -111,7 +111,7 @@ def reject_taken_folder(directory):
 
 
 def remove_others(directory, pattern, kept):
-    """Remove all files in a folder whose names match `pattern`, except those in `kept`."""
+    """Remove the files of a folder that match `pattern`, except those in `kept`."""
     for path in directory.iterdir():
         if pattern.fullmatch(path.name) and path.name not in kept:
             with contextlib.suppress(OSError):  # a file that cannot be removed does no harm

@@ -49,7 +49,7 @@ class Attention(keras.layers.Layer):
         return ops.cast(features, self.compute_dtype)
 
     def project_state(self, hidden_state):
-        """Return the query of shape (rows, dim) that `score` compares with each region."""
+        """Return the query (rows, dim) that `score` compares with each region."""
         return hidden_state
 
     def score(self, query, projected_features):
@@ -98,7 +98,8 @@ class BahdanauAttention(Attention):
     length of v is attention_dim.
 
     >>> attention = BahdanauAttention(attention_dim=8)
-    >>> context, attention_weights, *_ = attention(ops.zeros((2, 16)), ops.ones((2, 49, 32)))
+    >>> features = ops.ones((2, 49, 32))
+    >>> context, attention_weights, *_ = attention(ops.zeros((2, 16)), features)
     >>> tuple(context.shape), tuple(attention_weights.shape)
     ((2, 32), (2, 49))
     """

@@ -72,7 +72,7 @@ class WeightAverages:
             _assign(weights, before)
 
     def finish(self, weights):
-        """Replace the weights with their averages permanently, at the end of training."""
+        """Replace the weights with their averages for good, at the end of training."""
         if self.are_kept:
             _assign(weights, self.variables)
             self.are_kept = False

@@ -76,7 +76,7 @@ def assign_weights(network, weights):
 
 
 def _load_torch_weights(network, path):
-    """Load arrays with PyTorch names, which are supported only for EfficientNet-Lite."""
+    """Load arrays with PyTorch names; only EfficientNet-Lite supports them."""
     if not is_efficientnet_lite(network):
         raise ValueError(f"{path.suffix} files are supported only for EfficientNet-Lite")
     if path.suffix == ".pth":

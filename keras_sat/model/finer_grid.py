@@ -21,7 +21,7 @@ STRIDED = (layers.Conv2D, layers.DepthwiseConv2D, *POOLING)
 
 
 def rows_and_columns_of(grid):
-    """Return (rows, columns) of a grid, given as a string such as "14x14" or as a pair."""
+    """Return (rows, columns) of a grid, given as "14x14" or as a pair."""
     written = "x".join(map(str, grid)) if isinstance(grid, (list, tuple)) else str(grid)
     if (match := re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", written)) is None:
         raise ValueError(
@@ -86,7 +86,7 @@ def without_last_strides(network, factor):
 
 
 def _sources(layer):
-    """Return the layers whose outputs are the inputs of a layer in a functional model."""
+    """Return the layers that feed a layer of a functional model."""
     is_input = isinstance(layer, layers.InputLayer)
     return (
         []

@@ -205,7 +205,7 @@ class Trainer(keras.Model):
         return self.means.update(self.objective(batch, training=False))
 
     def build_terms(self):
-        """Create the weights of the objective's loss terms once their shapes are known."""
+        """Create the weights of the loss terms once their shapes are known."""
         for layer in self.term_layers if self.num_regions and self.compiled else ():
             if not layer.built:
                 layer.build(self.adapter.compute_output_shape((None, *self.feature_shape)))

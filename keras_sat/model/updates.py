@@ -1,4 +1,4 @@
-"""Weight updates: optimizer steps, smaller steps for the encoder, and moving averages."""
+"""Weight updates: optimizer, smaller steps for the encoder, moving averages."""
 
 import numbers
 

@@ -197,7 +197,8 @@ def table_of(rows, counted):
     FIGURES).
     """
     lines = [
-        f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}{'coverage':>27}"
+        f"{'percent':24}{counted:>8}"
+        f"{'attention on the boxes':>27}{'peak on the boxes':>27}{'coverage':>27}"
     ]
     lines.append(" " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 3)
     for title, number, figures in rows:

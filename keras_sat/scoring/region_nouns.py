@@ -80,7 +80,8 @@ def singular(word):
     """Return the singular of an English noun, good enough to compare two words of which
     both are passed through it.
 
-    >>> [singular(word) for word in ("dogs", "women", "glasses", "puppies", "grass", "bus")]
+    >>> words = "dogs", "women", "glasses", "puppies", "grass", "bus"
+    >>> [singular(word) for word in words]
     ['dog', 'woman', 'glass', 'puppy', 'grass', 'bus']
     """
     word = re.sub(r"(?<=\w\w)ies?$", "y", IRREGULAR.get(word, word))

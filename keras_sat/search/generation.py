@@ -41,7 +41,7 @@ LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of this
 
 
 class CaptionGenerator:
-    """The base class of Captioner and Ensemble, with the methods that caption photos."""
+    """Base class of Captioner and Ensemble: the methods that caption photos."""
 
     load_photo = staticmethod(load_image)  # reads a picture in a given size
 

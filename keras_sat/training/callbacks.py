@@ -187,9 +187,8 @@ class ShowProgress(keras.callbacks.Callback):
             self.known.append(dict(logs))
             is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1
             is_best = is_best and is_above_chance(logs, self.monitored)
-            parts.append(
-                f"{as_text(self.monitored, logs[self.monitored])}{' (best so far)' if is_best else ''}"
-            )
+            score = as_text(self.monitored, logs[self.monitored])
+            parts.append(f"{score} (best so far)" if is_best else score)
         seconds, num_left = time.monotonic() - self._started, self.num_epochs - epoch - 1
         parts += [tqdm.format_interval(seconds), f"{tqdm.format_interval(num_left * seconds)} left"]
         self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}")

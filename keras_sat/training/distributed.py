@@ -206,7 +206,7 @@ class Cluster:
             self.broadcast(None)
 
     def share_folder(self, directory):
-        """Copy the files in the chief's folder to the same folder on the other hosts."""
+        """Copy the files in the chief's folder to the other hosts."""
         if self.num_hosts == 1:
             return
         files = (
@@ -248,7 +248,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def _host_failures_named(self):
-        """Turn a TensorFlow error on several hosts into an error that says what to do."""
+        """Turn a TensorFlow error on several hosts into advice on what to do."""
         try:
             yield
         except tf.errors.OpError as error:

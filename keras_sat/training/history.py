@@ -35,7 +35,7 @@ class Curves(UserDict):
 
 
 def as_text(monitored, score):
-    """Format a monitored score for display, such as "BLEU-4 21.3 %" or "CIDEr 0.520"."""
+    """Format a monitored score, such as "BLEU-4 21.3 %" or "CIDEr 0.520"."""
     return named(monitored.removeprefix("val_"), score)
 
 

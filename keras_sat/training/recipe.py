@@ -54,9 +54,11 @@ def fit(
     """Train a captioner on photos with captions, and return the captioner of the best
     epoch.
 
-        captioner = keras_sat.fit("flickr8k", data_dir="flickr8k", output_dir="runs/flickr8k")
+        captioner = keras_sat.fit("flickr8k", data_dir="flickr8k", output_dir="runs/a")
         print(captioner.caption("photo.jpg").caption)
-        captioner = keras_sat.fit("folder", data_dir="my_photos", split_seed=0, attention="hard", epochs=5)
+        captioner = keras_sat.fit(
+            "folder", data_dir="my_photos", split_seed=0, attention="hard", epochs=5
+        )
 
     The training is saved in `output_dir` after each epoch. Call `fit` with the same
     arguments again to resume it after an interruption, or to load it when finished.
