@@ -2,7 +2,7 @@
 is true.
 
     pip install --target others --no-deps scikit-image scikit-learn imgaug ...
-    python benchmarks/other_photos.py --folders others SITE_PACKAGES -- flickr8k flickr8k-hard
+    python benchmarks/other_photos.py --folders others SITE_PACKAGES -- flickr8k
 
 other_photos.json names the packages; unpacked sources can be folders, too.
 Each photo in other_photos.json has the nouns that are true of it, written down by
