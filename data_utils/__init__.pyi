@@ -175,7 +175,7 @@ def make_batches(
     batch_size: int = ...,
     *,
     split: str | None = ...,
-    group_by: str = ...,
+    group_by: str | None = ...,
     image_size: int | tuple[int, int] | None = ...,
     keep_images: bool = ...,
     num_views: int = ...,

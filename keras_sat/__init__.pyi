@@ -1052,6 +1052,7 @@ class ShowProgress(Any):
     known: Any
     label: Any
     output: Any
+    times: Any
     def __init__(
         self,
         num_epochs: Any,
@@ -1061,6 +1062,7 @@ class ShowProgress(Any):
         monitored: Any = ...,
         label: Any = ...,
         output: Any = ...,
+        clock: Any = ...,
     ) -> None: ...
     def on_epoch_begin(self, epoch: Any, logs: Any = ...) -> Any: ...
     def on_train_batch_end(self, batch: Any, logs: Any = ...) -> Any: ...
@@ -1165,7 +1167,7 @@ def fit(
     first_layer_rate: float = ...,
     epochs: int = ...,
     batch_size: int = ...,
-    group_by: str = ...,
+    group_by: str | None = ...,
     seed: int = ...,
     deterministic: bool = ...,
     optimizer: Any = ...,

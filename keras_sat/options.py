@@ -511,7 +511,11 @@ class TrainingOptions(OptimizerOptions):
     epochs: int = words(20, "maximum number of passes over the training captions", count(0))
     batch_size: int = training(64, "captions in a batch (over all devices)", count())
     group_by: str = words(
-        "length", "group captions by length or by photo", one_of("length", "image")
+        None,
+        "group captions by length or by photo; by photo each is encoded once an epoch",
+        one_of("length", "image"),
+        none="by photo if the encoder is trained, else by length",
+        unset=True,
     )
     seed: int = training(
         0, "random seed for weights, order of batches, dropout and sampling", count(0, MOST_SEED)

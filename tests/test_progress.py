@@ -45,6 +45,11 @@ def test_a_pipe_gets_a_plain_line_for_each_tenth(clock):
     assert lines[-1] == "features: 200/200 photos (100 %),  2.00 photos/s, 00:00 left"
 
 
+def test_slow_work_is_in_steps_a_second_too(clock):
+    first = shown(io.StringIO(), clock, seconds=40).splitlines()[0]
+    assert first == "features: 10/100 photos (10 %),  0.25 photos/s, 06:00 left"
+
+
 def test_a_terminal_gets_one_line_rewritten_ten_times_a_second_at_most(clock):
     output = shown(Terminal(), clock, total=10_000, seconds=0.01)
     assert 80 <= output.count("\r") <= 103 and output.count("\n") == 1
@@ -63,6 +68,15 @@ def test_skipped_steps_do_not_enter_the_speed(clock):
     assert "60/100 [00:10<00:40,  1.00 photos/s]" in shown(
         Terminal(), clock, skipped=50, seconds=10
     )
+
+
+def test_a_note_is_at_the_end_of_the_bar(clock):
+    stream = Terminal()
+    with Progress(2, label="epoch", unit="batches", stream=stream, clock=clock) as progress:
+        progress.note = "until tomorrow"
+        clock.now += 1
+        progress.advance(2)
+    assert stream.getvalue().rstrip().endswith(", until tomorrow]")
 
 
 @pytest.mark.parametrize("stream", [Terminal, io.StringIO])
