@@ -203,7 +203,8 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(whole_tr
     assert main([*command, "--plot", str(drawn)]) == 2
     output, error = capsys.readouterr()
     assert output.count("\n") == 2 and len(list(drawn.iterdir())) == 2
-    assert error.startswith(f"keras-sat: {loop}: Too many levels of symbolic links; {pipe}: this is a pipe or a device")
+    reasons = f"keras-sat: {loop}: Too many levels of symbolic links; {pipe}: this is a pipe or a device"
+    assert error.startswith(f"plot: 2 files in {drawn}\n{reasons}")
     assert main([*command, "--plot", str(loop / "sub")]) == 2
     output, error = capsys.readouterr()
     assert error.count("\n") == 1 and not output and f"{loop}" in error
@@ -237,7 +238,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     model = ["--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]
     assert main(["caption", str(pictures / "*.png"), *model, "--plot", str(tmp_path / "one.png")]) == 0
     output, error = capsys.readouterr()
-    assert output.count("\n") == 1 and not error
+    assert output.count("\n") == 1 and error == f"plot: {tmp_path / 'one.png'}\n"
     assert (tmp_path / "one.png").stat().st_size > 1000
     both = [str(pictures / "a.png"), str(pictures / "b.jpg")]
     assert main(["caption", *both, *model, "--plot", str(tmp_path / "drawn")]) == 0
@@ -264,6 +265,9 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--maps"], "--maps requires --json"),
         ([both[0], "--words", "all"], "--words has no effect without --plot"),
         ([both[0], "--gif", "a.gif", "--width", "3"], "--width has no effect without --plot"),
+        ([both[0], "--gif", "a.gif", "--shares"], "--shares has no effect without --plot"),
+        ([both[0], "--plot-format", "pdf"], "--plot-format has no effect without --plot"),
+        ([both[0], "--plot", "a.png", "--plot-format", "pdf"], "--plot-format is for a folder"),
     ):
         assert main(["caption", *model, *arguments]) == 2
         output, error = capsys.readouterr()
@@ -281,6 +285,17 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     assert main(["caption", *both, *model, "--plot", str(tmp_path / "plots"), "--words", "zebra"]) == 2
     output, error = capsys.readouterr()
     assert output.count("\n") == 2 and error.count("not drawn") == 2, "captions without the word are printed too"
+    assert not error.startswith("plot:"), "nothing was drawn"
+
+
+def test_plots_in_a_folder_have_the_format_that_is_asked_for(whole_training, pictures, tmp_path, capsys):
+    both, drawn = [str(pictures / "a.png"), str(pictures / "b.jpg")], tmp_path / "drawn"
+    model = ["--model", str(whole_training[0] / "model"), "--num-beams", "1", "--max-length", "4"]
+    assert main(["caption", *both, *model, "--plot", str(drawn), "--plot-format", "svg", "--shares"]) == 0
+    assert sorted(path.name for path in drawn.iterdir()) == ["a-attention.svg", "b-attention.svg"]
+    assert capsys.readouterr().err == f"plot: 2 files in {drawn}\n"
+    comments = re.findall("<!-- (.*) -->", (drawn / "a-attention.svg").read_text(encoding="utf-8"))
+    assert any("% of the photo" in text for text in comments) or "everywhere" in comments
 
 
 def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(

@@ -11,7 +11,7 @@ from PIL import Image
 
 from keras_sat import AttentionDisplay
 from keras_sat.pictures.player import TEMPLATE, data_uri, encoded_maps, figure_data, player_page
-from keras_sat.pictures.spotlight import AMBER, DIM, half_level, light_of, spotlight, upsampled
+from keras_sat.pictures.spotlight import AMBER, DIM, half_level, is_grey, light_of, spotlight, upsampled
 
 HOSTILE = ['</script><script>document.title="harmed"</script>', '"><img src=x onerror=alert(1)>']
 HOSTILE += ["{{maps}}", "<!--", "’"]
@@ -277,9 +277,12 @@ def is_amber(pixels):
     return np.abs(pixels - AMBER).max(axis=-1) < 40
 
 
-def test_the_browser_draws_what_python_draws(drawn):
-    maps, photo = [blob(4, 9), blob(13, 0, width=1.0), 0.5 * blob(2, 2) + 0.5 * blob(11, 11)], smooth_photo()
-    page = drawn(maps)
+@pytest.mark.parametrize("colours", ["many", "none"])
+def test_the_browser_draws_what_python_draws(drawn, colours):
+    maps = [blob(4, 9), blob(13, 0, width=1.0), 0.5 * blob(2, 2) + 0.5 * blob(11, 11)]
+    photo = smooth_photo() if colours == "many" else np.repeat(smooth_photo()[..., :1], 3, axis=2)
+    assert is_grey(photo) == (colours == "none")
+    page = drawn(maps, photo)
     page.point_at(0.5, 0.5)  # the mouse is away from the words
     for step, attention_map in enumerate(maps):
         page.word(step).click()
