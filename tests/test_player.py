@@ -303,6 +303,22 @@ def test_the_browser_draws_what_python_draws(drawn, colours):
     assert edge[105:, :2].any() and edge[-2:, :15].any(), "where the region meets the edge, the line stays in the photo"
 
 
+def test_a_grey_photo_in_a_notebook_has_a_warm_tint_where_it_is_lit(browser, tmp_path):
+    """A notebook's frame has no origin, and browsers protect pictures of other origins from being read."""
+    photo = np.full((120, 120, 3), 30, np.uint8)
+    notebook = AttentionDisplay(photo, ["coat"], blob(7, 7)[None])._repr_html_()
+    (tmp_path / "notebook.html").write_text(notebook, encoding="utf-8")
+    browser.get((tmp_path / "notebook.html").as_uri())
+    browser.switch_to.frame(0)
+    page = Page(browser)
+    page.word(0).click()
+    seen = page.shown()
+    browser.switch_to.default_content()
+    middle, corner = seen[seen.shape[0] // 2, seen.shape[1] // 2], seen[2, 2]
+    expected = spotlight(photo, np.array([[1.0, 0.0]]).repeat(60, axis=1).repeat(120, axis=0))
+    np.testing.assert_allclose([middle, corner], [expected[0, 0], expected[0, -1]], atol=6)
+
+
 def test_what_is_not_lit_keeps_its_contrast(drawn):
     photo = np.zeros((120, 120, 3), np.uint8)
     photo[::2], photo[:, ::2] = 200, 60

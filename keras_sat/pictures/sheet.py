@@ -1,4 +1,4 @@
-"""Arrange photos, panels and captions on a figure whose width is given in inches, as a paper needs it.
+"""Arrange photos, panels and captions on a figure whose width is given in inches.
 
 The panels of a photo stand in the cells of a grid, from left to right and from top to bottom.
 The photo takes the first cell, or the first 2 x 2 cells or more. Several grids are tried.
@@ -12,7 +12,7 @@ EQUAL = 1e-9  # inches: a smaller distance is a rounding error
 NARROWEST = 0.75  # inches: the width of a panel, unless the number of columns is given
 LEAST_COLUMN = 0.2  # inches, with the gap to the next column
 TALLEST = 0.75  # the height of a panel, as a fraction of the figure's width
-WORD_SPACE = 0.28  # as a fraction of a line: words on screens are a little wider than they are measured
+WORD_SPACE = 0.28  # of a line's height; on screens, words are a little wider than measured
 
 # The grid is chosen for which the sum of these costs is least. They were set by looking at
 # figures of wide, square and tall photos, with 1 to 15 panels.
@@ -61,7 +61,7 @@ def font_size(width):
 
 
 def sheet(make_figure, width, rows, *, columns=None, large=True):
-    """Make a figure of photos, each with panels and, above, its caption; return a list of axes for each.
+    """Make a figure of photos, each with its panels and, above, its caption.
 
     Args:
         rows: for each photo its aspect ratio (width / height), its panels' titles, its
@@ -69,12 +69,13 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
         columns: cells side by side in the grid; None chooses. All rows have the same grid.
         large: whether photos may be larger than their panels; otherwise there is space for a
             title of the photo.
+
+    Returns: for each photo a list of axes, for the photo and for each panel.
     """
     if not (1 <= width <= 40 and (columns is None or 1 <= columns <= width / LEAST_COLUMN)):
         problem = "Expected 1 to 40 inches and 1 column or more, of 0.2 inches each."
         raise ValueError(f"{problem} Received: width={width}, columns={columns}")
     size = font_size(width)
-
     line = 1.4 * size / 72
     num_title_lines = max((1 + title.count("\n") for row in rows for title in row[1]), default=1)
 
@@ -165,7 +166,7 @@ def _above_panels(row, columns):
 def _beside_panels(row, columns, span):
     """Lay out a photo, with the caption above it, that takes 2 x 2 cells or more.
 
-    Returns None if the caption leaves no space for the photo, or too much.
+    Returns None if panels or photo would be too narrow, or the caption does not fit above the photo.
     """
     beside = columns - span  # panels in each of the photo's rows
     num_beside = min(row.num_panels, span * beside)
@@ -180,8 +181,9 @@ def _beside_panels(row, columns, span):
     places, caption_height = _caption(row, photo_width)
     photo_top = height - photo_height
     caption_top = photo_top - caption_height
+    is_narrow = cell < min(row.narrowest, row.cell(columns)) - EQUAL or photo_width < cell
     fits = -EQUAL <= caption_top <= row.title and max([0, *row.word_widths]) <= photo_width
-    if photo_height < panel_height or not fits:
+    if is_narrow or not fits:
         return None
     photo = 0, photo_top, photo_width, photo_height
     places = [(left, caption_top + down) for left, down in places]
