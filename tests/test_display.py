@@ -75,7 +75,9 @@ def test_a_large_photo_and_a_panel_for_each_content_word(display, photo):
         (line,) = panel.collections
         np.testing.assert_allclose(line.get_color()[0][:3], np.divide(AMBER, 255))
         assert len(line.get_segments()) >= 1 and not panel.axison
-    assert sentence(figure) == [(word, word in ("dog", "runs", "red", "ball"), "normal") for word in WORDS]
+    assert sentence(figure) == [
+        (word, word in ("dog", "runs", "red", "ball"), "normal") for word in WORDS
+    ]
     lowest = min(text.get_window_extent().y0 for text in figure.texts)
     assert lowest > axes[0].get_window_extent().y1, "the caption stands above the photo"
     plt.close("all")
@@ -85,8 +87,16 @@ def test_a_large_photo_and_a_panel_for_each_content_word(display, photo):
 def test_text_has_eight_points_and_fits_a_figure_of_any_width(display, width):
     from matplotlib import pyplot as plt
 
-    words = ["photographers", "wearing", "windbreakers", "outside", *["two", "of", "them", "hold", "a", "microphone"]]
-    axes = AttentionDisplay(display.image, words, maps_of(len(words))).plot(width=width, words="all")
+    words = [
+        "photographers",
+        "wearing",
+        "windbreakers",
+        "outside",
+        *["two", "of", "them", "hold", "a", "microphone"],
+    ]
+    axes = AttentionDisplay(display.image, words, maps_of(len(words))).plot(
+        width=width, words="all"
+    )
     figure = axes[0].figure
     figure.set_dpi(300)
     renderer = figure.canvas.get_renderer()
@@ -108,13 +118,19 @@ def test_which_words_are_shown(display):
     content = ["dog", "runs", "red", "ball"]
     assert shown("content") == [*content, *[""] * 5] and shown("all") == WORDS
     assert shown(["ball", "the", 0])[:4] == ["a", "the", "ball", ""]
-    assert shown("ball, dog")[:3] == ["dog", "ball", ""] and shown(np.array([2, 1]))[:3] == ["dog", "runs", ""]
+    assert shown("ball, dog")[:3] == ["dog", "ball", ""] and shown(np.array([2, 1]))[:3] == [
+        "dog",
+        "runs",
+        "",
+    ]
     small = AttentionDisplay(display.image, ["on", "the"], maps_of(2))
     assert small.positions() == [0, 1], "all, if no word names anything"
     twins = AttentionDisplay(display.image, ["dog", "and", "dog"], maps_of(3))
     assert twins.positions(["dog"]) == [0, 2]
     for words in ("cat", ["dog", "cat"], [9], [-1], [], None, 2.5):
-        with pytest.raises(ValueError, match=r"list of words or positions in the caption 'a dog .*Received: words="):
+        with pytest.raises(
+            ValueError, match=r"list of words or positions in the caption 'a dog .*Received: words="
+        ):
             display.plot(words=words)
 
 
@@ -126,14 +142,20 @@ def test_looks(display):
     picture = {look: display.lit(1, look)[0].astype(int) for look in ("spotlight", "paper", "jet")}
     peak = np.unravel_index(display.upsampled(1).argmax(), photo.shape[:2])
     np.testing.assert_array_equal(picture["spotlight"][peak], photo[peak])
-    assert picture["paper"][peak].min() > 255 * (1 - DIM) and (np.abs(picture["jet"][peak] - photo[peak]) > 3).any()
+    assert (
+        picture["paper"][peak].min() > 255 * (1 - DIM)
+        and (np.abs(picture["jet"][peak] - photo[peak]) > 3).any()
+    )
     unlit = np.abs(picture["spotlight"] - dim).sum(axis=2) == 0
     assert unlit.mean() > 0.5
     np.testing.assert_allclose(picture["paper"][unlit], DIM * photo[unlit], atol=5)
     np.testing.assert_allclose(picture["jet"][unlit], photo[unlit], atol=5)
     shown = display.plot(Figure().subplots(1, 5), look="paper")
     np.testing.assert_array_equal(shown[1].images[0].get_array(), picture["paper"])
-    with pytest.raises(ValueError, match='look="spotlight", "paper" or a colour map of matplotlib. Received: .gloom'):
+    with pytest.raises(
+        ValueError,
+        match='look="spotlight", "paper" or a colour map of matplotlib. Received: .gloom',
+    ):
         display.plot(look="gloom")
 
 
@@ -148,12 +170,21 @@ def test_an_even_map_shows_the_photo_as_it_is(photo):
 
 def test_a_word_from_memory_has_no_map(photo, tmp_path):
     fractions = {"from_photo": np.array([1.0, 0.49, 0.5, math.nan])}
-    result = CaptionResult("a dog runs fast", ["a", "dog", "runs", "fast"], -1.0, maps_of(4), fractions, image=photo)
+    result = CaptionResult(
+        "a dog runs fast", ["a", "dog", "runs", "fast"], -1.0, maps_of(4), fractions, image=photo
+    )
     display = AttentionDisplay.from_result(result)
     axes = display.plot(Figure().subplots(1, 4))
     assert [panel.title.get_style() for panel in axes] == ["normal", "italic", "normal", "normal"]
-    assert [[text.get_text() for text in panel.texts] for panel in axes] == [[], ["from memory"], [""], [""]]
-    np.testing.assert_array_equal(axes[1].images[0].get_array(), spotlight(photo, np.zeros((40, 60))))
+    assert [[text.get_text() for text in panel.texts] for panel in axes] == [
+        [],
+        ["from memory"],
+        [""],
+        [""],
+    ]
+    np.testing.assert_array_equal(
+        axes[1].images[0].get_array(), spotlight(photo, np.zeros((40, 60)))
+    )
     assert axes[1].collections[0].get_segments() == [] != axes[2].collections[0].get_segments()
     above = sentence(display._new_axes(Figure, width=7)[0].figure)
     assert above[1] == ("dog", True, "italic") and above[2] == ("runs", True, "normal")
@@ -176,17 +207,31 @@ def test_axes_of_your_own(display):
     axes = Figure(figsize=(7, 2)).subplots(1, 5)
     assert display.plot(axes) is axes
     assert axes[1].title.get_size() == font_size(7)
-    with pytest.raises(ValueError, match="4 words need 5 axes; `words` chooses others. Received: 2"):
+    with pytest.raises(
+        ValueError, match="4 words need 5 axes; `words` chooses others. Received: 2"
+    ):
         display.plot(axes[:2])
     nested = Figure(figsize=(6.4, 4)).subfigures(2, 1)[0].subplots(2, 3)
-    assert display.plot(nested) is nested and titles(nested) == ["", "dog", "runs", "red", "ball", ""]
+    assert display.plot(nested) is nested and titles(nested) == [
+        "",
+        "dog",
+        "runs",
+        "red",
+        "ball",
+        "",
+    ]
 
 
 @pytest.mark.parametrize("ending", ["pdf", "eps"])
 def test_a_word_that_nobody_sees_is_drawn_as_its_code(photo, maps, ending, tmp_path):
     display = AttentionDisplay(photo, ["\ufeff", "a\ufeff", "$\\nonsense{"], maps)
     display.save(tmp_path / f"a.{ending}")
-    assert titles(display.plot(Figure().subplots(1, 4))) == ["", r"\ufeff", r"a\ufeff", r"$\nonsense{"]
+    assert titles(display.plot(Figure().subplots(1, 4))) == [
+        "",
+        r"\ufeff",
+        r"a\ufeff",
+        r"$\nonsense{",
+    ]
 
 
 def test_from_a_result_and_errors(photo, maps):
@@ -215,14 +260,20 @@ def result_of_a_file(tmp_path, maps):
     path = tmp_path / "photo.png"
     Image.fromarray(photo).save(path)
     words = ["a", "dog", "runs"]
-    return CaptionResult("a dog runs", words, -1.0, maps, image=load_image(path, 32), image_path=str(path))
+    return CaptionResult(
+        "a dog runs", words, -1.0, maps, image=load_image(path, 32), image_path=str(path)
+    )
 
 
 def test_a_photo_that_was_given_as_a_path_keeps_its_shape(result_of_a_file, photo, tmp_path):
     display = AttentionDisplay.from_result(result_of_a_file)
     np.testing.assert_array_equal(display.image, load_image(result_of_a_file.image_path))
     assert display.image.shape == (40, 60, 3)
-    assert AttentionDisplay.from_result(replace(result_of_a_file, image=None)).image.shape == (40, 60, 3)
+    assert AttentionDisplay.from_result(replace(result_of_a_file, image=None)).image.shape == (
+        40,
+        60,
+        3,
+    )
     own = AttentionDisplay.from_result(result_of_a_file, image=photo[:20])
     assert own.image.shape == (20, 60, 3), "a given photo counts"
     axes = AttentionDisplay.compare([result_of_a_file, display], ax=Figure().subplots(2, 4))
@@ -232,7 +283,9 @@ def test_a_photo_that_was_given_as_a_path_keeps_its_shape(result_of_a_file, phot
 
 
 @pytest.mark.parametrize("fate", ["gone", "damaged", "another photo"])
-def test_a_photo_that_is_no_longer_there_is_shown_as_the_captioner_saw_it(result_of_a_file, fate, photo):
+def test_a_photo_that_is_no_longer_there_is_shown_as_the_captioner_saw_it(
+    result_of_a_file, fate, photo
+):
     path = Path(result_of_a_file.image_path)
     path.unlink()
     if fate == "damaged":
@@ -244,9 +297,13 @@ def test_a_photo_that_is_no_longer_there_is_shown_as_the_captioner_saw_it(result
 
 
 def test_compare_takes_photos(photo, maps):
-    result = CaptionResult("a dog runs", ["a", "dog", "runs"], -1.0, maps, image=np.zeros((32, 32, 3), np.uint8))
+    result = CaptionResult(
+        "a dog runs", ["a", "dog", "runs"], -1.0, maps, image=np.zeros((32, 32, 3), np.uint8)
+    )
     display = AttentionDisplay.from_result(result)
-    axes = AttentionDisplay.compare([result, display], images=[photo, photo[:20]], ax=Figure().subplots(2, 4))
+    axes = AttentionDisplay.compare(
+        [result, display], images=[photo, photo[:20]], ax=Figure().subplots(2, 4)
+    )
     assert [row[0].images[0].get_array().shape for row in axes] == [(40, 60, 3), (20, 60, 3)]
     with pytest.raises(ValueError, match="`images`, `names` and `ax` must have the same length"):
         AttentionDisplay.compare([result, display], images=[photo])
@@ -261,7 +318,9 @@ def test_panels_can_say_how_much_of_the_photo_they_show(photo, tmp_path):
     maps = np.zeros((4, 4, 5))
     maps[0, 1, 2] = maps[1, 0, 0] = maps[1, 3, 4] = 1
     maps[2] = 1 / 20
-    display = AttentionDisplay(photo, ["dog", "ball", "snow", "tree"], maps, np.array([1, 1, 1, 0.2]))
+    display = AttentionDisplay(
+        photo, ["dog", "ball", "snow", "tree"], maps, np.array([1, 1, 1, 0.2])
+    )
     smooth = display.upsampled(0)
     assert display.share(0) == pytest.approx((smooth >= half_level(smooth)).mean())
     axes = display.plot(shares=True)
@@ -270,7 +329,9 @@ def test_panels_can_say_how_much_of_the_photo_they_show(photo, tmp_path):
     figure = axes[0].figure
     figure.set_dpi(300)
     renderer = figure.canvas.get_renderer()
-    extents = [text.get_window_extent(renderer) for text in (*figure.texts, axes[1].title, axes[2].title)]
+    extents = [
+        text.get_window_extent(renderer) for text in (*figure.texts, axes[1].title, axes[2].title)
+    ]
     assert not any(one.overlaps(other) for i, one in enumerate(extents) for other in extents[:i])
     assert extents[-1].width < axes[2].get_window_extent(renderer).width
     assert titles(display.plot()) == ["", "dog", "ball", "snow", "tree"]
@@ -284,7 +345,10 @@ def test_a_very_small_share(photo):
     maps = np.zeros((1, 40, 60))
     maps[0, 20, 30] = 1
     display = AttentionDisplay(np.repeat(photo, 5, axis=1), ["dog"], maps)
-    assert titles(display.plot(Figure().subplots(1, 2), shares=True)) == ["", "dog\n< 1 % of the photo"]
+    assert titles(display.plot(Figure().subplots(1, 2), shares=True)) == [
+        "",
+        "dog\n< 1 % of the photo",
+    ]
 
 
 # === Files ===
@@ -296,7 +360,10 @@ def images_in(path):
         embedded = re.findall(r"data:image/png;base64,([^\"]+)", path.read_text())
         return [Image.open(io.BytesIO(base64.b64decode(data))).size for data in embedded]
     images = re.findall(rb"<<[^>]*/Subtype /Image[^>]*", path.read_bytes())
-    return [tuple(int(re.search(rb"/%s (\d+)" % side, image)[1]) for side in (b"Width", b"Height")) for image in images]
+    return [
+        tuple(int(re.search(rb"/%s (\d+)" % side, image)[1]) for side in (b"Width", b"Height"))
+        for image in images
+    ]
 
 
 @pytest.mark.parametrize("ending", ["pdf", "svg"])
@@ -304,10 +371,16 @@ def test_photos_have_200_pixels_per_printed_inch_or_fewer(ending, tmp_path):
     photo = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
     display = AttentionDisplay(photo, WORDS, maps_of(len(WORDS)))
     path = tmp_path / f"a.{ending}"
-    inches = np.array([panel.get_position().width * 3.3 for panel in display._new_axes(Figure, width=3.3)])
+    inches = np.array(
+        [panel.get_position().width * 3.3 for panel in display._new_axes(Figure, width=3.3)]
+    )
     display.save(path, width=3.3)
-    assert [width for width, _ in images_in(path)] == pytest.approx(np.minimum(200 * inches, 300), abs=0.51)
-    assert [width / height for width, height in images_in(path)] == pytest.approx([1.5] * 5, rel=0.02)
+    assert [width for width, _ in images_in(path)] == pytest.approx(
+        np.minimum(200 * inches, 300), abs=0.51
+    )
+    assert [width / height for width, height in images_in(path)] == pytest.approx(
+        [1.5] * 5, rel=0.02
+    )
     display.save(path, width=3.3, dpi=1000)
     assert images_in(path) == [(300, 200)] * 5, "no photo is enlarged"
 
@@ -320,7 +393,11 @@ def test_lines_stay_where_they_are_if_a_photo_is_shrunk():
         shrink_to_printed_size(panel, 200)
         (image,) = panel.images
         assert image.get_array().shape[1] < 900
-        assert image.get_extent() == [-0.5, 899.5, 599.5, -0.5] == [*panel.get_xlim(), *panel.get_ylim()]
+        assert (
+            image.get_extent()
+            == [-0.5, 899.5, 599.5, -0.5]
+            == [*panel.get_xlim(), *panel.get_ylim()]
+        )
         _, lines, _ = display.lit(position)
         np.testing.assert_allclose(panel.collections[0].get_segments()[0], lines[0])
 
@@ -342,7 +419,9 @@ def test_the_width_and_resolution_of_a_file(display, tmp_path):
     with Image.open(tmp_path / "dog.png") as picture:
         assert picture.width == 200 * 8
     for wrong in ({"width": 0}, {"width": 41}, {"columns": 0}):
-        with pytest.raises(ValueError, match="Expected 1 to 40 inches and 1 column or more.* Received: width="):
+        with pytest.raises(
+            ValueError, match="Expected 1 to 40 inches and 1 column or more.* Received: width="
+        ):
             display.save(tmp_path / "dog.png", **wrong)
 
 
@@ -396,11 +475,19 @@ def test_soft_and_hard_one_above_the_other(photo):
     np.testing.assert_array_equal(axes[1, 1].images[0].get_array(), hard.lit(1)[0])
     tops = [[panel.get_position().y1 for panel in row] for row in axes]
     assert np.ptp(tops, axis=1).max() < 1e-6 and tops[0] > tops[1] > tops[2]
-    assert "".join(word for word, *_ in sentence(axes[0, 0].figure)) == "areddogrunsthedogwalkshomedogthere"
+    assert (
+        "".join(word for word, *_ in sentence(axes[0, 0].figure))
+        == "areddogrunsthedogwalkshomedogthere"
+    )
     own = Figure().subplots(1, 5, squeeze=False)
     assert (AttentionDisplay.compare([soft], ax=own, words="all", look="jet") == own).all()
     assert titles(own) == ["", *words]
-    for displays, options in (([soft, hard], {"ax": own}), ([soft], {"names": "ab"}), ([], {}), (hard, {})):
+    for displays, options in (
+        ([soft, hard], {"ax": own}),
+        ([soft], {"names": "ab"}),
+        ([], {}),
+        (hard, {}),
+    ):
         with pytest.raises(ValueError, match="`displays` must be a list .* Received: displays="):
             AttentionDisplay.compare(displays, **options)
     plt.close("all")
@@ -434,7 +521,11 @@ def test_the_curves_of_a_training():
         "reward": [math.nan, math.nan],
     }
     axes = plot_history(history, Figure().subplots(1, 3))
-    assert [panel.get_title() for panel in axes] == ["cross-entropy per word", "BLEU on dev", "CIDEr on dev"]
+    assert [panel.get_title() for panel in axes] == [
+        "cross-entropy per word",
+        "BLEU on dev",
+        "CIDEr on dev",
+    ]
     lines = {line.get_label(): line for line in axes[0].get_lines()}
     assert set(lines) == {"training", "dev"}
     np.testing.assert_array_equal(lines["dev"].get_xydata(), [[1, 3.1], [2, 2.9]])
@@ -449,7 +540,9 @@ def test_the_curves_of_a_training():
 def test_the_history_that_fit_returns():
     from matplotlib import pyplot as plt
 
-    history = Curves([{"cross_entropy": 3.0, "val_bleu_1": 0.3}, {"cross_entropy": 2.0, "val_bleu_1": 0.4}])
+    history = Curves(
+        [{"cross_entropy": 3.0, "val_bleu_1": 0.3}, {"cross_entropy": 2.0, "val_bleu_1": 0.4}]
+    )
     assert len(plot_history(history)) == 2
     plt.close("all")
     for kept in (dict(history), SimpleNamespace(history=history)):
@@ -460,7 +553,9 @@ def test_the_history_that_fit_returns():
 def test_the_history_that_a_folder_has(tmp_path):
     from keras_sat.training.history import write_history
 
-    write_history(tmp_path / "history.csv", [{"cross_entropy": 3.0}, {"cross_entropy": 2.0, "val_cider": 0.4}])
+    write_history(
+        tmp_path / "history.csv", [{"cross_entropy": 3.0}, {"cross_entropy": 2.0, "val_cider": 0.4}]
+    )
     for path in (tmp_path, str(tmp_path / "history.csv")):
         loss, cider = plot_history(path, Figure().subplots(1, 2))
         np.testing.assert_array_equal(loss.get_lines()[0].get_xydata(), [[1, 3], [2, 2]])

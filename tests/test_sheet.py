@@ -89,7 +89,9 @@ def test_the_caption_stands_above_its_photo(aspect, width):
         assert lowest >= photo[3], "above the photo"
         if photo[2] - photo[0] > 1.5 * (panels[0, 2] - panels[0, 0]):
             assert lowest - photo[3] < line, "without a white band between them"
-            assert max(words[:, 1]) <= panels[:, 3].max() + line + 1e-9 or photo[2] > 0.99 * (width - MARGIN)
+            assert max(words[:, 1]) <= panels[:, 3].max() + line + 1e-9 or photo[2] > 0.99 * (
+                width - MARGIN
+            )
 
 
 def test_a_large_photo_is_as_high_as_the_panels_beside_it():
@@ -138,7 +140,9 @@ def test_all_rows_of_a_figure_have_the_same_columns():
 def test_titles_may_have_two_lines():
     line = 1.4 * font_size(7) / 72
     for number in (2, 5, 8):
-        one, two = (arranged(number, large=False, columns=3, title=title)[0] for title in ("a", "a\nb"))
+        one, two = (
+            arranged(number, large=False, columns=3, title=title)[0] for title in ("a", "a\nb")
+        )
         num_rows = -(-(number + 1) // 3)
         assert two[:, 3].max() - one[:, 3].max() == pytest.approx((num_rows - 1) * line)
     assert text_width("dog\nfootball", size=8) == text_width("football", size=8)
@@ -148,7 +152,9 @@ def test_the_number_of_columns_can_be_chosen():
     boxes, _ = arranged(3, columns=2)
     assert len({*boxes[:, 0].round(6)}) == len({*boxes[:, 1].round(6)}) == 2
     for columns in (0, 36):
-        with pytest.raises(ValueError, match=f"Expected 1 to 40 inches and 1 column .*columns={columns}"):
+        with pytest.raises(
+            ValueError, match=f"Expected 1 to 40 inches and 1 column .*columns={columns}"
+        ):
             arranged(3, columns=columns)
 
 
@@ -163,7 +169,10 @@ def test_a_long_caption_wraps_above_the_panels():
     assert len({round(extent.y1) for extent in extents}) >= 5
     pictures = [panel.get_window_extent(renderer) for panel in figure.axes]
     assert max(extent.y1 for extent in extents) <= figure.bbox.height
-    assert min(extent.y0 for extent in extents) > pictures[0].y1 and max(extent.x1 for extent in extents) <= 330
+    assert (
+        min(extent.y0 for extent in extents) > pictures[0].y1
+        and max(extent.x1 for extent in extents) <= 330
+    )
     every = [*extents, *pictures]
     assert not any(one.overlaps(other) for i, one in enumerate(every) for other in every[:i])
 
@@ -175,7 +184,11 @@ def test_words_wrap_whole():
 
 def test_bold_text_is_wider_and_a_colour_has_no_width():
     width = text_width("caption", size=10)
-    assert text_width("caption", size=10, weight="bold", color="red") > width == text_width("caption", size=10.0)
+    assert (
+        text_width("caption", size=10, weight="bold", color="red")
+        > width
+        == text_width("caption", size=10.0)
+    )
     assert text_width("caption", size=20) == pytest.approx(2 * width)
     assert text_width("$x^2$", size=10) > text_width("x2", size=10), "no formulas"
 

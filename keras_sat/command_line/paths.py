@@ -19,7 +19,9 @@ def drawing_paths(outputs, paths, *, plot_format=None):
 
     Returns: dict from paths to dicts from options to files.
     """
-    pictures = {os.path.realpath(path) for path in paths}  # Path.resolve raises an error where links go in circles
+    pictures = {
+        os.path.realpath(path) for path in paths
+    }  # Path.resolve raises an error where links go in circles
     drawings = {path: {} for path in paths}
     for option, out in outputs.items():
         is_folder = str(out).endswith(("/", os.sep))
@@ -27,16 +29,26 @@ def drawing_paths(outputs, paths, *, plot_format=None):
         ending = {"plot": plot_format or "png", "gallery": "html"}.get(option, option)
         is_file = bool(out.suffix) and not is_folder and not out.is_dir()
         if is_file and out.suffix[1:].lower() not in (endings := _endings(option)):
-            raise ValueError(f"Expected a folder or a file of type {', '.join(endings)}. Received: --{option} {out}")
+            raise ValueError(
+                f"Expected a folder or a file of type {', '.join(endings)}. Received: --{option} {out}"
+            )
         if is_file and len(paths) > 1 and option != "gallery":
-            raise ValueError(f"For many pictures, pass a folder, not a {out.suffix} file. Received: --{option} {out}")
+            raise ValueError(
+                f"For many pictures, pass a folder, not a {out.suffix} file. Received: --{option} {out}"
+            )
         if is_file and option == "plot" and plot_format is not None:
             problem = "--plot-format is for a folder: the ending of a file says its format."
             raise ValueError(f"{problem} Received: --plot {out} --plot-format {plot_format}")
         for path, name in drawing_names(paths).items():
-            drawing = out if is_file else out / f"{'index' if option == 'gallery' else name + '-attention'}.{ending}"
+            drawing = (
+                out
+                if is_file
+                else out / f"{'index' if option == 'gallery' else name + '-attention'}.{ending}"
+            )
             if os.path.realpath(drawing) in pictures:
-                raise ValueError(f"The output would overwrite the picture. Received: --{option} {drawing}")
+                raise ValueError(
+                    f"The output would overwrite the picture. Received: --{option} {drawing}"
+                )
             drawings[path][option] = drawing
     for of_picture in drawings.values():
         reject_same_file(of_picture)
@@ -74,6 +86,12 @@ def prepare_files(paths):
     """Create the folders for output files, and remove half-written ones; raise OSError if one cannot be written."""
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if number := errno.EISDIR if path.is_dir() else 0 if os.access(path.parent, os.W_OK) else errno.EACCES:
+        if (
+            number := errno.EISDIR
+            if path.is_dir()
+            else 0
+            if os.access(path.parent, os.W_OK)
+            else errno.EACCES
+        ):
             raise OSError(number, os.strerror(number), str(path))
     clear_half_written(*paths)

@@ -34,7 +34,14 @@ from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
-from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_index, read_litert, write_litert
+from keras_sat.deploy.litert_folder import (
+    MANIFEST,
+    MODEL,
+    PACKED,
+    read_index,
+    read_litert,
+    write_litert,
+)
 from keras_sat.deploy.litert_graph import filled, has_graph
 from keras_sat.files.model_folder import model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
@@ -51,7 +58,10 @@ def is_installed() -> bool:
 
 
 def load_litert(
-    model: str | os.PathLike | None = None, *, num_threads: int | None = None, eight_bit: bool = False
+    model: str | os.PathLike | None = None,
+    *,
+    num_threads: int | None = None,
+    eight_bit: bool = False,
 ) -> LiteRTCaptioner:
     """Load a captioner that runs without TensorFlow, for short scripts and servers.
 
@@ -66,12 +76,16 @@ def load_litert(
         ValueError: the package ai-edge-litert is missing, there is no such model, or an export is damaged.
     """
     if not is_installed():
-        raise ValueError("Captioning without TensorFlow requires ai-edge-litert: pip install ai-edge-litert.")
+        raise ValueError(
+            "Captioning without TensorFlow requires ai-edge-litert: pip install ai-edge-litert."
+        )
     if num_threads is not None:
         count().check("num_threads", num_threads)
     if ready := ready_captioner(model, num_threads=num_threads, eight_bit=eight_bit):
         return ready
-    return LiteRTCaptioner(make_file(model, wait_s=PATIENCE, eight_bit=eight_bit), num_threads=num_threads)
+    return LiteRTCaptioner(
+        make_file(model, wait_s=PATIENCE, eight_bit=eight_bit), num_threads=num_threads
+    )
 
 
 def ready_captioner(model, *, num_threads=None, eight_bit=False):
@@ -81,9 +95,13 @@ def ready_captioner(model, *, num_threads=None, eight_bit=False):
     """
     if exported := export_folder(model):
         if eight_bit:
-            raise ValueError(f"8-bit weights require a saved captioner. Received an export: {model}")
+            raise ValueError(
+                f"8-bit weights require a saved captioner. Received an export: {model}"
+            )
         return LiteRTCaptioner(exported, num_threads=num_threads)
-    for folder_of in (made_folder, make_file)[: 1 if eight_bit or not has_graph(model_directory(model)) else 2]:
+    for folder_of in (made_folder, make_file)[
+        : 1 if eight_bit or not has_graph(model_directory(model)) else 2
+    ]:
         with contextlib.suppress(OSError, ValueError):
             return LiteRTCaptioner(folder_of(model, eight_bit=eight_bit), num_threads=num_threads)
     return None
@@ -176,16 +194,24 @@ class LiteRTCaptioner:
         self._folder = Path(directory).expanduser()
         content, self.vocabulary = read_litert(self._folder)
         self.consensus = read_index(self._folder, self.vocabulary)
-        self._num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
+        self._num_threads = num_threads or len(
+            os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0]
+        )
         self._new_interpreter = functools.partial(Interpreter, model_content=content)
         self._open(self._num_threads)
         with self._interpreting():
             shape = self._runners["serving_default"].get_input_details()["images"]["shape"]
             self.photo_size = (int(shape[1]), int(shape[2]))
             beams, attend = self._runners.get("beams"), self._runners.get("attend")
-            self._grid = None if beams is None else tuple(beams.get_input_details()["visible"]["shape"][1:].tolist())
+            self._grid = (
+                None
+                if beams is None
+                else tuple(beams.get_input_details()["visible"]["shape"][1:].tolist())
+            )
             self.has_confidence = beams is not None and "confidence" in beams.get_output_details()
-            self._most_ids = 0 if attend is None else int(attend.get_input_details()["token_ids"]["shape"][1])
+            self._most_ids = (
+                0 if attend is None else int(attend.get_input_details()["token_ids"]["shape"][1])
+            )
 
     def _open(self, num_threads):
         self._lock = threading.Lock()  # concurrent use of the interpreter would give wrong captions
@@ -232,7 +258,9 @@ class LiteRTCaptioner:
         results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
 
-    def caption_each(self, images: Any, *, errors: str = "raise", regions: Any = None) -> Iterator[tuple[Any, Any]]:
+    def caption_each(
+        self, images: Any, *, errors: str = "raise", regions: Any = None
+    ) -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult) for each photo, or (image, list) with `regions`.
 
         Args:
@@ -243,7 +271,9 @@ class LiteRTCaptioner:
         if regions is None:
             return with_image_paths(self._each(images, errors, LiteRTCaptioner._caption))
         if self._grid is None:
-            raise ValueError("This LiteRT file cannot describe a part of a photo; use one from `export --web`.")
+            raise ValueError(
+                "This LiteRT file cannot describe a part of a photo; use one from `export --web`."
+            )
         regions = checked_regions(regions, len(images), self._grid)
         return with_image_paths(self._each(images, errors, LiteRTCaptioner._phrases, regions))
 
@@ -252,7 +282,11 @@ class LiteRTCaptioner:
             return self._best(self._run("serving_default", images=photo[None]), photo)
         features = self._run("encode", images=photo[None])
         best = self._described(photo, features, np.ones(self._grid), self.vocabulary.start_token_id)
-        return self.consensus([best], features["features"], num_results=CONSENSUS_BEAMS)[0] if self.consensus else best
+        return (
+            self.consensus([best], features["features"], num_results=CONSENSUS_BEAMS)[0]
+            if self.consensus
+            else best
+        )
 
     def _phrases(self, photo, regions):
         features, results = self._run("encode", images=photo[None]), []
@@ -263,11 +297,16 @@ class LiteRTCaptioner:
         return results
 
     def _described(self, photo, features, visible, start_id):
-        inputs = {"visible": visible[None].astype(np.uint8), "start_id": np.array([start_id], np.int32)}
+        inputs = {
+            "visible": visible[None].astype(np.uint8),
+            "start_id": np.array([start_id], np.int32),
+        }
         return self._best(self._run("beams", **features, **inputs), photo)
 
     def _best(self, found, photo):
-        numbers = np.flatnonzero(np.isfinite(found["log_prob"]))  # there may be fewer captions than beams
+        numbers = np.flatnonzero(
+            np.isfinite(found["log_prob"])
+        )  # there may be fewer captions than beams
         best, *others = [self._result(found, number, photo) for number in numbers]
         best.alternatives.extend(others)
         return best
@@ -276,7 +315,9 @@ class LiteRTCaptioner:
         """Return a CaptionResult for a given caption, with an attention map for each word."""
         return next(result for _, result in self.attend_each([image], caption))
 
-    def attend_each(self, images: Any, caption: str, *, errors: str = "raise") -> Iterator[tuple[Any, Any]]:
+    def attend_each(
+        self, images: Any, caption: str, *, errors: str = "raise"
+    ) -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult of the given caption) for each photo; see `caption_each`."""
         words = tokenise(caption)
         if not 0 < len(words) < self._most_ids:
@@ -286,17 +327,25 @@ class LiteRTCaptioner:
                 else "A LiteRT file from `export --tflite` cannot read a given caption; use one from `export --web`."
             )
         ids = np.zeros((1, self._most_ids), np.int32)  # padded with `<pad>`
-        ids[0, : len(words) + 1] = [*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id]
+        ids[0, : len(words) + 1] = [
+            *self.vocabulary.caption_to_ids(words),
+            self.vocabulary.end_token_id,
+        ]
 
         def attend(captioner, photo):
-            found = captioner._run("attend", **captioner._run("encode", images=photo[None]), token_ids=ids)
+            found = captioner._run(
+                "attend", **captioner._run("encode", images=photo[None]), token_ids=ids
+            )
             return captioner._result(found, 0, photo, words)
 
         return with_image_paths(self._each(images, errors, attend))
 
     def _each(self, images, errors, result_of, *others):
         """Yield (image, result_of(captioner, photo, *of_photo)) for each image, in their order; see `caption_each`."""
-        captioners, idle = self._copies if len(images) >= FEWEST_IN_PARALLEL else [self], queue.SimpleQueue()
+        captioners, idle = (
+            self._copies if len(images) >= FEWEST_IN_PARALLEL else [self],
+            queue.SimpleQueue(),
+        )
         for captioner in captioners:
             idle.put(captioner)
 
@@ -314,7 +363,10 @@ class LiteRTCaptioner:
                 idle.put(captioner)
 
         with ThreadPoolExecutor(len(captioners)) as threads:
-            tasks = ((image, threads.submit(describe, image, *of_photo)) for image, *of_photo in zip(images, *others))
+            tasks = (
+                (image, threads.submit(describe, image, *of_photo))
+                for image, *of_photo in zip(images, *others)
+            )
             running = collections.deque(itertools.islice(tasks, 2 * len(captioners)))
             while running:
                 image, task = running.popleft()
@@ -324,7 +376,9 @@ class LiteRTCaptioner:
     def _run(self, name, **inputs):
         is_first = name not in self._greeted
         self._greeted.add(name)
-        quiet = nothing_on_standard_error() if is_first else contextlib.nullcontext()  # LiteRT prints a greeting
+        quiet = (
+            nothing_on_standard_error() if is_first else contextlib.nullcontext()
+        )  # LiteRT prints a greeting
         with self._interpreting(), quiet:
             return self._runners[name](**inputs)
 

@@ -67,9 +67,13 @@ class AttentionDisplay:
 
     def __post_init__(self):
         if self.image is None:
-            raise ValueError("A result computed from features has no photo: pass one as `image`. Received: image=None")
+            raise ValueError(
+                "A result computed from features has no photo: pass one as `image`. Received: image=None"
+            )
         if isinstance(self.words, str) or not all(isinstance(word, str) for word in self.words):
-            raise ValueError(f"`words` must be a list of words. Received: words={brief(self.words)}")
+            raise ValueError(
+                f"`words` must be a list of words. Received: words={brief(self.words)}"
+            )
         words, maps = list(self.words), np.asarray(self.attention_weights, dtype=float)
         num_fractions = len(words) if self.from_photo is None else len(self.from_photo)
         if maps.ndim != 3 or not len(maps) == len(words) == num_fractions:
@@ -77,7 +81,11 @@ class AttentionDisplay:
                 "Expected, for each word, one map (rows, columns) and, with a sentinel, one number in `from_photo`. "
                 f"Received: {len(words)} words, attention_weights of shape {maps.shape}, {num_fractions} numbers"
             )
-        for name, value in (("image", _as_photo(self.image)), ("words", words), ("attention_weights", maps)):
+        for name, value in (
+            ("image", _as_photo(self.image)),
+            ("words", words),
+            ("attention_weights", maps),
+        ):
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -90,13 +98,17 @@ class AttentionDisplay:
         if not hasattr(result, "attention_weights"):
             raise ValueError(f"`result` must be a single CaptionResult. Received: {brief(result)}")
         image = photo_of(result) if image is None else image
-        return cls(image, result.words, result.attention_weights, result.from_photo, result.confidence)
+        return cls(
+            image, result.words, result.attention_weights, result.from_photo, result.confidence
+        )
 
     def upsampled(self, position: int) -> np.ndarray:
         """Return the map of the word at `position`, resized to the photo's size; NaN spreads to pixels nearby."""
         return upsampled(self.attention_weights[position], self.image.shape[:2])
 
-    def lit(self, position: int, look: str = "spotlight") -> tuple[np.ndarray, list[np.ndarray], str]:
+    def lit(
+        self, position: int, look: str = "spotlight"
+    ) -> tuple[np.ndarray, list[np.ndarray], str]:
         """Return the photo as the word at `position` lights it, the lines of the outline, and a phrase or ""."""
         if self._is_from_memory(position):
             return spotlight(self.image, np.zeros(self.image.shape[:2]), look), [], MEMORY_NOTE
@@ -114,7 +126,11 @@ class AttentionDisplay:
         if isinstance(words, str) and words in ("content", "all"):
             content = content_positions(self.words)
             return content if words == "content" and content else list(range(len(self.words)))
-        wanted = re.findall(r"[^\s,]+", words) if isinstance(words, str) else np.ravel(np.asarray(words, object))
+        wanted = (
+            re.findall(r"[^\s,]+", words)
+            if isinstance(words, str)
+            else np.ravel(np.asarray(words, object))
+        )
         found = [[i for i, word in enumerate(self.words) if one in (i, word)] for one in wanted]
         if not found or not all(found):
             expected = f'"content", "all", or a list of words or positions in the caption {brief(" ".join(self.words))}'
@@ -152,7 +168,9 @@ class AttentionDisplay:
         if ax is None:
             import matplotlib.pyplot as plt
 
-            ax = self._new_axes(plt.figure, words=words, columns=columns, shares=shares, width=width)
+            ax = self._new_axes(
+                plt.figure, words=words, columns=columns, shares=shares, width=width
+            )
         self._draw(np.ravel(ax), self.positions(words), look, shares)
         return ax
 
@@ -225,7 +243,9 @@ class AttentionDisplay:
             axes[0].figure.savefig(drawing, format=kind, dpi=dpi)
         write_whole(path, drawing.getvalue())
 
-    def _new_axes(self, make_figure, *, words="content", columns=None, shares=False, width=WIDTH, **_):
+    def _new_axes(
+        self, make_figure, *, words="content", columns=None, shares=False, width=WIDTH, **_
+    ):
         row = self._for_sheet(self.positions(words), shares)
         return np.array(sheet(make_figure, width, [row], columns=columns)[0])
 
@@ -253,7 +273,9 @@ class AttentionDisplay:
         from matplotlib.collections import LineCollection
 
         if len(panels) <= len(positions):
-            least = f"{len(positions)} words need {len(positions) + 1} axes; `words` chooses others."
+            least = (
+                f"{len(positions)} words need {len(positions) + 1} axes; `words` chooses others."
+            )
             raise ValueError(f"{least} Received: {len(panels)}")
         for panel in panels:
             panel.set_axis_off()
@@ -271,7 +293,16 @@ class AttentionDisplay:
             size = _title(panel, title, **self._style(position))
             box = {"facecolor": "black", "linewidth": 0, "pad": 2}
             font = {"color": "white", "size": max(8, 0.8 * size), "style": "italic"}
-            panel.text(0.5, 0.05, note, ha="center", va="bottom", transform=panel.transAxes, bbox=box, **font)
+            panel.text(
+                0.5,
+                0.05,
+                note,
+                ha="center",
+                va="bottom",
+                transform=panel.transAxes,
+                bbox=box,
+                **font,
+            )
 
     def animate(
         self,
@@ -312,23 +343,38 @@ def plot_history(history: Any, ax=None) -> Any:
     """
     if isinstance(history, (str, os.PathLike)):
         path = Path(history).expanduser()
-        table = np.genfromtxt(path / "history.csv" if path.is_dir() else path, delimiter=",", names=True)
+        table = np.genfromtxt(
+            path / "history.csv" if path.is_dir() else path, delimiter=",", names=True
+        )
         history = {name: np.atleast_1d(table[name]) for name in table.dtype.names}
     while hasattr(history, "history"):  # of a captioner, and of Keras' History
         history = history.history
     curves = history if isinstance(history, Mapping) else {}
-    known = {name for names in CURVES.values() for name in names if np.isfinite(curves.get(name, math.nan)).any()}
-    kinds = {title: [name for name in names if name in known] for title, names in CURVES.items() if known & {*names}}
+    known = {
+        name
+        for names in CURVES.values()
+        for name in names
+        if np.isfinite(curves.get(name, math.nan)).any()
+    }
+    kinds = {
+        title: [name for name in names if name in known]
+        for title, names in CURVES.items()
+        if known & {*names}
+    }
     if not kinds:
         expected = "Expected `captioner.history` or the output folder of `fit`; a loaded captioner has no history."
         raise ValueError(f"{expected} Received: history={brief(history)}")
     if ax is None:
         import matplotlib.pyplot as plt
 
-        _, ax = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 3.6), layout="constrained", squeeze=False)
+        _, ax = plt.subplots(
+            1, len(kinds), figsize=(4 * len(kinds), 3.6), layout="constrained", squeeze=False
+        )
         ax = ax[0]
     if np.size(ax) < len(kinds):
-        raise ValueError(f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {np.size(ax)}")
+        raise ValueError(
+            f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {np.size(ax)}"
+        )
     for panel, (title, names) in zip(np.ravel(ax), kinds.items()):
         for name in names:
             unit, _ = unit_and_digits(name.removeprefix("val_"))
@@ -337,7 +383,9 @@ def plot_history(history: Any, ax=None) -> Any:
         panel.set_title(title)
         panel.set_xlabel("epoch")
         panel.xaxis.get_major_locator().set_params(integer=True)
-        panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)  # below, off the curves
+        panel.legend(
+            loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2
+        )  # below, off the curves
     return ax
 
 
@@ -359,7 +407,9 @@ def shrink_to_printed_size(panel, dpi):
     for image in panel.images:
         pixels = image.get_array()
         if pixels.shape[0] > size[0] or pixels.shape[1] > size[1]:
-            image.set_extent(image.get_extent())  # where lines are drawn in the coordinates of pixels
+            image.set_extent(
+                image.get_extent()
+            )  # where lines are drawn in the coordinates of pixels
             image.set_data(load_image(pixels, size))
 
 

@@ -41,7 +41,9 @@ def gallery(
     """
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):
-            raise ValueError(f"Expected {len(results)} {name}, one for each result. Received: {len(values)}")
+            raise ValueError(
+                f"Expected {len(results)} {name}, one for each result. Received: {len(values)}"
+            )
     page, scores = GalleryPage(path, title), {}
     if references is not None:
         captions = [result.caption for result in results]
@@ -60,9 +62,19 @@ class GalleryPage:
 
     def __init__(self, path: str | os.PathLike, title: str = "Captions"):
         path = Path(path).expanduser()
-        self.path, self.title = path if path.suffix.lower() == ".html" else path / "index.html", title
-        self.photos, self.errors = [], []  # HTML of each photo; for each picture that cannot be read, why
-        self.orders = {"order": "Original order", **columns(), CONFIDENCE: "Confidence"}  # those that all photos have
+        self.path, self.title = (
+            path if path.suffix.lower() == ".html" else path / "index.html",
+            title,
+        )
+        self.photos, self.errors = (
+            [],
+            [],
+        )  # HTML of each photo; for each picture that cannot be read, why
+        self.orders = {
+            "order": "Original order",
+            **columns(),
+            CONFIDENCE: "Confidence",
+        }  # those that all photos have
 
     def add(self, name, result, image, references=(), **scores):
         """Add a photo with its CaptionResult, its human captions and its scores."""
@@ -85,15 +97,22 @@ class GalleryPage:
 
     def write(self):
         """Write the page with the photos so far; return its path."""
-        shared = {f"player_{part}": player.template_part(part) for part in ("style", "script")} | {"shown": str(SHOWN)}
+        shared = {f"player_{part}": player.template_part(part) for part in ("style", "script")} | {
+            "shown": str(SHOWN)
+        }
         errors = _listed(self.errors)
-        orders = [f'<button class="sat-control" data-sort="{key}">{name}</button>' for key, name in self.orders.items()]
+        orders = [
+            f'<button class="sat-control" data-sort="{key}">{name}</button>'
+            for key, name in self.orders.items()
+        ]
         values = {
             "policy": player.policy(fill(player.template_part("script", TEMPLATE), shared)),
             "title": escaped(self.title),
             "first_hidden": str(SHOWN + 1),
             "number": f"{len(self.photos):,}",
-            "errors": f"<details><summary>Unreadable: {len(self.errors)}</summary>{errors}</details>" if errors else "",
+            "errors": f"<details><summary>Unreadable: {len(self.errors)}</summary>{errors}</details>"
+            if errors
+            else "",
             "orders": "\n".join(orders) if len(orders) > 1 else "",
             "figure": player.empty_figure(),
             "photos": "\n".join(self.photos),

@@ -17,9 +17,23 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.datasets.phrase_boxes import NOT_CONTENT
-from keras_sat.pictures.spotlight import AMBER, COLOURED, DARK, DIM, FEW, FROM_MEMORY, NAN_COLOUR, WARMTH
+from keras_sat.pictures.spotlight import (
+    AMBER,
+    COLOURED,
+    DARK,
+    DIM,
+    FEW,
+    FROM_MEMORY,
+    NAN_COLOUR,
+    WARMTH,
+)
 
-LOOK = {"dim": DIM, "shade": 3 * [DARK], "amber": AMBER, "nan": NAN_COLOUR}  # what player.html has from other files
+LOOK = {
+    "dim": DIM,
+    "shade": 3 * [DARK],
+    "amber": AMBER,
+    "nan": NAN_COLOUR,
+}  # what player.html has from other files
 LOOK |= {"warmth": WARMTH, "coloured": COLOURED, "few": FEW}
 LOOK |= {"memory": FROM_MEMORY, "placeless": sorted(NOT_CONTENT)}
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page: in pixels, and of the JPEG
@@ -34,8 +48,14 @@ def player_page(display, *, title=None):
     values = {name: data.pop(name) for name in ("aspect", "photo")}
     words = enumerate(map(escaped, display.words))
     buttons = [f'<button type="button" data-step="{step}">{word}</button>' for step, word in words]
-    values |= {"buttons": " ".join(buttons), "maps": as_json(data), "policy": policy(template_part("script"))}
-    return fill(template(), values | {"title": escaped(" ".join(display.words) if title is None else title)})
+    values |= {
+        "buttons": " ".join(buttons),
+        "maps": as_json(data),
+        "policy": policy(template_part("script")),
+    }
+    return fill(
+        template(), values | {"title": escaped(" ".join(display.words) if title is None else title)}
+    )
 
 
 def player_frame(display):
@@ -79,7 +99,9 @@ def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITY):
 
     picture, file = Image.fromarray(image), io.BytesIO()
     picture.thumbnail((largest_side, largest_side))
-    kind, options = ("png", {}) if max(picture.size) <= SMALL_SIDE else ("jpeg", {"quality": quality})
+    kind, options = (
+        ("png", {}) if max(picture.size) <= SMALL_SIDE else ("jpeg", {"quality": quality})
+    )
     picture.save(file, kind, optimize=True, **options)
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 

@@ -98,7 +98,9 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
 
     all_axes, top = [], MARGIN
     for layout, (_, _, words, _, styles) in zip(layouts, rows):
-        all_axes.append([axes(MARGIN + left, top + down, *sides) for left, down, *sides in layout.boxes])
+        all_axes.append(
+            [axes(MARGIN + left, top + down, *sides) for left, down, *sides in layout.boxes]
+        )
         for (left, down), word, style in zip(layout.places, words, styles):
             place = (MARGIN + left) / width, 1 - (top + down) / height
             figure.text(*place, word, size=size, va="top", parse_math=False, **style)
@@ -159,7 +161,9 @@ def _above_panels(row, columns):
     places, top = _caption(row, row.width)
     photo = 0, top, row.width, row.width / row.aspect
     cell = row.cell(columns)
-    panels = _cells(row, row.num_panels, columns, cell / row.aspect, cell, top=_bottom([photo]) + GAP)
+    panels = _cells(
+        row, row.num_panels, columns, cell / row.aspect, cell, top=_bottom([photo]) + GAP
+    )
     return Layout([photo, *panels], places, _bottom([photo, *panels]), -row.num_panels % columns)
 
 

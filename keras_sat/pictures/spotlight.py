@@ -10,7 +10,9 @@ import numpy as np
 from data_utils.foreign_text import brief
 
 DIM = 0.48  # of the photo's contrast that remains where the model did not look
-DARK = 40  # the grey that the photo is mixed with there; with black, dark photos could not be made out
+DARK = (
+    40  # the grey that the photo is mixed with there; with black, dark photos could not be made out
+)
 AMBER = (255, 176, 0)  # of the line
 WARMTH = 0.3  # of AMBER in what is lit of a grey photo
 COLOURED = 20  # the difference between the channels of a pixel from which it has a colour
@@ -64,7 +66,9 @@ def spotlight(photo, light, look="spotlight"):
     elif look in matplotlib.colormaps:
         picture = photo + share / 2 * (255 * matplotlib.colormaps[look](light)[..., :3] - photo)
     else:
-        raise ValueError(f'Expected look="spotlight", "paper" or a colour map of matplotlib. Received: {brief(look)}')
+        raise ValueError(
+            f'Expected look="spotlight", "paper" or a colour map of matplotlib. Received: {brief(look)}'
+        )
     return np.rint(np.where(np.isfinite(light)[..., None], picture, NAN_COLOUR)).astype(np.uint8)
 
 

@@ -75,7 +75,9 @@ class CaptionResult:
 
 
 for _name, _doc in EXTRAS.items():
-    setattr(CaptionResult, _name, property(lambda self, name=_name: self.extras.get(name), doc=_doc))
+    setattr(
+        CaptionResult, _name, property(lambda self, name=_name: self.extras.get(name), doc=_doc)
+    )
 
 
 def with_image_paths(results):
