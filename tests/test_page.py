@@ -354,11 +354,9 @@ def test_the_page_says_that_it_captions_without_the_index_of_a_captioner(
 def test_words_can_be_chosen_while_they_appear(page, browser, tmp_path):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     page.give(scenes_in(tmp_path, 1)[0])
-    at_their_start = (
-        "const all = document.getAnimations(); for (const one of all) { one.pause(); "
-        "one.currentTime = 0; }"
-    )
-    assert browser.execute_script(f"{at_their_start} return all.length")
+    at_their_start = "for (const one of all) { one.pause(); one.currentTime = 0; }"
+    script = f"const all = document.getAnimations(); {at_their_start} return all.length"
+    assert browser.execute_script(script)
     assert all(
         word.is_displayed() for word in browser.find_elements("css selector", ".sat-words button")
     )
