@@ -278,11 +278,9 @@ def _as_uint8(array):
     Reject values outside 0..255 and shapes that are not those of an image.
     """
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-        problem = (
-            "An image array must contain real numbers. Pass paths, or images of several "
-            "sizes, as a list."
-        )
-        raise ValueError(f"{problem} Received: dtype={array.dtype}")
+        problem = "An image array must contain real numbers."
+        way_out = "Pass paths, or images of several sizes, as a list."
+        raise ValueError(f"{problem} {way_out} Received: dtype={array.dtype}")
     if (
         array.ndim not in (2, 3)
         or (array.ndim == 3 and array.shape[2] not in (1, 3, 4))

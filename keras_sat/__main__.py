@@ -35,8 +35,7 @@ def main(argv=None):
         try:
             os.environ["KERAS_BACKEND"] = "tensorflow"  # overrides Keras' settings
             if not os.environ.get("KERAS_HOME"):
-                # empty, Keras would write into the current folder
-                os.environ.pop("KERAS_HOME", None)
+                os.environ.pop("KERAS_HOME", None)  # "" would be the current folder
             if command != "caption":  # which may not need it
                 import_tensorflow()
             if pressed:

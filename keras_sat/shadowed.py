@@ -18,18 +18,15 @@ def reject_other_data_utils():
     """
     found = importlib.util.find_spec("data_utils")  # does not run it
     if found is None:
-        problem = (
-            "The package data_utils, which belongs to keras_sat, is missing. Install "
-            "keras_sat again."
-        )
+        missing = "The package data_utils, which belongs to keras_sat, is missing."
+        problem = f"{missing} Install keras_sat again."
     elif _is_ours(found):
         return
     else:
         problem = (
-            f"{_place_of(found)!r} hides the package data_utils, which belongs to "
-            "keras_sat. Rename it, or keep its "
-            "folder out of Python's path: run the program from another folder, and leave "
-            "it out of PYTHONPATH."
+            f"{_place_of(found)!r} hides the package data_utils, which belongs to keras_sat. "
+            "Rename it, or keep its folder out of Python's path: run the program from another "
+            "folder, and leave it out of PYTHONPATH."
         )
     if _is_command_line():
         print(f"keras-sat: {problem}", file=sys.stderr)

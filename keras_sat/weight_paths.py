@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 def keras_home():
-    """Return the folder in which Keras stores its downloads; KERAS_HOME counts only if
-    it is not empty.
+    """Return the folder of Keras' downloads: KERAS_HOME, unless it is empty, or
+    ~/.keras.
     """
     return Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
 

@@ -32,8 +32,7 @@ class Hub(BaseHTTPRequestHandler):
     """One repository.
 
     `revisions` has the files of each commit, `branches` and `tags` the commit of each
-    name, `asked` what was downloaded. `spoilt` has answers, as bytes, that replace
-    those to a kind of request.
+    name, `asked` what was downloaded. `spoilt` has answers to kinds of requests.
     """
 
     def log_message(self, *arguments):
@@ -59,9 +58,7 @@ class Hub(BaseHTTPRequestHandler):
             self.answer(self.server.spoilt[kind])
         elif kind == "refs":
             lists = {"branches": self.server.branches, "tags": self.server.tags, "converts": {}}
-            self.answer(
-                {key: [as_ref(*pair) for pair in refs.items()] for key, refs in lists.items()}
-            )
+            self.answer({key: list(map(as_ref, refs.items())) for key, refs in lists.items()})
         elif files is None or (kind == "resolve" and name not in files):
             self.send_error(404)
         elif kind == "resolve":
@@ -112,7 +109,8 @@ class Hub(BaseHTTPRequestHandler):
         return self.answer({"commitUrl": f"{here}/commit/{commit}", "commitOid": commit})
 
 
-def as_ref(name, commit):
+def as_ref(name_and_commit):
+    name, commit = name_and_commit
     return {"name": name, "ref": f"refs/heads/{name}", "targetCommit": commit}
 
 
@@ -238,9 +236,8 @@ def test_a_captioner_is_pushed_to_the_branch_that_is_named(captioner, server):
     assert address == f"hf://{REPOSITORY}@{server.branches['trial']}"
     captioner.baseline.assign(1.0)
     captioner.push_to_hub(f"{REPOSITORY}@trial")
-    assert (
-        server.branches.keys() == {"main", "trial"} and server.branches["main"] == on_main["main"]
-    )
+    assert server.branches.keys() == {"main", "trial"}
+    assert server.branches["main"] == on_main["main"]
     card = server.revisions[server.branches["trial"]]["README.md"].decode()
     assert f'from_pretrained("hf://{REPOSITORY}@trial")' in card
     loaded = Captioner.from_pretrained(f"hf://{REPOSITORY}@trial")
@@ -264,9 +261,8 @@ def test_a_tag_or_a_commit_cannot_be_pushed_to(captioner, server, revision):
 )
 def test_what_is_not_a_captioner_is_never_replaced(captioner, server, files, branch):
     server.revisions["a" * 40], server.branches["main"] = dict(files), "a" * 40
-    with pytest.raises(
-        ValueError, match=f"something else than a captioner.*new repository.*{[*files][0]}"
-    ):
+    first = next(iter(files))
+    with pytest.raises(ValueError, match=f"something else than a captioner.*new repo.*{first}"):
         captioner.push_to_hub(REPOSITORY + branch)
     assert server.revisions == {"a" * 40: files} and server.branches == {"main": "a" * 40}
 
@@ -279,10 +275,8 @@ def test_an_empty_repository_is_filled_and_a_push_from_elsewhere_meanwhile_is_no
     assert "config.json" in server.revisions[server.branches["main"]]
 
     def push_first(api, address, commit, files):
-        server.revisions["b" * 40], server.branches["main"] = (
-            {"README.md": b"of somebody else"},
-            "b" * 40,
-        )
+        server.revisions["b" * 40] = {"README.md": b"of somebody else"}
+        server.branches["main"] = "b" * 40
 
     monkeypatch.setattr(model_card, "_reject_foreign_repository", push_first)
     with pytest.raises(ValueError, match="cannot be transferred"):
@@ -329,9 +323,7 @@ def test_an_answer_that_no_hub_gives_is_one_sentence_that_names_the_hub(spoilt, 
     server.spoilt |= spoilt
     assert main(["evaluate", "--data", "scenes", "--model", f"hf://{REPOSITORY}"]) == 2
     error = capsys.readouterr().err
-    assert (
-        f"{constants.ENDPOINT} is not the Hugging Face Hub. Open that address in a browser" in error
-    )
+    assert f"{constants.ENDPOINT} is not the Hugging Face Hub. Open that address in a" in error
     assert error.count("\n") == 1
 
 

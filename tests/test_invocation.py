@@ -73,9 +73,8 @@ def test_a_file_that_hides_our_package_is_named_by_an_import(hiding, tmp_path):
     place = hiding.parent if hiding.name == "__init__.py" else hiding
     ran = run_in(tmp_path, "-c", "import keras_sat")
     error = ran.stderr.splitlines()[-1]
-    assert ran.returncode == 1 and error.startswith(
-        f"ImportError: '{place}' hides the package data_utils"
-    )
+    assert ran.returncode == 1
+    assert error.startswith(f"ImportError: '{place}' hides the package data_utils")
     assert "Rename it, or keep its folder out of Python's path" in error
 
 
@@ -89,7 +88,6 @@ def test_a_program_that_is_called_like_our_package_is_named(tmp_path):
 def test_a_file_that_hides_our_package_is_one_line_on_the_command_line(hiding, tmp_path):
     script = tmp_path / "keras-sat"
     script.write_text("from keras_sat.__main__ import main\nmain()\n")
-    # a script finds what is next to it
     for words in (["-m", "keras_sat", "info"], [script, "info"]):
         ran = run_in(tmp_path, *words)
         assert ran.returncode == 2 and ran.stdout == ""

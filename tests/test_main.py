@@ -171,10 +171,7 @@ def raise_(error):
         ),
         (FileNotFoundError(2, "No such file", "a.json"), "a.json: No such file. Check the path.\n"),
         (IsADirectoryError(21, "Is a folder", "a"), "a: Is a folder. Check the path.\n"),
-        (
-            FileExistsError(17, "File exists", "a"),
-            "a: File exists. Check the path, or choose a folder that can be wr",
-        ),
+        (FileExistsError(17, "File exists", "a"), "a: File exists. Check the path, or choose"),
         (ValueError(f"Keras' own. Received: {5000 * 'a '}"), "Keras' own. Received: a a"),
         (
             RuntimeError("Could not determine home directory."),

@@ -336,9 +336,7 @@ def test_the_words_and_the_photo_are_seen_without_scrolling(
 
 
 @pytest.mark.parametrize("has_index", [True, False])
-def test_the_page_says_that_it_captions_without_the_index_of_a_captioner(
-    other_site, serve, has_index
-):
+def test_the_page_says_that_it_captions_without_an_index(other_site, serve, has_index):
     settings = json.loads((other_site / "page" / "page.json").read_text())
     assert settings["photo"]["has_index"] is False, "this captioner has none"
     settings["photo"]["has_index"] = has_index
@@ -357,9 +355,8 @@ def test_words_can_be_chosen_while_they_appear(page, browser, tmp_path):
     at_their_start = "for (const one of all) { one.pause(); one.currentTime = 0; }"
     script = f"const all = document.getAnimations(); {at_their_start} return all.length"
     assert browser.execute_script(script)
-    assert all(
-        word.is_displayed() for word in browser.find_elements("css selector", ".sat-words button")
-    )
+    words = browser.find_elements("css selector", ".sat-words button")
+    assert all(word.is_displayed() for word in words)
     page.word(3).click()
     assert page.step == 3
 

@@ -148,9 +148,8 @@ def test_a_page_knows_whether_the_captioner_has_an_index_which_it_does_not(
     captioner, npm, tmp_path, monkeypatch, weight, has_index
 ):
     monkeypatch.setattr(captioner, "consensus", "an index")
-    monkeypatch.setattr(
-        captioner, "options", dataclasses.replace(captioner.options, consensus_weight=weight)
-    )
+    options = dataclasses.replace(captioner.options, consensus_weight=weight)
+    monkeypatch.setattr(captioner, "options", options)
     page = write_page(captioner, tmp_path / "page", scenes=False, runtime=npm)
     assert json.loads((page / "page.json").read_text())["photo"]["has_index"] is has_index
 
@@ -341,9 +340,7 @@ def test_caption_py_names_what_is_damaged_or_missing(page, tmp_path, name):
 
 @pytest.fixture
 def words_of_network(monkeypatch):
-    """A network of caption.py that says these words, whatever the picture. The test may
-    change them.
-    """
+    """The words that a stand-in for the network says of any picture."""
     words = ["a", "dog"]
 
     def outputs_of(photo):
@@ -365,9 +362,8 @@ def test_caption_py_does_not_wait_for_a_pipe(words_of_network, tmp_path, capsys)
     Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
     assert status_of_caption_py(tmp_path / "pipe.jpg", tmp_path, tmp_path / "a.png") == 2
     out, err = capsys.readouterr()
-    assert (
-        out == f"{tmp_path / 'a.png'}\ta dog\n" and err.count("a folder, a pipe or a device") == 2
-    )
+    assert out == f"{tmp_path / 'a.png'}\ta dog\n"
+    assert err.count("a folder, a pipe or a device") == 2
 
 
 def test_caption_py_prints_nothing_that_a_terminal_would_obey(words_of_network, tmp_path, capsys):
@@ -385,24 +381,18 @@ def test_caption_py_prints_nothing_that_a_terminal_would_obey(words_of_network, 
 def test_caption_py_says_that_its_vocabulary_is_too_short(words_of_network, tmp_path):
     Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
     del words_of_network[1]
-    assert "vocabulary.txt lacks words of the network. Export" in status_of_caption_py(
-        tmp_path / "a.png"
-    )
+    status = status_of_caption_py(tmp_path / "a.png")
+    assert "vocabulary.txt lacks words of the network. Export" in status
 
 
 def test_a_vocabulary_of_something_else_is_rejected_by_caption_py(page, tmp_path):
     folder = shutil.copytree(page / "photo", tmp_path / "photo")
     manifest = json.loads((folder / "litert.json").read_text())
     (folder / "vocabulary.txt").write_text("dog\n")
+    without_running = WITHOUT_RUNNING.format(package="mock.Mock()")
     manifest["sha256"]["vocabulary.txt"] = hashlib.sha256(b"dog\n").hexdigest()
     write_json(folder / "litert.json", manifest)
-    command = [
-        sys.executable,
-        "-c",
-        WITHOUT_RUNNING.format(package="mock.Mock()"),
-        folder / "caption.py",
-        "a.png",
-    ]
+    command = [sys.executable, "-c", without_running, folder / "caption.py", "a.png"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "vocabulary.txt is not the vocabulary of a captioner" in done.stderr

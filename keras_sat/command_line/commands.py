@@ -129,8 +129,8 @@ def run_caption(
     regions = [checked_region(region.split(",")) for region in options.pop("region", ())]
     if regions and min_confidence is not None:
         raise ValueError(
-            "--min-confidence cannot be combined with --region: the confidence is that "
-            "of captions of whole photos."
+            "--min-confidence cannot be combined with --region: the confidence is that of "
+            "captions of whole photos."
         )
     if (outputs or of_files) and len(regions) > 1:
         flag = flag_of(next(iter(outputs | of_files)))

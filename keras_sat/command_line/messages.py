@@ -34,11 +34,10 @@ WAYS_OUT = {
 
 
 def open_closed_streams():
-    """Let output go nowhere that would go to a stream that the shell has closed, as
-    `>&-` does.
+    """Open the null device for each standard stream that the shell has closed (`>&-`).
 
-    Python then has None for the stream. What is meant for standard error would be
-    printed on standard output.
+    Python has None for such a stream, and would print on standard output what is meant
+    for standard error.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -110,15 +109,9 @@ def one_line(error, command):
     """Return the message of an error in one line, with argument names replaced by the
     command's flags.
     """
-    if (
-        isinstance(error, FileNotFoundError)
-        and error.filename is None
-        and not _has_current_folder()
-    ):
-        return (
-            "The current folder was removed. Change to another folder, and run the same "
-            "command there."
-        )
+    names_no_path = isinstance(error, FileNotFoundError) and error.filename is None
+    if names_no_path and not _has_current_folder():
+        return "The current folder was removed. Change to another folder, and try again there."
     text = (
         error.text(options_of(command))
         if isinstance(error, ArgumentError)
@@ -138,9 +131,7 @@ def _way_out(error):
 
 
 def _cannot_be_read(path):
-    """Return whether there is something at a path that this user cannot read, or not
-    even look at.
-    """
+    """Return whether something is at a path that this user cannot read or look at."""
     try:
         os.stat(path)
     except PermissionError:

@@ -72,10 +72,8 @@ def load():
     content = gzip.decompress(files[model]) if model.endswith(".gz") else files[model]
     words = files["vocabulary.txt"].decode().split("\n")[:-1]
     if "<start>" not in words:
-        sys.exit(
-            f"{HERE}: vocabulary.txt is not the vocabulary of a captioner. Export the "
-            "captioner again."
-        )
+        problem = f"{HERE}: vocabulary.txt is not the vocabulary of a captioner."
+        sys.exit(f"{problem} Export the captioner again.")
     if is_onnx:
         session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
@@ -140,19 +138,16 @@ def run(interpreter, words, photo):
 
 
 def visible(text):
-    """Return text, such as a file name, with characters escaped that a terminal would
-    obey or hide.
+    """Return text, such as a file name, with what a terminal would obey or hide
+    escaped.
     """
-    escaped = {
-        sign: sign.encode("unicode_escape").decode() for sign in set(text) if is_hidden(sign)
-    }
+    hidden = filter(is_hidden, text)
+    escaped = {sign: sign.encode("unicode_escape").decode() for sign in hidden}
     return text.translate(str.maketrans(escaped))
 
 
 def is_hidden(sign):
-    """Return whether it is a control or format character, a line break or half of a
-    surrogate pair.
-    """
+    """Return whether it is a control character, a format character or a surrogate."""
     is_in_words = sign in "\u200c\u200d"  # of many languages
     return unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp") and not is_in_words
 
@@ -174,9 +169,8 @@ def main(paths):
         found = outputs_of(photo)
         ids = found["token_ids"][0][: np.ravel(found["num_words"])[0]]
         if max(ids, default=0) >= len(words):
-            sys.exit(
-                f"{HERE}: vocabulary.txt lacks words of the network. Export the captioner again."
-            )
+            problem = f"{HERE}: vocabulary.txt lacks words of the network."
+            sys.exit(f"{problem} Export the captioner again.")
         caption = " ".join(words[token] for token in ids)
         print(f"{visible(str(path))}\t{visible(caption)}", flush=True)
     sys.exit(status)

@@ -417,11 +417,8 @@ class LiteRTCaptioner:
 
     def _result(self, found, number, photo, words=None):
         """Build the CaptionResult of one caption from the outputs of a signature."""
-        count, ids, tokens = (
-            int(found["num_words"][number]),
-            found["token_ids"][number],
-            self.vocabulary.tokens,
-        )
+        count, ids = int(found["num_words"][number]), found["token_ids"][number]
+        tokens = self.vocabulary.tokens
         if ids.max() >= len(tokens):
             problem = f"{self._folder}: vocabulary.txt lacks words of the network."
             raise ValueError(f"{problem} Export the captioner again.")

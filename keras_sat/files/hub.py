@@ -50,18 +50,12 @@ def pinned(address, folder):
 
 
 def checked_source(source):
-    """Return text that `pinned` wrote.
-
-    Warn of any other text from a model folder, and return None.
-    """
+    """Return a source that `pinned` wrote; for any other, warn and return None."""
     if source is None or (isinstance(source, str) and PINNED.fullmatch(source)):
         return source
-    ignored = (
-        "config.json says that the model started from something that is not on the hub: ignored."
-    )
-    warnings.warn(
-        f"{ignored} Expected: an address hf://owner/name. Received: {brief(source)}", stacklevel=2
-    )
+    problem = "config.json says that the model started from something that is not on the hub."
+    expected = "hf://owner/name@commit with a digest; this is ignored."
+    warnings.warn(f"{problem} Expected: {expected} Received: {brief(source)}", stacklevel=2)
     return None
 
 
@@ -88,8 +82,7 @@ def transfers(address):
     """Turn any error of huggingface_hub within the block into a ValueError.
 
     Its own errors are about the network or the repository. Answers that no hub gives,
-    such as the login page of a hotel's network, raise errors of many kinds where it
-    parses them.
+    such as the login page of a hotel's network, raise others where it parses them.
     """
     from huggingface_hub import constants
     from huggingface_hub.errors import HfUriError, HFValidationError, HTTPError

@@ -46,18 +46,21 @@ def push(captioner, repository, *, scores=None, license=None, private=None, prec
             api.create_repo(repository, private=private, exist_ok=True)
         commit = _branch_to_replace(api, address)
         with transfers(address):
-            sent = {"folder_path": folder, "ignore_patterns": "lock*", "delete_patterns": FILES}
-            sent |= {"revision": branch, "parent_commit": commit}  # fails if there is a newer one
             pushed = api.upload_folder(
-                repo_id=repository, commit_message="A captioner of keras_sat", **sent
+                repo_id=repository,
+                revision=branch,
+                parent_commit=commit,  # fails if there is a newer one
+                folder_path=folder,
+                ignore_patterns="lock*",
+                delete_patterns=FILES,
+                commit_message="A captioner of keras_sat",
             )
     hub_folder.cache_clear()
     return f"hf://{repository}@{pushed.oid}"
 
 
 def _branch_to_replace(api, address):
-    """Create the branch in an address if needed; return its newest commit, or None if
-    it has none.
+    """Create the branch in an address if needed; return its newest commit or None.
 
     Raises:
         ValueError: the repository holds something else than a captioner, or it is no
@@ -83,9 +86,7 @@ def _branch_to_replace(api, address):
 
 
 def _reject_foreign_repository(api, address, commit, files):
-    """Raise ValueError if a repository's files at a commit are not those of a
-    captioner.
-    """
+    """Raise ValueError if the files at a commit are not those of a captioner."""
     others = sorted(set(files) - {".gitattributes"})  # which the hub writes
     if not others:
         return
@@ -97,18 +98,16 @@ def _reject_foreign_repository(api, address, commit, files):
             read_sealed_json(config, EXPECTED)
             return
     raise ValueError(
-        f"{address} contains something else than a captioner of keras_sat, whose "
-        "README.md and config.json would be "
-        "replaced. Push to a new repository, or remove its files first. Received: "
-        f"{brief(', '.join(others))}"
+        f"{address} contains something else than a captioner of keras_sat, whose README.md and "
+        "config.json would be replaced. Push to a new repository, or remove its files first. "
+        f"Received: {brief(', '.join(others))}"
     )
 
 
 def model_card(captioner, address, scores, license):
     """Return the text of a model card, whose head is YAML for the hub.
 
-    `address` is hf://owner/name or hf://owner/name@branch; for the other arguments, see
-    `push`.
+    `address` is hf://owner/name or hf://owner/name@branch; for the others, see `push`.
     """
     repository, _ = parts_of(address)
     head = {"library_name": "keras_sat", "pipeline_tag": "image-to-text"}
@@ -140,15 +139,12 @@ def model_card(captioner, address, scores, license):
     parts += [_as_code(captioner.encoder)]
     parts += [f"and {len(captioner.vocabulary):,} tokens, trained on {photos} photos."]
     parts += [f"It started from {_as_code(captioner.source)}."] if captioner.source else []
-    parts += [
-        f'\n```python\nimport keras_sat\n\nkeras_sat.Captioner.from_pretrained("{address}")\n```'
-    ]
+    loading = f'keras_sat.Captioner.from_pretrained("{address}")'
+    parts += [f"\n```python\nimport keras_sat\n\n{loading}\n```"]
     return "\n".join([*parts, f"\n```\n{scores}\n```\n" if scores is not None else ""])
 
 
 def _as_code(text):
-    """Return text from a model folder as inline code of Markdown, in which tags and
-    links mean nothing.
-    """
+    """Return text as inline code of Markdown, in which tags and links mean nothing."""
     without_backticks = visible(text).replace("`", "'")
     return f"`{without_backticks}`"

@@ -86,7 +86,8 @@ class Captioner {
     const start = (visible && this.ids.get("<region>")) ?? this.ids.get("<start>");
     const inputs = { features: [features, this.featureShape], visible: [cells, [1, ...grid]], start_id: [Int32Array.of(start), [1]] };
     const results = this.resultsOf(await this.run("beams", inputs));
-    return visible ? results.map((result) => ({ ...result, confidence: null })) : results; // it is fitted on whole photos
+    if (!visible) return results;
+    return results.map((result) => ({ ...result, confidence: null })); // fitted on whole photos
   }
 
   // Return the caption of greedy search, from pixels.
