@@ -32,18 +32,29 @@ from keras_sat.model.encoders import ENCODERS
 
 pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 KINDS = [  # each attention, scoring and cell
-    ("soft", "additive", "lstm"), ("soft", "bilinear", "gru"), ("hard", "dot", "gru"), ("none", "additive", "lstm"),
-]  # fmt: skip
+    ("soft", "additive", "lstm"),
+    ("soft", "bilinear", "gru"),
+    ("hard", "dot", "gru"),
+    ("none", "additive", "lstm"),
+]
 CAPTIONS = [
-    "a red dog runs", "two cats sleep on a sofa", "a man rides", "the sea at night", "snow on a green hill",
-    "a girl reads a book", "birds", "an old car in the rain",
-]  # fmt: skip
+    "a red dog runs",
+    "two cats sleep on a sofa",
+    "a man rides",
+    "the sea at night",
+    "snow on a green hill",
+    "a girl reads a book",
+    "birds",
+    "an old car in the rain",
+]
 SMALL = {"embedding_dim": 24, "hidden_dim": 24, "attention_dim": 24}
 QUIET = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
 
 
 def random_grid(images):
-    """An encoder that knows every photo apart: 2 x 2 cells of 24 numbers that depend on all pixels."""
+    """An encoder that knows every photo apart: 2 x 2 cells of 24 numbers that depend on
+    all pixels.
+    """
     return np.stack(
         [np.random.default_rng(int(image.sum())).normal(size=(2, 2, 24)) for image in images]
     )
@@ -51,7 +62,9 @@ def random_grid(images):
 
 @pytest.fixture(scope="module")
 def eight(tmp_path_factory):
-    """Eight photos with a caption each, their vocabulary and the cache of their features."""
+    """Eight photos with a caption each, their vocabulary and the cache of their
+    features.
+    """
     folder = tmp_path_factory.mktemp("eight")
     names = [f"{number}.png" for number in range(8)]
     write_photos(folder / "photos", names)
@@ -60,9 +73,13 @@ def eight(tmp_path_factory):
         for number, name in enumerate(names)
     ]
     cache = FeatureCache.build(
-        folder / "cache", [i.image_id for i in images], [i.image_path for i in images], random_grid, image_size=16,
+        folder / "cache",
+        [i.image_id for i in images],
+        [i.image_path for i in images],
+        random_grid,
+        image_size=16,
         show_progress=False,
-    )  # fmt: skip
+    )
     return images, Vocabulary.build(images), cache
 
 
@@ -138,14 +155,15 @@ def test_the_loss_is_that_of_the_paper(eight):
 
 @pytest.mark.parametrize("attention", [*ATTENTIONS, "drawn"])
 def test_what_is_left_out_moves_nothing(attention, monkeypatch):
-    """Training leaves out padding in the loop and in the readout; `call` and the equations leave out nothing."""
+    """Training leaves out padding in the loop and in the readout; `call` and the
+    equations leave out nothing.
+    """
     random = np.random.default_rng(5)
     captioner = Captioner(
         [f"word{i}" for i in range(20)], encoder=None, attention=attention, **SMALL, **QUIET
     )
-    lengths = np.array(
-        [[5, 3, 1], [2, 4, 0], [5, 5, 2]]
-    )  # the second photo's captions are in no order
+    # The second photo's captions are in no order.
+    lengths = np.array([[5, 3, 1], [2, 4, 0], [5, 5, 2]])
     token_weights = (np.arange(6) < lengths[..., None]).astype("float32")
     input_ids, target_ids = random.integers(4, 24, (2, 3, 3, 6)).astype("int32")
     features = random.normal(size=(3, 4, 24)).astype("float32")
@@ -696,9 +714,8 @@ def test_chance_belongs_to_the_photo_not_to_the_batch(eight, options):
     for one, other in zip(together, apart):
         assert one.words == other.words and one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
         np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-5)
-    assert (
-        len({result.log_prob for result in together}) > 1
-    )  # the same photo eight times, each with its own chance
+    # The same photo eight times, each with its own chance.
+    assert len({result.log_prob for result in together}) > 1
 
 
 def test_drawn_places_follow_the_attention_weights(eight):

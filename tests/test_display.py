@@ -255,7 +255,7 @@ def test_from_a_result_and_errors(photo, maps):
 
 @pytest.fixture
 def result_of_a_file(tmp_path, maps):
-    """A result as a captioner makes it from a path: its photo is square, the file is not."""
+    """A result as a captioner makes it from a path: square, which the file is not."""
     photo = np.kron(np.arange(0, 240, 10).reshape(4, 6, 1), np.ones((10, 10, 3))).astype(np.uint8)
     path = tmp_path / "photo.png"
     Image.fromarray(photo).save(path)

@@ -1,4 +1,6 @@
-"""Captions without TensorFlow: they are the captioner's, and its file for LiteRT is made once and checked."""
+"""Captions without TensorFlow: they are the captioner's, and its file for LiteRT is
+made once and checked.
+"""
 
 import contextlib
 import json
@@ -11,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_utils import DATASETS, draw_scenes
+from data_utils import DATASETS, Vocabulary, draw_scenes
 from data_utils.atomic_files import exclusive_lock, write_json
 from keras_sat import Captioner, load_litert
 from keras_sat.__main__ import main
@@ -119,7 +121,9 @@ def test_a_part_is_described_as_by_the_captioner(quick, captioner, pictures, tmp
             "<region> or <start>"
         )
         assert one.caption(picture, region=REGIONS[1]).caption == found[1].caption
-    assert quick.caption(picture, region=REGIONS[0]).confidence != quick.caption(picture).confidence
+    of_part = quick.caption(picture, region=REGIONS[0])
+    assert quick.caption(picture).confidence is not None and of_part.alternatives
+    assert {one.confidence for one in (of_part, *of_part.alternatives)} == {None}
     with pytest.warns(UserWarning, match="covers less than half of any cell"):
         quick.caption(picture, region=(0.5, 0.5, 0.51, 0.51))
     with pytest.raises(ValueError, match="a rectangle within the photo"):
@@ -195,6 +199,9 @@ def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
         ValueError, match="vocabulary.txt: the file is damaged.*Export the captioner again"
     ):
         load_litert(folder)
+    write_litert(folder, (folder / "model.tflite").read_bytes(), Vocabulary(["a"]))
+    with pytest.raises(ValueError, match="vocabulary.txt lacks words of the network"):
+        load_litert(folder).caption(pictures / "02.png")
     write_litert(folder, b"no network", captioner.vocabulary)
     with pytest.raises(ValueError, match="LiteRT cannot run this file"):
         load_litert(folder)
@@ -306,7 +313,9 @@ def test_eight_threads_share_one(quick):
 
 @pytest.fixture
 def traps(quick, tmp_path, monkeypatch):
-    """A current folder in which models, exports and photos have the names of bundled captioners."""
+    """A current folder in which models, exports and photos have the names of bundled
+    captioners.
+    """
     made = litert_captioner.made_folder(PRETRAINED / "scenes")
     for name in ("flickr8k", "mine"):  # models, and what looks like an export in each
         shutil.copytree(PRETRAINED / "scenes-none", tmp_path / name)
@@ -359,7 +368,10 @@ def test_the_digest_that_a_model_claims_is_not_believed(quick, tmp_path):
 
 @pytest.fixture
 def again(home, quick, tmp_path, monkeypatch):
-    """A list that gets longer whenever the file is made again, in a home of its own; that costs no time here."""
+    """A list that gets longer whenever the file is made again, in a home of its own.
+
+    That costs no time here.
+    """
     content = read_litert(litert_captioner.made_folder(PRETRAINED / "scenes"))
     times = []
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
@@ -397,7 +409,9 @@ def test_a_damaged_file_is_made_again(again, captioner, pictures, capsys, name, 
 
 
 def test_they_wait_for_the_one_that_makes_the_file(again, monkeypatch):
-    """The other one makes the file, and ends, at the moment when this one says that it waits."""
+    """The other one makes the file, and ends, at the moment when this one says that it
+    waits.
+    """
     folder = litert_captioner.made_folder(PRETRAINED / "scenes")
     kept = folder.rename(folder.with_name("kept"))
     with contextlib.ExitStack() as other:

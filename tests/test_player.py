@@ -97,8 +97,8 @@ def test_a_page_needs_nothing_else(photo):
     script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-        in page
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
+        f"'sha256-{digest}'" in page
     )
 
 
@@ -122,20 +122,8 @@ def test_maps_are_bytes_and_nan_is_told_apart():
     maps = np.array(
         [[[0.5, 0.25], [0.25, 0.0]], [[np.nan, 0.5], [np.inf, 0.0]], [[0.2, 0.2], [0.2, 0.2]]]
     )
-    expected = [
-        254,
-        127,
-        127,
-        0,
-        255,
-        254,
-        255,
-        0,
-        254,
-        254,
-        254,
-        254,
-    ]  # relative to the maximum of each map
+    # Relative to the maximum of each map.
+    expected = [254, 127, 127, 0, 255, 254, 255, 0, 254, 254, 254, 254]
     assert list(base64.b64decode(encoded_maps(maps))) == expected
     assert encoded_maps(np.zeros((0, 2, 2))) == "" and encoded_maps(np.zeros((1, 1, 1))) == "AA=="
 
@@ -235,7 +223,10 @@ class Page:
         return np.array(picture.convert("RGB")).astype(float)
 
     def words_with(self, attribute):
-        script = "return [...document.querySelectorAll(`[${arguments[0]}]`)].map((word) => word.textContent)"
+        script = (
+            "return [...document.querySelectorAll(`[${arguments[0]}]`)].map((word) => "
+            "word.textContent)"
+        )
         return self.browser.execute_script(script, attribute)
 
     def current(self):
@@ -308,7 +299,10 @@ def smooth_photo():
 
 @pytest.fixture
 def drawn(browser, tmp_path):
-    """A function that opens a player of maps; the photo is as large in the browser as its array."""
+    """A function that opens a player of maps.
+
+    The photo is as large in the browser as its array.
+    """
 
     def show(maps, photo=None, **options):
         photo = smooth_photo() if photo is None else photo
@@ -367,7 +361,7 @@ def test_the_browser_draws_what_python_draws(drawn, colours):
 
 
 def test_a_grey_photo_in_a_notebook_has_a_warm_tint_where_it_is_lit(browser, tmp_path):
-    """A notebook's frame has no origin, and browsers protect pictures of other origins from being read."""
+    """Its frame has no origin, and browsers let no page read pictures of others."""
     photo = np.full((120, 120, 3), 30, np.uint8)
     notebook = AttentionDisplay(photo, ["coat"], blob(7, 7)[None])._repr_html_()
     (tmp_path / "notebook.html").write_text(notebook, encoding="utf-8")
@@ -438,7 +432,9 @@ def test_a_narrow_region_and_the_lines_of_a_large_photo(drawn):
 
 @pytest.fixture
 def places(browser, photo, tmp_path):
-    """A player whose words look at: nothing in particular, left, left and right, right, and from memory at the left."""
+    """A player whose words look at: nothing in particular, left, left and right, right,
+    and from memory at the left.
+    """
     even, left, right = np.full((14, 14), 1 / 196), blob(7, 2), blob(7, 11)
     maps = np.stack([even, left, 0.4 * left + 0.6 * right, right, left])
     words, from_photo = ["green", "dog", "brown", "the", "snow"], np.array([1, 1, 1, 1, 0.2])
@@ -452,7 +448,10 @@ def test_a_place_lights_up_the_words_that_looked_there(places):
     shown = places.pixels()
     places.point_at(2.5 / 14, 0.5)
     assert places.words_with("data-here") == ["dog", "brown"] and places.note == "Here: dog, brown."
-    here = "return [1, 2].map((i) => getComputedStyle(document.querySelectorAll('.sat-words button')[i])"
+    here = (
+        "return [1, 2].map((i) => getComputedStyle(document.querySelectorAll('.sat-words "
+        "button')[i])"
+    )
     strengths = [
         float(x) for x in places.browser.execute_script(f"{here}.getPropertyValue('--here'))")
     ]
@@ -503,7 +502,8 @@ def test_the_keyboard_points_at_a_place(places):
 NOTE_STEPS = """
 window.steps = [];
 const player = document.querySelector(".sat-player");
-new MutationObserver(() => steps.push(Number(player.dataset.step))).observe(player, {attributeFilter: ["data-step"]});
+new MutationObserver(() => steps.push(Number(player.dataset.step)))
+  .observe(player, {attributeFilter: ["data-step"]});
 """
 
 
@@ -577,7 +577,8 @@ def test_a_screen_reader_finds_names_for_everything(page):
         ("main", ""),
         (
             "application",
-            "The photo. The arrow keys point at a place, and the words that looked there are named.",
+            "The photo. The arrow keys point at a place, and the words that looked there "
+            "are named.",
         ),
     }
     expected |= {

@@ -7,7 +7,9 @@ from keras_sat.pictures.sheet import MARGIN, font_size, sheet, text_width, wrapp
 
 
 class Boxes:
-    """Instead of a figure, whose axes take long to make: (left, bottom, right, top) of axes in inches."""
+    """Instead of a figure, whose axes take long to make: (left, bottom, right, top) of
+    axes in inches.
+    """
 
     def __init__(self, figsize):
         self.sides = np.array(figsize)
@@ -26,7 +28,7 @@ def row_of(number, aspect=1.5, words=(), title=""):
 
 
 def arranged(number, aspect=1.5, width=7, *, words=(), title="", **options):
-    """Return the boxes of a photo and its panels, (1 + number, 4), and where the words stand."""
+    """Return the boxes of photo and panels, (1 + number, 4), and the words' places."""
     figures = []
 
     def make(figsize):

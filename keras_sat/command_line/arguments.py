@@ -1,4 +1,7 @@
-"""The flags of the command line. Only flags that are given are passed on; functions define their own defaults."""
+"""The flags of the command line.
+
+Only flags that are given are passed on; functions define their own defaults.
+"""
 
 import argparse
 import functools
@@ -31,11 +34,16 @@ METAVARS |= {int: "N", float: "X"}
 DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
 MODEL = "the folder of a saved model, a bundled name, or hf://owner/name[@revision]"
 BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
-RUNTIME = "a folder into which npm has installed @litertjs/core; default: downloaded once from npm's registry"
+RUNTIME = (
+    "a folder into which npm has installed @litertjs/core; default: downloaded once from "
+    "npm's registry"
+)
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that reports errors in one line, and suggests the correct name for a misspelt one."""
+    """An argument parser that reports errors in one line, and suggests the correct name
+    for a misspelt one.
+    """
 
     commands = {}  # dict from the names of commands to their parsers
 
@@ -67,7 +75,9 @@ class FirstHelp(argparse.Action):
 
 
 def build_parser():
-    """Return the parser, whose result contains the command and the options given, but no defaults."""
+    """Return the parser, whose result contains the command and the options given, but
+    no defaults.
+    """
     program = started_as()
     parser = Parser(
         prog=program,
@@ -111,7 +121,9 @@ def build_parser():
 
 
 def options_of(command):
-    """Return a dict from the arguments of a command to their flags, such as {"num_beams": "--num-beams", ...}."""
+    """Return a dict from the arguments of a command to their flags, such as
+    {"num_beams": "--num-beams", ...}.
+    """
     actions = build_parser().commands[command]._option_string_actions.values()
     return {action.dest: action.option_strings[0] for action in actions if action.dest != "help"}
 
@@ -138,7 +150,10 @@ With --captions, score the captions of any other system."""
 COMPARE = """Compare two captioners on the same photos: differences of scores, 95 % intervals,
 mean and deviation over seeds. FIRST and SECOND are files of `keras-sat evaluate
 --json`, or patterns in quotation marks for several seeds: "runs/soft-*.json"."""
-FEATURES = "Encode the photos of a data set once and keep their features. If killed, it resumes when run again."
+FEATURES = (
+    "Encode the photos of a data set once and keep their features. If killed, it resumes "
+    "when run again."
+)
 CALIBRATE = """Fit the confidence of captions on photos that the model was not trained on, save
 it with the model, and print how well calibrated it is. `keras-sat fit` ends with
 the same step, on the dev split."""
@@ -152,7 +167,7 @@ INFO = "Print versions, devices, and the data, encoder weights and models that w
 
 
 def _add_options(parser, options, *names):
-    """Add the flags of an options class to a parser, for the named options or for all."""
+    """Add the flags of an options class to a parser: the named options or all."""
     for name in names or options.names():
         field = options.fields()[name]
         bound, default = (
@@ -161,13 +176,15 @@ def _add_options(parser, options, *names):
         )
         metavar = METAVARS.get(name, None if bound.choices else METAVARS.get(bound.kind))
         choices = f": {', '.join(bound.choices)}" if bound.choices and metavar else ""
-        text = f"{field.metadata['help']}{choices}; default: {DEFAULTS.get(name, default or repr(default))}"
+        text = (
+            f"{field.metadata['help']}{choices}; default: "
+            f"{DEFAULTS.get(name, default or repr(default))}"
+        )
         if bound.kind is bool:
             parser.add_argument(flag_of(name), action=argparse.BooleanOptionalAction, help=text)
         elif bound.kind is not None:
-            kind = (
-                None if bound.kind is str else bound.kind
-            )  # a word is a path or a name, see `build_parser`
+            # a word is a path or a name, see `build_parser`
+            kind = None if bound.kind is str else bound.kind
             taken = {"type": kind, "choices": bound.choices or None, "metavar": metavar}
             parser.add_argument(flag_of(name), help=text, **taken)
 
@@ -183,7 +200,9 @@ def _add_values(parser, metavar, **texts):
 
 
 def _add_data(parser, group=None, split=None, needs_cache=False):
-    """Add the flags that select the data; `split` is the default of --split, and `group` gets --skip-unreadable."""
+    """Add the flags that select the data; `split` is the default of --split, and
+    `group` gets --skip-unreadable.
+    """
     parser.add_argument("--data", required=True, choices=list(DATASETS), help="the data set")
     _add_values(parser, "DIR", data_dir="the folder with its photos and captions")
     parser.add_argument(
@@ -271,7 +290,10 @@ def _add_caption(parser):
     _add_switches(
         parser, eight_bit="caption faster, with 8-bit weights; a fifth of the captions change"
     )
-    text = "describe only this part: left,top,right,bottom, as fractions of the sides, such as .1,.2,.4,.9; repeatable"
+    text = (
+        "describe only this part: left,top,right,bottom, as fractions of the sides, such as "
+        ".1,.2,.4,.9; repeatable"
+    )
     parser.add_argument("--region", action="append", metavar="SIDES", help=text)
     _add_values(
         parser,
@@ -298,8 +320,10 @@ def _add_caption(parser):
     _add_values(parser, "FILE", csv="write a table for `fit --data folder`")
     _add_switches(
         parser,
-        metadata="write metadata.jsonl into the folder of the pictures, as Hugging Face's imagefolder reads it",
-        overwrite="replace existing captions in these files; default: keep them, and caption only what is missing",
+        metadata="write metadata.jsonl into the folder of the pictures, as Hugging Face's "
+        "imagefolder reads it",
+        overwrite="replace the captions that these files have of these pictures; default: keep "
+        "them, and caption only what is missing",
     )
     _add_values(
         parser,
@@ -345,7 +369,8 @@ def _add_evaluate(parser):
         json="write scores, settings and captions as JSON",
         csv="write the scores of each photo",
         coco_results="write the captions in coco-caption's format",
-        gallery="write a page with the captions, attention and scores of all photos into this folder",
+        gallery="write a page with the captions, attention and scores of all photos into this "
+        "folder",
     )
     _add_switches(parser, grounding="measure whether the model looks at the objects that it names")
     _add_switches(parser, regions="with --boxes: measure whether it names what is in a region")
@@ -353,7 +378,10 @@ def _add_evaluate(parser):
     _add_switches(
         parser, faithfulness="measure whether words depend on the places that the model looks at"
     )
-    pixels = "with --faithfulness: blur these places in N photos too, each encoded some twenty times; default: 100"
+    pixels = (
+        "with --faithfulness: blur these places in N photos too, each encoded some twenty "
+        "times; default: 100"
+    )
     parser.add_argument("--pixel-photos", type=int, metavar="N", help=pixels)
     _add_ray(parser)
 

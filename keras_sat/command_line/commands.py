@@ -32,9 +32,12 @@ from keras_sat.options import (
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, default_encoder, without_gpu
 from keras_sat.weight_paths import find_installed_weights, keras_home
 
-NOT_SURE = "not sure"  # replaces a caption below --min-confidence; on a terminal, precedes one with low confidence
-# Below this confidence a terminal shows "not sure": the greatest tenth below which fewer than one caption in four is
-# right. On the 1,000 dev photos of Flickr8k, 351 captions are below it, 78 of them right (docs/model-card.md).
+# Replaces a caption below --min-confidence; on a terminal, precedes one with low
+# confidence.
+NOT_SURE = "not sure"
+# Below this confidence a terminal shows "not sure": the greatest tenth below which
+# fewer than one caption in four is right. On the 1,000 dev photos of Flickr8k, 351
+# captions are below it, 78 of them right (docs/model-card.md).
 LOW_CONFIDENCE = 0.3
 
 
@@ -75,7 +78,10 @@ def run_caption(
     min_confidence=None,
     **options,
 ):
-    """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
+    """Caption each picture, or use the caption given by --say.
+
+    Report unreadable pictures at the end.
+    """
     if workers := _workers_options(options):
         others = {"json": as_json, "maps": maps, "say": say, "min_confidence": min_confidence}
         _caption_on_ray(
@@ -115,11 +121,17 @@ def run_caption(
     if say is not None and (options or min_confidence is not None):
         other = flag_of(next(iter(options), "min_confidence"))
         raise ValueError(
-            f"{other} has no effect with --say, which gives the caption. Received: --say with {other}"
+            f"{other} has no effect with --say, which gives the caption. Received: --say "
+            f"with {other}"
         )
     file_options = ("text_files", "csv", "metadata", "overwrite")
     of_files = {name: options.pop(name) for name in file_options if name in options}
     regions = [checked_region(region.split(",")) for region in options.pop("region", ())]
+    if regions and min_confidence is not None:
+        raise ValueError(
+            "--min-confidence cannot be combined with --region: the confidence is that of "
+            "captions of whole photos."
+        )
     if (outputs or of_files) and len(regions) > 1:
         flag = flag_of(next(iter(outputs | of_files)))
         raise ValueError(f"{flag} takes one result for each picture: pass one --region.")
@@ -140,7 +152,8 @@ def run_caption(
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     if eight_bit and (options or not fits_litert):
         raise ValueError(
-            "--eight-bit requires ai-edge-litert, one model with its own weights, and the default search."
+            "--eight-bit requires ai-edge-litert, one model with its own weights, and "
+            "the default search."
         )
     fast = ready_captioner(models[0], eight_bit=eight_bit) if fits_litert else None
     if eight_bit and not fast:
@@ -183,7 +196,8 @@ def run_caption(
                 continue
             if min_confidence is not None and result.confidence is None:
                 raise ValueError(
-                    "This model does not estimate confidence. Add this with `keras-sat calibrate MODEL --data DATA` "
+                    "This model does not estimate confidence. Add this with `keras-sat "
+                    "calibrate MODEL --data DATA` "
                     f"(not for several models). Received: --min-confidence {min_confidence:g}"
                 )
             others = result.alternatives if "num_results" in options else []
@@ -250,7 +264,9 @@ def _caption_on_ray(images, models, workers, others, **options):
 
 
 def _models_or_default(models, data=None):
-    """Return the models given by --model, or else the bundled model, even if a local folder has its name."""
+    """Return the models given by --model, or else the bundled model, even if a local
+    folder has its name.
+    """
     from keras_sat.files.model_folder import PRETRAINED
 
     if models is None:
@@ -267,7 +283,9 @@ def _captioner_of(models, encoder_weights):
 
 
 def _fits_litert(models, encoder_weights, say, options):
-    """Return whether LiteRT can be used: it supports one model, its own weights, default search, short sentences."""
+    """Return whether LiteRT can be used: it supports one model, its own weights,
+    default search, short sentences.
+    """
     from keras_sat.deploy.litert_captioner import is_installed
 
     default = SearchOptions()
@@ -293,7 +311,11 @@ def _prepare_litert(model, **options):
 
 
 def _draw(result, path, drawings, words="content", **options):
-    """Draw a result; return why not if its caption lacks one of the `words`, as some of many captions may."""
+    """Draw a result.
+
+    Return why not if its caption lacks one of the `words`, as some of many captions
+    may.
+    """
     from keras_sat.pictures.display import AttentionDisplay
 
     display = AttentionDisplay.from_result(result, image=path)
@@ -323,7 +345,9 @@ def _say_where_drawn(outputs, drawings, num_drawn):
 
 
 def _kept_in_files(results, files, page_path, min_confidence):
-    """Yield results, and write `caption_files` and a gallery: at the end, even after Ctrl-C, and often until then."""
+    """Yield results, and write `caption_files` and a gallery: at the end, even after
+    Ctrl-C, and often until then.
+    """
     page, num_results, num_written = None, 0, 0
     if page_path is not None:
         from keras_sat.pictures.gallery import GalleryPage
@@ -331,10 +355,15 @@ def _kept_in_files(results, files, page_path, min_confidence):
         page = GalleryPage(page_path)
 
     def write():
-        for file in (
-            [*files, page] if page and page.photos else files
-        ):  # otherwise an earlier gallery is kept
-            file.write()
+        problems = []
+        # Without photos, an earlier gallery is kept.
+        for file in [*files, page] if page and page.photos else files:
+            try:
+                file.write()
+            except (OSError, ValueError) as error:  # write the others too
+                problems.append(error)
+        if problems:
+            raise problems[0]
 
     try:
         for path, result in results:
@@ -365,8 +394,12 @@ def _is_sure(result, min_confidence):
 
 
 def _as_line(path, result, min_confidence):
-    """Return the path, a tab and the caption; on a terminal, add the confidence and, if it is low, "not sure"."""
-    line = f"{visible(path)}\t{visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE}"
+    """Return the path, a tab and the caption.
+
+    On a terminal, add the confidence and, if it is low, "not sure".
+    """
+    caption = visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE
+    line = f"{visible(path)}\t{caption}"
     if result.confidence is None or not sys.stdout.isatty():
         return line
     is_low = min_confidence is None and result.confidence < LOW_CONFIDENCE
@@ -398,7 +431,8 @@ def run_evaluate(
     measures_boxes = (grounding and data != "scenes") or regions
     if measures_boxes != ("boxes" in options) and not (grounding and "boxes" in options):
         raise ValueError(
-            "Pass --boxes with --grounding or --regions; only --grounding with --data scenes needs none."
+            "Pass --boxes with --grounding or --regions; only --grounding with --data "
+            "scenes needs none."
         )
     if "pixel_photos" in options and not options.get("faithfulness"):
         raise ValueError(
@@ -438,7 +472,8 @@ def run_evaluate(
             name for name in given if (given[name] or name in options) and name not in fitting
         ]:
             raise ValueError(
-                f"--captions scores existing captions and cannot be combined with {flag_of(others[0])}."
+                "--captions scores existing captions and cannot be combined with "
+                f"{flag_of(others[0])}."
             )
         table = evaluate_captions(captions, data, **options)
     print(table)
@@ -491,7 +526,8 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
             print(f"keras-sat: {without_gpu(options['encoder'])}", file=sys.stderr)
     if options["encoder"] == "tiny" and "encoder_weights" not in options:
         raise ValueError(
-            "The features of an untrained `tiny` encoder are useless. Pass trained weights as --encoder-weights, "
+            "The features of an untrained `tiny` encoder are useless. Pass trained "
+            "weights as --encoder-weights, "
             "or choose another --encoder."
         )
     images = read_data(data, data_dir, split_seed=split_seed)
@@ -510,7 +546,8 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
     )
     rows, columns = cache.grid_shape
     print(
-        f"{visible(cache.directory)}: {len(cache)} photos, {rows} x {columns} x {cache.feature_dim} each"
+        f"{visible(cache.directory)}: {len(cache)} photos, {rows} x {columns} x "
+        f"{cache.feature_dim} each"
     )
     for reason in cache.unreadable.values():
         print(f"left out: {visible(reason)}", file=sys.stderr)
@@ -530,7 +567,9 @@ def run_calibrate(model, data, split="dev", report=None, skip_unreadable=False, 
 
 
 def run_index(model, data, split="train", skip_unreadable=False, consensus_weight=None, **options):
-    """Index photos and captions for a choice by consensus, and save the index with the model."""
+    """Index photos and captions for a choice by consensus, and save the index with the
+    model.
+    """
     from data_utils.images import readable_photos
     from keras_sat.beyond.consensus import WEIGHT, Consensus
 
@@ -546,7 +585,10 @@ def run_index(model, data, split="train", skip_unreadable=False, consensus_weigh
 def _model_to_change(
     model, data, split, cache_dir=None, encoder_weights=None, output_dir=None, **reading
 ):
-    """Yield a saved captioner, photos and a cache; then save the captioner's records with it, or with a copy."""
+    """Yield a saved captioner, photos and a cache.
+
+    Then save the captioner's records with it, or with a copy.
+    """
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
     from keras_sat.captioner import Captioner
@@ -562,7 +604,8 @@ def _model_to_change(
     folder = model_directory(model)
     if output_dir is None and (folder.parent == PRETRAINED or is_on_hub(model)):
         raise ValueError(
-            "A bundled or downloaded model cannot be changed. For a copy, pass a folder as --output-dir. "
+            "A bundled or downloaded model cannot be changed. For a copy, pass a folder "
+            "as --output-dir. "
             f"Received: {visible(model)}"
         )
     if output_dir is not None:
@@ -588,7 +631,9 @@ def run_export(
     encoder_weights=None,
     **options,
 ):
-    """Export a captioner for programs without keras_sat or as a web page, and print the paths of the files."""
+    """Export a captioner for programs without keras_sat or as a web page, and print the
+    paths of the files.
+    """
     from keras_sat.captioner import Captioner
 
     if runtime is not None and not web:
@@ -598,9 +643,8 @@ def run_export(
         from keras_sat.deploy.page_export import MissingRuntime, write_page
 
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "error", MissingRuntime
-            )  # exit status 2: nobody should publish such a page
+            # Exit status 2: nobody should publish such a page.
+            warnings.simplefilter("error", MissingRuntime)
             folder = write_page(
                 captioner, directory, name=_shown_name(model), runtime=runtime, **options
             )
@@ -617,7 +661,9 @@ def run_export(
 def run_app(
     model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None, encoder_weights=None
 ):
-    """Serve a web page until Ctrl-C is pressed: an existing page, or a temporary page for a model."""
+    """Serve a web page until Ctrl-C is pressed: an existing page, or a temporary page
+    for a model.
+    """
     import signal
     import tempfile
 
@@ -632,9 +678,8 @@ def run_app(
     page = page.parent if page.name == "index.html" else page
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         if hasattr(signal, name):
-            signal.signal(
-                getattr(signal, name), signal.default_int_handler
-            )  # like Ctrl-C, which removes the page
+            # Like Ctrl-C, which removes the page.
+            signal.signal(getattr(signal, name), signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="keras-sat-", ignore_cleanup_errors=True) as temporary:
         exists = is_page(page)
         page = page if exists else Path(temporary) / "page"
@@ -650,7 +695,9 @@ def run_app(
 
 
 def _shown_name(model):
-    """Return the name of a model to show on a page: the name of its folder, or "mine" for runs/mine/model."""
+    """Return the name of a model to show on a page: the name of its folder, or "mine"
+    for runs/mine/model.
+    """
     path = Path(model).expanduser().resolve()
     return path.parent.name if path.name == "model" else path.name
 
@@ -675,7 +722,8 @@ def run_info(data_dir=None):
         print(f"encoder weights in installed packages: {', '.join(packages)}")
     print(f"bundled models: {', '.join(pretrained_names())}")
     print(
-        f"their licence: {WEIGHTS_LICENSE}; photo captioners are for non-commercial research and education only"
+        f"their licence: {WEIGHTS_LICENSE}; photo captioners are for non-commercial "
+        "research and education only"
     )
     for name, read in DATASETS.items():
         if name == "scenes" or data_dir is None:
@@ -685,7 +733,8 @@ def run_info(data_dir=None):
                 warnings.simplefilter("ignore")
                 images = read(data_dir)
             print(
-                f"data: {name}: {len(images)} photos, {sum(len(image.captions) for image in images)} captions"
+                f"data: {name}: {len(images)} photos, "
+                f"{sum(len(image.captions) for image in images)} captions"
             )
         except (ValueError, OSError) as error:
             print(f"data: {name}: {visible(str(error).partition(' Received: ')[0])}")

@@ -1,13 +1,16 @@
-"""Caption photos without TensorFlow: run a captioner's LiteRT file with the package ai-edge-litert.
+"""Caption photos without TensorFlow: run a captioner's LiteRT file with the package
+ai-edge-litert.
 
-Loading the file and captioning a photo take less time than importing TensorFlow. `keras-sat export --tflite` and
-`--web` write such a file. Saved captioners are converted once by TensorFlow, with float32 weights; for bundled ones,
-`litert_graph` makes the same file without TensorFlow:
+Loading the file and captioning a photo take less time than importing TensorFlow.
+`keras-sat export --tflite` and `--web` write such a file. Saved captioners are
+converted once by TensorFlow, with float32 weights; for bundled ones, `litert_graph`
+makes the same file without TensorFlow:
 
-    KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`; litert8-DIGEST has 8-bit weights
+    KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`;
+                                           litert8-DIGEST has 8-bit weights
 
-DIGEST is the digest of config.json, which contains the digests of the captioner's other files. A folder with
-config.json is a saved captioner: a LiteRT file in it is never run.
+DIGEST is the digest of config.json, which contains the digests of the captioner's other
+files. A folder with config.json is a saved captioner: a LiteRT file in it is never run.
 """
 
 from __future__ import annotations
@@ -66,14 +69,17 @@ def load_litert(
     """Load a captioner that runs without TensorFlow, for short scripts and servers.
 
     Args:
-        model: a folder that `Captioner.save` wrote, a bundled name, or an export folder with a LiteRT file. The first
-            is converted once, which needs TensorFlow and some seconds; other processes wait for it. None: the
-            bundled photo captioner, even if the current folder contains a model of that name.
+        model: a folder that `Captioner.save` wrote, a bundled name, or an export folder
+            with a LiteRT file. The first is converted once, which needs TensorFlow and
+            some seconds; other processes wait for it. None: the bundled photo
+            captioner, even if the current folder contains a model of that name.
         num_threads: None uses one thread per processor core that the process may use.
-        eight_bit: round weights to 8 bits: faster, but a fifth of the captions change. Not for exports.
+        eight_bit: round weights to 8 bits: faster, but a fifth of the captions change.
+            Not for exports.
 
     Raises:
-        ValueError: the package ai-edge-litert is missing, there is no such model, or an export is damaged.
+        ValueError: the package ai-edge-litert is missing, there is no such model, or an
+            export is damaged.
     """
     if not is_installed():
         raise ValueError(
@@ -89,7 +95,8 @@ def load_litert(
 
 
 def ready_captioner(model, *, num_threads=None, eight_bit=False):
-    """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or cannot be loaded.
+    """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or
+    cannot be loaded.
 
     The file of a bundled captioner is made, without TensorFlow.
     """
@@ -108,7 +115,9 @@ def ready_captioner(model, *, num_threads=None, eight_bit=False):
 
 
 def export_folder(model):
-    """Return the folder that contains the LiteRT file of an export or a web page, or None for a saved captioner."""
+    """Return the folder that contains the LiteRT file of an export or a web page, or
+    None for a saved captioner.
+    """
     given = model_directory(model)
     for folder in (given, given / "photo") if (given / "page.json").is_file() else (given,):
         if os.path.lexists(folder / "config.json"):
@@ -133,7 +142,8 @@ def is_made(model, eight_bit=False):
 
 
 def make_file(model, *, wait_s=0, eight_bit=False):
-    """Make the LiteRT file of a saved or bundled captioner, unless this was done before; return the folder.
+    """Make the LiteRT file of a saved or bundled captioner, unless this was done
+    before; return the folder.
 
     Wait at most `wait_s` seconds for another process that is converting one.
     """
@@ -157,7 +167,10 @@ def _convert(directory, folder, eight_bit):
 
 
 def converted(directory, *, eight_bit=False):
-    """Use TensorFlow to convert a saved captioner; return its network and the other results of `filled`."""
+    """Use TensorFlow to convert a saved captioner.
+
+    Return its network and the other results of `filled`.
+    """
     import_tensorflow()
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
@@ -172,10 +185,11 @@ def converted(directory, *, eight_bit=False):
 
 
 class LiteRTCaptioner:
-    """A captioner that runs on LiteRT: it captions photos as `Captioner` does, without batches.
+    """A captioner that runs on LiteRT: it captions photos as `Captioner` does, without
+    batches.
 
-    One photo gets all threads; of several, each thread captions another one. Threads may share a captioner: they read
-    photos in parallel and caption them in turn.
+    One photo gets all threads; of several, each thread captions another one. Threads
+    may share a captioner: they read photos in parallel and caption them in turn.
 
     Attributes:
         vocabulary: Vocabulary.
@@ -185,9 +199,11 @@ class LiteRTCaptioner:
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
-        """Load the LiteRT file in a folder after checking the digests in litert.json; see `load_litert`.
+        """Load the LiteRT file in a folder after checking the digests in litert.json;
+        see `load_litert`.
 
-        LiteRT's parser is not hardened against malicious files: load only files from people you trust.
+        LiteRT's parser is not hardened against malicious files: load only files from
+        people you trust.
         """
         from ai_edge_litert.interpreter import Interpreter
 
@@ -231,24 +247,28 @@ class LiteRTCaptioner:
 
     @contextlib.contextmanager
     def _interpreting(self):
-        """Lock the interpreter within a `with` block, and convert its errors to ValueError."""
+        """Lock the interpreter within a `with` block, and convert its errors to
+        ValueError.
+        """
         with self._lock:
             try:
                 yield
             except (RuntimeError, ValueError, LookupError, TypeError) as error:
                 raise ValueError(
-                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again or, "
+                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). "
+                    "Export the captioner again or, "
                     "if this folder is in KERAS_HOME, remove it."
                 ) from None
 
     def caption(self, images: Any, *, recursive: bool = False, region: Any = None) -> Any:
         """Return the CaptionResult of a photo, or a list of results for several photos.
 
-        The search options are fixed in the file, usually 3 beams. The other beams are in `alternatives`.
+        The search options are fixed in the file, usually 3 beams. The other beams are
+        in `alternatives`.
 
         Args:
-            images: a path, a PIL image or an array with values 0..255, a list of these, a folder, or a pattern such as
-                "photos/*.jpg".
+            images: a path, a PIL image or an array with values 0..255, a list of these,
+                a folder, or a pattern such as "photos/*.jpg".
             recursive: include photos in subfolders.
             region: describe only this part of each photo, see `Captioner.caption`.
         """
@@ -265,8 +285,10 @@ class LiteRTCaptioner:
 
         Args:
             images: list of paths, PIL images or arrays.
-            errors: what to do if a photo cannot be read: "raise" the error, or "yield" (image, error).
-            regions: a list of regions for each photo, see `caption`. A photo is encoded once for all its regions.
+            errors: what to do if a photo cannot be read: "raise" the error, or "yield"
+                (image, error).
+            regions: a list of regions for each photo, see `caption`. A photo is encoded
+                once for all its regions.
         """
         if regions is None:
             return with_image_paths(self._each(images, errors, LiteRTCaptioner._caption))
@@ -304,27 +326,33 @@ class LiteRTCaptioner:
         return self._best(self._run("beams", **features, **inputs), photo)
 
     def _best(self, found, photo):
-        numbers = np.flatnonzero(
-            np.isfinite(found["log_prob"])
-        )  # there may be fewer captions than beams
+        # There may be fewer captions than beams.
+        numbers = np.flatnonzero(np.isfinite(found["log_prob"]))
         best, *others = [self._result(found, number, photo) for number in numbers]
         best.alternatives.extend(others)
         return best
 
     def attend(self, image: Any, caption: str) -> CaptionResult:
-        """Return a CaptionResult for a given caption, with an attention map for each word."""
+        """Return a CaptionResult for a given caption, with an attention map for each
+        word.
+        """
         return next(result for _, result in self.attend_each([image], caption))
 
     def attend_each(
         self, images: Any, caption: str, *, errors: str = "raise"
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult of the given caption) for each photo; see `caption_each`."""
+        """Yield (image, CaptionResult of the given caption) for each photo.
+
+        See `caption_each`.
+        """
         words = tokenise(caption)
         if not 0 < len(words) < self._most_ids:
             raise ValueError(
-                f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}"
+                f"Expected a caption of 1 to {self._most_ids - 1} words. Received: "
+                f"caption={caption!r}"
                 if self._most_ids
-                else "A LiteRT file from `export --tflite` cannot read a given caption; use one from `export --web`."
+                else "A LiteRT file from `export --tflite` cannot read a given caption; use "
+                "one from `export --web`."
             )
         ids = np.zeros((1, self._most_ids), np.int32)  # padded with `<pad>`
         ids[0, : len(words) + 1] = [
@@ -341,7 +369,9 @@ class LiteRTCaptioner:
         return with_image_paths(self._each(images, errors, attend))
 
     def _each(self, images, errors, result_of, *others):
-        """Yield (image, result_of(captioner, photo, *of_photo)) for each image, in their order; see `caption_each`."""
+        """Yield (image, result_of(captioner, photo, *of_photo)) for each image, in
+        their order; see `caption_each`.
+        """
         captioners, idle = (
             self._copies if len(images) >= FEWEST_IN_PARALLEL else [self],
             queue.SimpleQueue(),
@@ -376,16 +406,19 @@ class LiteRTCaptioner:
     def _run(self, name, **inputs):
         is_first = name not in self._greeted
         self._greeted.add(name)
-        quiet = (
-            nothing_on_standard_error() if is_first else contextlib.nullcontext()
-        )  # LiteRT prints a greeting
+        # LiteRT prints a greeting
+        quiet = nothing_on_standard_error() if is_first else contextlib.nullcontext()
         with self._interpreting(), quiet:
             return self._runners[name](**inputs)
 
     def _result(self, found, number, photo, words=None):
         """Build the CaptionResult of one caption from the outputs of a signature."""
         count, ids = int(found["num_words"][number]), found["token_ids"][number]
-        words = words or [self.vocabulary.tokens[token] for token in ids[:count]]
+        tokens = self.vocabulary.tokens
+        if ids.max() >= len(tokens):
+            problem = f"{self._folder}: vocabulary.txt lacks words of the network."
+            raise ValueError(f"{problem} Export the captioner again.")
+        words = words or [tokens[token] for token in ids[:count]]
         return CaptionResult(
             " ".join(words),
             words,

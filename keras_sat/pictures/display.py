@@ -48,14 +48,18 @@ CURVES = {
 
 @dataclass(frozen=True)
 class AttentionDisplay:
-    """A photo, its caption and the attention map of each word, ready to plot. Notebooks show it as a player.
+    """A photo, its caption and the attention map of each word, ready to plot. Notebooks
+    show it as a player.
 
     Attributes:
-        image: the photo: a path, a PIL image or an array with values 0..255; kept as uint8 (height, width, 3), and
-            shrunk if it is larger than 1024 pixels. A panorama is stretched to an aspect ratio of 5 or 1/5.
+        image: the photo: a path, a PIL image or an array with values 0..255; kept as
+            uint8 (height, width, 3), and shrunk if it is larger than 1024 pixels. A
+            panorama is stretched to an aspect ratio of 5 or 1/5.
         words: list of the caption's words.
-        attention_weights: (words, rows, columns), for a grid of any shape that covers the photo.
-        from_photo: with a sentinel, the fraction of each word that came from the photo, (words,); else None.
+        attention_weights: (words, rows, columns), for a grid of any shape that covers
+            the photo.
+        from_photo: with a sentinel, the fraction of each word that came from the photo,
+            (words,); else None.
         confidence: the probability that the caption is right, or None; pages show it.
     """
 
@@ -68,7 +72,8 @@ class AttentionDisplay:
     def __post_init__(self):
         if self.image is None:
             raise ValueError(
-                "A result computed from features has no photo: pass one as `image`. Received: image=None"
+                "A result computed from features has no photo: pass one as `image`. "
+                "Received: image=None"
             )
         if isinstance(self.words, str) or not all(isinstance(word, str) for word in self.words):
             raise ValueError(
@@ -78,8 +83,10 @@ class AttentionDisplay:
         num_fractions = len(words) if self.from_photo is None else len(self.from_photo)
         if maps.ndim != 3 or not len(maps) == len(words) == num_fractions:
             raise ValueError(
-                "Expected, for each word, one map (rows, columns) and, with a sentinel, one number in `from_photo`. "
-                f"Received: {len(words)} words, attention_weights of shape {maps.shape}, {num_fractions} numbers"
+                "Expected, for each word, one map (rows, columns) and, with a sentinel, "
+                "one number in `from_photo`. "
+                f"Received: {len(words)} words, attention_weights of shape {maps.shape}, "
+                f"{num_fractions} numbers"
             )
         for name, value in (
             ("image", _as_photo(self.image)),
@@ -90,26 +97,31 @@ class AttentionDisplay:
 
     @classmethod
     def from_result(cls, result: CaptionResult, *, image: Any = None) -> AttentionDisplay:
-        """Make an AttentionDisplay from a CaptionResult; `image`, such as a path, replaces the result's photo.
+        """Make an AttentionDisplay from a CaptionResult; `image`, such as a path,
+        replaces the result's photo.
 
-        If the photo was given as a path and is still there, it is read again, in its own shape. Otherwise it has the
-        shape of the encoder's input, usually a square.
+        If the photo was given as a path and is still there, it is read again, in its
+        own shape. Otherwise it has the shape of the encoder's input, usually a square.
         """
         if not hasattr(result, "attention_weights"):
             raise ValueError(f"`result` must be a single CaptionResult. Received: {brief(result)}")
-        image = photo_of(result) if image is None else image
+        image = photo_of_result(result) if image is None else image
         return cls(
             image, result.words, result.attention_weights, result.from_photo, result.confidence
         )
 
     def upsampled(self, position: int) -> np.ndarray:
-        """Return the map of the word at `position`, resized to the photo's size; NaN spreads to pixels nearby."""
+        """Return the map of the word at `position`, resized to the photo's size; NaN
+        spreads to pixels nearby.
+        """
         return upsampled(self.attention_weights[position], self.image.shape[:2])
 
     def lit(
         self, position: int, look: str = "spotlight"
     ) -> tuple[np.ndarray, list[np.ndarray], str]:
-        """Return the photo as the word at `position` lights it, the lines of the outline, and a phrase or ""."""
+        """Return the photo as the word at `position` lights it, the lines of the
+        outline, and a phrase or "".
+        """
         if self._is_from_memory(position):
             return spotlight(self.image, np.zeros(self.image.shape[:2]), look), [], MEMORY_NOTE
         attention_map = self.upsampled(position)
@@ -118,7 +130,9 @@ class AttentionDisplay:
         return spotlight(self.image, light_of(attention_map), look), lines, note
 
     def share(self, position: int) -> float:
-        """Return the fraction of the photo in the smallest region with half of the attention of a word."""
+        """Return the fraction of the photo that the line encloses for a word: the
+        smallest region with half of its attention.
+        """
         return share_with_half(self.upsampled(position))
 
     def positions(self, words: Any = "content") -> list[int]:
@@ -133,7 +147,10 @@ class AttentionDisplay:
         )
         found = [[i for i, word in enumerate(self.words) if one in (i, word)] for one in wanted]
         if not found or not all(found):
-            expected = f'"content", "all", or a list of words or positions in the caption {brief(" ".join(self.words))}'
+            expected = (
+                '"content", "all", or a list of words or positions in the caption '
+                f"{brief(' '.join(self.words))}"
+            )
             raise ValueError(f"`words` must be {expected}. Received: words={brief(words)}")
         return sorted({*chain(*found)})
 
@@ -150,18 +167,25 @@ class AttentionDisplay:
         shares: bool = False,
         width: float = WIDTH,
     ) -> Any:
-        """Draw the photo and, for each word, a panel in which the part that the model looked at keeps its colours.
+        """Draw the photo and, for each word, a panel in which the part that the model
+        looked at keeps its colours.
 
-        A line encloses the smallest region with half of the attention. A word from memory has no map. Above the photo
-        stands the caption, with the words shown in bold.
+        A line encloses the smallest region with half of the attention. A word from
+        memory has no map. Above the photo stands the caption, with the words shown in
+        bold.
 
         Args:
             ax: an array of axes, for the photo and each word; None makes a new figure.
-            words: "content" for words that may name something, "all", or a list of words or positions.
-            columns: cells per row in a new figure; None chooses so that rows are filled.
-            look: "spotlight"; "paper" for white light on a dim photo; or a colour map of matplotlib, such as "jet".
-            shares: write above each panel what part of the photo the line encloses, such as "10 % of the photo".
-            width: of a new figure, in inches: 3.3 for a column of a paper, 7 for both, with text of 8 points.
+            words: "content" for words that may name something, "all", or a list of
+                words or positions.
+            columns: pictures per row in a new figure; None chooses so that rows are
+                filled.
+            look: "spotlight"; "paper" for white light on a dim photo; or a colour map
+                of matplotlib, such as "jet".
+            shares: write above each panel what part of the photo the line encloses,
+                such as "10 % of the photo".
+            width: of a new figure, in inches: 3.3 for a column of a paper, 7 for both,
+                with text of 8 points.
 
         Returns: the array of axes.
         """
@@ -186,14 +210,17 @@ class AttentionDisplay:
         shares: bool = False,
         width: float = WIDTH,
     ) -> Any:
-        """Draw captions, one per row, as in the paper's comparison of soft and hard attention; return the axes.
+        """Draw captions, one per row, as in the paper's comparison of soft and hard
+        attention; return the axes.
 
         Args:
-            displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
-            images: list of photos, one for each row; None uses those of the displays, or of the results: see
-                `from_result`.
+            displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard,
+                none].
+            images: list of photos, one for each row; None uses those of the displays,
+                and those of the results as `from_result` does.
             names: list of titles, one for each row.
-            ax: an array of axes, a row for each display; None makes a new figure, with equal words below each other.
+            ax: an array of axes, a row for each display; None makes a new figure, with
+                equal words below each other.
             words, look, shares, width: see `plot`.
         """
         is_list = isinstance(displays, (list, tuple)) and displays
@@ -201,9 +228,10 @@ class AttentionDisplay:
         lengths += [] if images is None else [(len(images),)]
         if not is_list or any(length != (len(displays),) for length in lengths):
             raise ValueError(
-                "`displays` must be a list with at least one display; `images`, `names` and `ax` must have the same "
-                f"length. Received: displays={brief(displays)}, images={brief(images)}, names={brief(names)}, "
-                f"ax of shape {np.shape(ax)}"
+                "`displays` must be a list with at least one display; `images`, `names` "
+                "and `ax` must have the same length. "
+                f"Received: displays={brief(displays)}, images={brief(images)}, "
+                f"names={brief(names)}, ax of shape {np.shape(ax)}"
             )
         images = [None] * len(displays) if images is None else images
         displays = [_as_display(each, image) for each, image in zip(displays, images)]
@@ -221,10 +249,11 @@ class AttentionDisplay:
         return np.array(ax)
 
     def save(self, path: str | os.PathLike, *, dpi: int = 200, **options: Any) -> None:
-        """Save the output of `plot`, with its options, as a picture file; the extension determines the format.
+        """Save the output of `plot`, with its options, as a picture file; the extension
+        determines the format.
 
-        Photos have `dpi` pixels per inch; in PDF, SVG and PostScript fewer if the photo itself has fewer. Fonts in
-        these formats are those that publishers accept.
+        Photos have `dpi` pixels per inch; in PDF, SVG and PostScript fewer if the photo
+        itself has fewer. Fonts in these formats are those that publishers accept.
         """
         import matplotlib
         from matplotlib.figure import Figure
@@ -250,7 +279,10 @@ class AttentionDisplay:
         return np.array(sheet(make_figure, width, [row], columns=columns)[0])
 
     def _for_sheet(self, positions, shares):
-        """Return what `sheet` needs to know about this display; a position may be None."""
+        """Return what `sheet` needs to know about this display.
+
+        A position may be None.
+        """
         height, width = self.image.shape[:2]
         titles, title_styles = [], []
         for position in positions:
@@ -313,7 +345,8 @@ class AttentionDisplay:
         seconds_per_word: float = 0.7,
         width: int | None = None,
     ) -> None:
-        """Write a .gif file: first the photo, then the caption grows, while the light moves over the photo.
+        """Write a .gif file: first the photo, then the caption grows, while the light
+        moves over the photo.
 
         Args:
             words, look: see `plot`.
@@ -326,7 +359,9 @@ class AttentionDisplay:
         write_whole(path, cartoon(self, self.positions(words), look, seconds_per_word, width))
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
-        """Write an interactive player, one page without network access, to a .html path; `title` None: the caption."""
+        """Write an interactive player, one page without network access, to a .html
+        path; `title` None: the caption.
+        """
         write_whole(_path_ending_in(".html", path), player_page(self, title=title))
 
     def _repr_html_(self):
@@ -334,11 +369,12 @@ class AttentionDisplay:
 
 
 def plot_history(history: Any, ax=None) -> Any:
-    """Plot training curves, cross-entropy, reward and caption scores on the dev split; return the array of axes.
+    """Plot training curves, cross-entropy, reward and caption scores on the dev split;
+    return the array of axes.
 
     Args:
-        history: `captioner.history`, a trained captioner, a dict from a name to its values per epoch, or the output
-            folder of `fit` (with history.csv).
+        history: `captioner.history`, a trained captioner, a dict from a name to its
+            values per epoch, or the output folder of `fit` (with history.csv).
         ax: an array of axes, one for each kind of curve; None makes a new figure.
     """
     if isinstance(history, (str, os.PathLike)):
@@ -362,7 +398,10 @@ def plot_history(history: Any, ax=None) -> Any:
         if known & {*names}
     }
     if not kinds:
-        expected = "Expected `captioner.history` or the output folder of `fit`; a loaded captioner has no history."
+        expected = (
+            "Expected `captioner.history` or the output folder of `fit`; a loaded captioner "
+            "has no history."
+        )
         raise ValueError(f"{expected} Received: history={brief(history)}")
     if ax is None:
         import matplotlib.pyplot as plt
@@ -383,9 +422,8 @@ def plot_history(history: Any, ax=None) -> Any:
         panel.set_title(title)
         panel.set_xlabel("epoch")
         panel.xaxis.get_major_locator().set_params(integer=True)
-        panel.legend(
-            loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2
-        )  # below, off the curves
+        # below, off the curves
+        panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)
     return ax
 
 
@@ -407,14 +445,15 @@ def shrink_to_printed_size(panel, dpi):
     for image in panel.images:
         pixels = image.get_array()
         if pixels.shape[0] > size[0] or pixels.shape[1] > size[1]:
-            image.set_extent(
-                image.get_extent()
-            )  # where lines are drawn in the coordinates of pixels
+            # Lines are drawn in the coordinates of the pixels as they were.
+            image.set_extent(image.get_extent())
             image.set_data(load_image(pixels, size))
 
 
 def _below_each_other(displays, rows):
-    """Spread the positions of each display over columns, so that equal words are in the same one; others are None."""
+    """Spread the positions of each display over columns, so that equal words are in the
+    same one; others are None.
+    """
     columns = []  # (word, dict from the number of the display to the position of the word)
     for number, (display, row) in enumerate(zip(displays, rows)):
         names, words, merged = [name for name, _ in columns], [display.words[i] for i in row], []
@@ -429,10 +468,11 @@ def _below_each_other(displays, rows):
     return [[places.get(number) for _, places in columns] for number in range(len(displays))]
 
 
-def photo_of(result):
-    """Return the photo of a CaptionResult: from its file, in its own shape, or else `result.image`.
+def photo_of_result(result):
+    """Return the photo of a CaptionResult, in its own shape if its file can be read.
 
-    The file is read if it still has the photo: another photo may have taken its place since.
+    Otherwise, or if another photo has taken the file's place since, return
+    `result.image`.
     """
     if result.image_path is None:
         return result.image
@@ -447,7 +487,10 @@ def photo_of(result):
 
 
 def _as_display(display, image):
-    """Return an AttentionDisplay or a CaptionResult as an AttentionDisplay, with `image` unless that is None."""
+    """Return an AttentionDisplay of an AttentionDisplay or a CaptionResult.
+
+    It shows `image`, unless that is None.
+    """
     if not isinstance(display, AttentionDisplay):
         return AttentionDisplay.from_result(display, image=image)
     return display if image is None else replace(display, image=image)
@@ -460,7 +503,9 @@ def _path_ending_in(ending, path):
 
 
 def _as_photo(image):
-    """Return a photo as uint8 (height, width, 3), with sides up to LARGEST_SIDE pixels and a bounded aspect ratio."""
+    """Return a photo as uint8 (height, width, 3), with sides up to LARGEST_SIDE pixels
+    and a bounded aspect ratio.
+    """
     image = load_image(image)
     longest = max(image.shape[:2])
     sides = (max(side, longest / STEEPEST_ASPECT) for side in image.shape[:2])

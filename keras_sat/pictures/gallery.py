@@ -1,11 +1,13 @@
-"""Write a gallery: an HTML page of players, made when the reader scrolls near, to search and to sort by scores."""
+"""Write a gallery: an HTML page of players, made when the reader scrolls near, to
+search and to sort by scores.
+"""
 
 import os
 from pathlib import Path
 
 from data_utils.atomic_files import write_whole
 from keras_sat.pictures import player
-from keras_sat.pictures.display import AttentionDisplay, photo_of
+from keras_sat.pictures.display import AttentionDisplay, photo_of_result
 from keras_sat.pictures.player import as_json, escaped, fill
 from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
 from keras_sat.scoring.cider import cider_of_photos
@@ -27,17 +29,20 @@ def gallery(
     references: list[list[str]] | None = None,
     title: str = "Captions",
 ) -> Path:
-    """Write an HTML page with a player for each photo, 50 at a time, that can be searched; return its path.
+    """Write an HTML page with a player for each photo, 50 at a time, that can be
+    searched; return its path.
 
     Photos show their `confidence`; if all have one, the page can be sorted by it.
 
     Args:
         path: path of the page, ending in .html, or a folder, for index.html.
-        images: list of the photos: paths, PIL images or arrays; None uses those of the results.
+        images: list of the photos: paths, PIL images or arrays; None uses those of the
+            results.
         names: list of titles of the photos; None numbers them.
-        references: list of lists of human captions, one list for each photo. With references, each photo shows its
-            BLEU-4 and CIDEr, and the page can be sorted by them. BLEU-4 is 0 without four matching words in a row;
-            CIDEr depends on how rare words are in all these references.
+        references: list of lists of human captions, one list for each photo. With
+            references, each photo shows its BLEU-4 and CIDEr, and the page can be
+            sorted by them. BLEU-4 is 0 without four matching words in a row; CIDEr
+            depends on how rare words are in all these references.
     """
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):
@@ -51,14 +56,16 @@ def gallery(
         scores["cider"] = cider_of_photos(references, captions)
     for number, result in enumerate(results):
         name = f"photo {number + 1}" if names is None else names[number]
-        image = photo_of(result) if images is None else images[number]
+        image = photo_of_result(result) if images is None else images[number]
         of_people = [] if references is None else references[number]
         page.add(name, result, image, of_people, **{key: of[number] for key, of in scores.items()})
     return page.write()
 
 
 class GalleryPage:
-    """A gallery to which photos are added one by one, so that results need not stay in memory."""
+    """A gallery to which photos are added one by one, so that results need not stay in
+    memory.
+    """
 
     def __init__(self, path: str | os.PathLike, title: str = "Captions"):
         path = Path(path).expanduser()
@@ -66,15 +73,10 @@ class GalleryPage:
             path if path.suffix.lower() == ".html" else path / "index.html",
             title,
         )
-        self.photos, self.errors = (
-            [],
-            [],
-        )  # HTML of each photo; for each picture that cannot be read, why
-        self.orders = {
-            "order": "Original order",
-            **columns(),
-            CONFIDENCE: "Confidence",
-        }  # those that all photos have
+        # HTML of each photo; for each picture that cannot be read, why
+        self.photos, self.errors = [], []
+        # Those that all photos have.
+        self.orders = {"order": "Original order", **columns(), CONFIDENCE: "Confidence"}
 
     def add(self, name, result, image, references=(), **scores):
         """Add a photo with its CaptionResult, its human captions and its scores."""
@@ -110,7 +112,8 @@ class GalleryPage:
             "title": escaped(self.title),
             "first_hidden": str(SHOWN + 1),
             "number": f"{len(self.photos):,}",
-            "errors": f"<details><summary>Unreadable: {len(self.errors)}</summary>{errors}</details>"
+            "errors": "<details><summary>Unreadable: "
+            f"{len(self.errors)}</summary>{errors}</details>"
             if errors
             else "",
             "orders": "\n".join(orders) if len(orders) > 1 else "",

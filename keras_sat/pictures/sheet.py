@@ -1,7 +1,8 @@
 """Arrange photos, panels and captions on a figure whose width is given in inches.
 
-The panels of a photo stand in the cells of a grid, from left to right and from top to bottom.
-The photo takes the first cell, or the first 2 x 2 cells or more. Several grids are tried.
+The panels of a photo stand in the cells of a grid, from left to right and from top to
+bottom. The photo takes the first cell, or the first 2 x 2 cells or more. Several grids
+are tried.
 """
 
 from typing import NamedTuple
@@ -14,8 +15,8 @@ LEAST_COLUMN = 0.2  # inches, with the gap to the next column
 TALLEST = 0.75  # the height of a panel, as a fraction of the figure's width
 WORD_SPACE = 0.28  # of a line's height; on screens, words are a little wider than measured
 
-# The grid is chosen for which the sum of these costs is least. They were set by looking at
-# figures of wide, square and tall photos, with 1 to 15 panels.
+# The grid is chosen for which the sum of these costs is least. They were set by looking
+# at figures of wide, square and tall photos, with 1 to 15 panels.
 COST_OF_A_HOLE = 0.25  # for each cell that stays empty
 COST_OF_HEIGHT = 0.3  # times height / width of the figure
 COST_OF_PHOTO_SHARE = 0.5  # times its distance from PHOTO_SHARE
@@ -65,10 +66,11 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
 
     Args:
         rows: for each photo its aspect ratio (width / height), its panels' titles, its
-            caption's words, and a dict of text properties for each title and for each word.
-        columns: cells side by side in the grid; None chooses. All rows have the same grid.
-        large: whether photos may be larger than their panels; otherwise there is space for a
-            title of the photo.
+            caption's words, and a dict of text properties for each title and each word.
+        columns: cells side by side in the grid; None chooses. All photos have the same
+            grid.
+        large: whether photos may be larger than their panels; otherwise there is space
+            for a title of the photo.
 
     Returns: for each photo a list of axes, for the photo and for each panel.
     """
@@ -109,7 +111,7 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
 
 
 def best_layouts(rows, columns=None, large=True):
-    """Return the Layout of each Row, in the grid that has the least cost; see `sheet`."""
+    """Return the Layout of each Row in the grid of the least cost; see `sheet`."""
     narrowest = max(row.narrowest for row in rows)
     most_columns = max(1, int((rows[0].width + GAP) / (narrowest + GAP)))
     most_columns = min(most_columns, 1 + max(row.num_panels for row in rows))
@@ -133,7 +135,7 @@ def _cost(layout, row):
 
 
 def _layout(row, columns, span, large):
-    """Return the Layout in which the photo takes `span` x `span` cells, or None if there is none."""
+    """Return the Layout in which the photo takes `span` x `span` cells, or None."""
     if span == 1:
         return _among_panels(row, columns, has_title=not large)
     return _above_panels(row, columns) if span == columns else _beside_panels(row, columns, span)
@@ -170,7 +172,8 @@ def _above_panels(row, columns):
 def _beside_panels(row, columns, span):
     """Lay out a photo, with the caption above it, that takes 2 x 2 cells or more.
 
-    Returns None if panels or photo would be too narrow, or the caption does not fit above the photo.
+    Returns None if panels or photo would be too narrow, or if the caption does not fit
+    above the photo.
     """
     beside = columns - span  # panels in each of the photo's rows
     num_beside = min(row.num_panels, span * beside)
@@ -198,10 +201,10 @@ def _beside_panels(row, columns, span):
 
 
 def _as_wide_as_the_figure(row, columns, span):
-    """Return the widths of a panel and of the photo in a Layout without a row below the photo.
+    """Return the widths of a panel and of the photo if no row is below the photo.
 
-    The photo and its caption are as high as the panels beside them: the more lines the caption
-    has, the smaller is the photo, and the larger are the panels.
+    The photo and its caption are as high as the panels beside them: the more lines the
+    caption has, the smaller is the photo, and the larger are the panels.
     """
     beside = columns - span
     for num_lines in range(len(row.word_widths) + 1):
@@ -232,7 +235,7 @@ def _bottom(boxes):
 
 
 def _caption(row, width):
-    """Return the (left, top) of each word of the caption in lines of this width, and its height."""
+    """Return the (left, top) of each word of the caption, and the caption's height."""
     places = wrapped(row.word_widths, WORD_SPACE * row.line, width)
     num_lines = places[-1][0] + 1 if places else 0
     return [(left, line * row.line) for line, left in places], _height_of_lines(row, num_lines)

@@ -1,8 +1,9 @@
 """Light up the part of a photo where the model looked.
 
-What is lit keeps its colours; the rest is grey and dim, but keeps DIM of its contrast. A line encloses the smallest
-region that holds half of the attention: it can be compared between words and models, and in grey print. In a grey
-photo there are no colours to keep: what is lit gets a warm tint, which also shows where the photo is black.
+What is lit keeps its colours; the rest is grey and dim, but keeps DIM of its contrast.
+A line encloses the smallest region that holds half of the attention: it can be compared
+between words and models, and in grey print. In a grey photo there are no colours to
+keep: what is lit gets a warm tint, which also shows where the photo is black.
 """
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from data_utils.foreign_text import brief
 
 DIM = 0.48  # of the photo's contrast that remains where the model did not look
-DARK = (
-    40  # the grey that the photo is mixed with there; with black, dark photos could not be made out
-)
+# The grey that the photo is mixed with there; with black, dark photos could not be made
+# out.
+DARK = 40
 AMBER = (255, 176, 0)  # of the line
 WARMTH = 0.3  # of AMBER in what is lit of a grey photo
 COLOURED = 20  # the difference between the channels of a pixel from which it has a colour
@@ -23,7 +24,9 @@ FROM_MEMORY = 0.5  # a word of which less came from the photo has no map
 
 
 def upsampled(attention_map, size):
-    """Return a map (rows, columns), resized to a picture of this (height, width); NaN spreads to pixels nearby."""
+    """Return a map (rows, columns), resized to a picture of this (height, width); NaN
+    spreads to pixels nearby.
+    """
     from PIL import Image
 
     attention_map = Image.fromarray(np.asarray(attention_map, np.float32))
@@ -42,16 +45,20 @@ def half_level(attention_map):
 
 
 def light_of(attention_map):
-    """Return how much each pixel of an upsampled map is lit: 1 in the region that holds half of it, less outside."""
+    """Return how much each pixel of an upsampled map is lit: 1 in the region that holds
+    half of it, less outside.
+    """
     return (attention_map / max(half_level(attention_map), 1e-12)).clip(0, 1) ** 2
 
 
 def spotlight(photo, light, look="spotlight"):
-    """Return a photo, uint8 (height, width, 3), that keeps its colours where it is lit and is grey and dim elsewhere.
+    """Return a photo, uint8 (height, width, 3), that keeps its colours where it is lit
+    and is grey and dim elsewhere.
 
     A grey photo has a warm tint where it is lit.
 
-    `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR. For `look` see `AttentionDisplay.plot`.
+    `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR. For `look`
+    see `AttentionDisplay.plot`.
     """
     import matplotlib
 
@@ -67,7 +74,8 @@ def spotlight(photo, light, look="spotlight"):
         picture = photo + share / 2 * (255 * matplotlib.colormaps[look](light)[..., :3] - photo)
     else:
         raise ValueError(
-            f'Expected look="spotlight", "paper" or a colour map of matplotlib. Received: {brief(look)}'
+            'Expected look="spotlight", "paper" or a colour map of matplotlib. Received: '
+            f"{brief(look)}"
         )
     return np.rint(np.where(np.isfinite(light)[..., None], picture, NAN_COLOUR)).astype(np.uint8)
 
@@ -79,15 +87,17 @@ def is_grey(photo):
 
 
 def share_with_half(attention_map):
-    """Return the fraction of an upsampled map in the smallest region that holds half of it."""
+    """Return the area of the smallest region with half of a map, as a fraction."""
     weights = np.nan_to_num(attention_map, nan=0)
     return float((weights >= half_level(weights)).mean())
 
 
 def outline(attention_map):
-    """Return the border of the region that holds half of an upsampled map, as a list of lines (points, 2) of x and y.
+    """Return the border of the region that holds half of an upsampled map, as a list of
+    lines (points, 2) of x and y.
 
-    Coordinates are pixels, with (0, 0) in the middle of the first one. A uniform map has no such region.
+    Coordinates are pixels, with (0, 0) in the middle of the first one. A uniform map
+    has no such region.
     """
     import contourpy
 

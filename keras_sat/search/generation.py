@@ -1,8 +1,10 @@
 """Generate captions for photos in three steps.
 
-photos -> features              `features_of`: the encoder reads photos at its input size
+photos -> features              `features_of`: the encoder reads photos at its input
+                                size
 features -> SearchResult        `search`: from tensors to tensors, in one graph
-SearchResult -> CaptionResult   `results_of`: ids become words, and maps get rows and columns
+SearchResult -> CaptionResult   `results_of`: ids become words, and maps get rows and
+                                columns
 """
 
 import dataclasses
@@ -40,7 +42,7 @@ LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of this
 
 
 class CaptionGenerator:
-    """The base class of Captioner and Ensemble, with the methods that caption photos."""
+    """Base class of Captioner and Ensemble: the methods that caption photos."""
 
     load_photo = staticmethod(load_image)  # reads a picture in a given size
 
@@ -51,7 +53,10 @@ class CaptionGenerator:
 
     @property
     def extra_dims(self) -> dict[str, int]:
-        """A dict from the names of the extra outputs of each step to their lengths; see `CaptionResult.extras`."""
+        """A dict from the names of the extra outputs of each step to their lengths.
+
+        See `CaptionResult.extras`.
+        """
         return self.decoder.extra_dims
 
     @functools.cached_property
@@ -63,15 +68,18 @@ class CaptionGenerator:
     def caption(
         self, images: Any, *, recursive: bool = False, region: Any = None, **options
     ) -> Any:
-        """Caption one photo and return a CaptionResult, or caption many photos and return a list of results.
+        """Caption one photo and return a CaptionResult, or caption many photos and
+        return a list of results.
 
         Args:
-            images: a path, a PIL image, an array or tensor with values 0..255 or a CaptionedImage; or many: a list of
-                these, an array with four axes, a folder, or a pattern such as "photos/*.jpg" (see
+            images: a path, a PIL image, an array or tensor with values 0..255 or a
+                CaptionedImage; or many: a list of these, an array with four axes, a
+                folder, or a pattern such as "photos/*.jpg" (see
                 `data_utils.find_pictures`).
             recursive: include subfolders.
-            region: describe only this part of each photo, a rectangle (left, top, right, bottom) in fractions of the
-                photo's sides. With a list of regions, each photo has a list of results.
+            region: describe only this part of each photo, a rectangle (left, top,
+                right, bottom) in fractions of the photo's sides. With a list of
+                regions, each photo has a list of results.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption", options)
@@ -93,12 +101,15 @@ class CaptionGenerator:
         regions: Any = None,
         **options,
     ) -> Iterator[tuple[Any, Any]]:
-        """Caption many photos in batches; yield (image, CaptionResult) for each, or (image, list) with `regions`.
+        """Caption many photos in batches; yield (image, CaptionResult) for each, or
+        (image, list) with `regions`.
 
         Args:
             images: list of paths, PIL images, arrays or CaptionedImage.
-            cache: FeatureCache with the features of CaptionedImages; None reads and encodes the photos.
-            errors: if a photo cannot be read, "raise" the error, or "yield" (image, error).
+            cache: FeatureCache with the features of CaptionedImages; None reads and
+                encodes the photos.
+            errors: if a photo cannot be read, "raise" the error, or "yield" (image,
+                error).
             regions: a list of regions for each image, see `caption`.
             **options: see `keras_sat.options.SearchOptions`.
         """
@@ -113,7 +124,8 @@ class CaptionGenerator:
     def caption_features(
         self, features: Any, *, images: Any = None, **options
     ) -> list[CaptionResult]:
-        """Caption photos from their features; return a list with a CaptionResult for each photo.
+        """Caption photos from their features; return a list with a CaptionResult for
+        each photo.
 
         Args:
             features: (photos, regions, feature_dim).
@@ -138,7 +150,9 @@ class CaptionGenerator:
         return functools.partial(self._phrases, options, regions)
 
     def _phrases(self, options, regions, features, photos, numbers):
-        """Return a list of CaptionResults for each photo of a batch, one for each of its regions; see `_captions`."""
+        """Return a list of CaptionResults for each photo of a batch, one for each of
+        its regions; see `_captions`.
+        """
         asked = [(row, region) for row, number in enumerate(numbers) for region in regions[number]]
         results = [[] for _ in numbers]
         for start in range(0, len(asked), options.batch_size):
@@ -151,13 +165,17 @@ class CaptionGenerator:
         return results
 
     def visible_cells(self, regions):
-        """Return which cells of the grid are visible in each region, boolean (regions, cells)."""
+        """Return which cells of the grid are visible in each region, boolean (regions,
+        cells).
+        """
         return np.stack(
             [visible_cells(region, self.rows_and_columns()).ravel() for region in regions]
         )
 
     def _captions(self, options, features, photos, numbers, regions=None):
-        """Return the CaptionResults of a batch; `numbers`, the photos' places among all photos, determine the noise."""
+        """Return the CaptionResults of a batch; `numbers`, the photos' places among all
+        photos, determine the noise.
+        """
         if options.sample_attention and not self.samples_attention:
             problem = "`sample_attention` requires a single captioner with hard attention."
             received = f"sample_attention=True with attention={getattr(self, 'attention', self)!r}"
@@ -168,9 +186,8 @@ class CaptionGenerator:
         visible = [] if regions is None else [self.visible_cells(regions)]
         found = self._run(self.search, features, *noise, *visible, **arguments)
         confidences = None
-        if self.confidence is not None:
-            shown = equations.only_visible(features, *visible) if visible else features
-            confidences = np.asarray(self.confidence(found.word_probs, shown))
+        if self.confidence is not None and regions is None:  # it is fitted on whole photos
+            confidences = np.asarray(self.confidence(found.word_probs, features))
         results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
         return (
             self.consensus(results, features, agreeing, num_results=options.num_results)
@@ -179,7 +196,9 @@ class CaptionGenerator:
         )
 
     def consensus_options(self, options):
-        """Return the captioner's or the given options of `self.consensus` as a dict, or None without consensus."""
+        """Return the captioner's or the given options of `self.consensus` as a dict, or
+        None without consensus.
+        """
         own = {name: self._own(options, name) for name in (*CONSENSUS, "length_penalty")}
         if self.consensus is None and (weight := options.consensus_weight):
             way_out = (
@@ -194,7 +213,10 @@ class CaptionGenerator:
         return getattr(self.options, name) if given is None else given
 
     def arguments_of_search(self, options, agreeing=None):
-        """Convert SearchOptions to a dict of arguments for `search`; each distinct dict needs its own graph."""
+        """Convert SearchOptions to a dict of arguments for `search`.
+
+        Each distinct dict needs its own graph.
+        """
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
@@ -214,11 +236,13 @@ class CaptionGenerator:
     def attend(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64
     ) -> Any:
-        """Return a CaptionResult with the attention for each word of a given caption or, for many photos, a list.
+        """Return a CaptionResult with the attention for each word of a given caption
+        or, for many photos, a list.
 
         Args:
             images: see `caption`.
-            captions: a sentence, or a list with one sentence for each photo. Unknown words are read as `<unk>`.
+            captions: a sentence, or a list with one sentence for each photo. Unknown
+                words are read as `<unk>`.
             cache, batch_size: see `caption_each`.
         """
         photos, many = photos_of(images)
@@ -237,7 +261,10 @@ class CaptionGenerator:
         errors: str = "raise",
         batch_size: int = 64,
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult of its given caption) for each photo; see `attend` and `caption_each`."""
+        """Yield (image, CaptionResult of its given caption) for each photo.
+
+        See `attend` and `caption_each`.
+        """
         one_of("raise", "yield").check("errors", errors)
         given = functools.partial(self._given_captions, words_of_captions(captions, len(images)))
         return with_image_paths(self._each(given, images, batch_size, cache, errors))
@@ -245,7 +272,10 @@ class CaptionGenerator:
     def attend_features(
         self, features: Any, captions: Any, *, images: Any = None
     ) -> list[CaptionResult]:
-        """Do what `attend` does, given features (photos, regions, feature_dim); return a list of CaptionResults."""
+        """Do what `attend` does, given features (photos, regions, feature_dim).
+
+        Return a list of CaptionResults.
+        """
         features = self.checked_features(features)
         num_photos = len(tf.nest.flatten(features)[0])
         return self._given_captions(
@@ -253,7 +283,9 @@ class CaptionGenerator:
         )
 
     def _given_captions(self, captions, features, photos, numbers):
-        """Return the CaptionResults of given captions (lists of words) for a batch of photos; see `_captions`."""
+        """Return the CaptionResults of given captions (lists of words) for a batch of
+        photos; see `_captions`.
+        """
         captions = [captions[number] for number in numbers]
         ids = [
             [*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id]
@@ -273,7 +305,10 @@ class CaptionGenerator:
     # === Photos -> features ===
 
     def _each(self, results_of_batch, images, batch_size, cache=None, errors="raise"):
-        """Yield (image, CaptionResult or error) for each photo; see `caption_each` and `_captions`."""
+        """Yield (image, CaptionResult or error) for each photo.
+
+        See `caption_each` and `_captions`.
+        """
         for start in range(0, len(images), batch_size):
             batch, photos = images[start : start + batch_size], None
             problems = [None] * len(batch)
@@ -292,13 +327,20 @@ class CaptionGenerator:
     def features_each(
         self, images: Any, *, cache: FeatureCache | None = None
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, its features) for each photo, from the encoder or a cache; see `caption_each`."""
+        """Yield (image, its features) for each photo, from the encoder or a cache.
+
+        See `caption_each`.
+        """
         return self._each(
             lambda features, photos, numbers: features, images, ENCODED_TOGETHER, cache
         )
 
     def _read(self, images, errors):
-        """Read images; return the argument of `features_of` ({} if all fail) and, for each image, None or its error."""
+        """Read images.
+
+        Return the argument of `features_of` ({} if all fail) and, for each image, None
+        or its error.
+        """
         photos, problems = [], []
         for image in images:
             try:
@@ -318,12 +360,17 @@ class CaptionGenerator:
         }, problems
 
     def features_of(self, photos):
-        """Encode photos, given as a dict from each of `photo_sizes` to a uint8 array (photos, height, width, 3)."""
+        """Encode photos, given as a dict from each of `photo_sizes` to a uint8 array
+        (photos, height, width, 3).
+        """
         (photos,) = photos.values()
         return self.encode(photos)
 
     def encode(self, photos: np.ndarray) -> np.ndarray:
-        """Encode photos of the encoder's input size; return an array (photos, regions, feature_dim)."""
+        """Encode photos of the encoder's input size.
+
+        Return an array (photos, regions, feature_dim).
+        """
         if not self.built:
             self.build_once(photos.shape)
         groups = (
@@ -335,7 +382,10 @@ class CaptionGenerator:
     # === Features -> SearchResult ===
 
     def _run(self, function, *tensors, **options):
-        """Run a method as a graph; each method and set of options, tensor shapes and dtypes has its own graph."""
+        """Run a method as a graph.
+
+        Each method and set of options, tensor shapes and dtypes has its own graph.
+        """
         if os.getpid() != PROCESS:
             reject_fork()
         options = {
@@ -361,14 +411,19 @@ class CaptionGenerator:
         sample_attention=False,
         **options,
     ):
-        """Search for captions of features (photos, regions, feature_dim); see `run_search`, `_noise` and `reveal`."""
+        """Search for captions of features (photos, regions, feature_dim).
+
+        See `run_search`, `_noise` and `reveal`.
+        """
         noise = region_noise if sample_attention else None
         step, state = self._steps(features, _rows_per_photo(options), noise, visible)
         options |= {"extra_dims": self.extra_dims, "for_region": visible is not None}
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
 
     def forced_search(self, features, token_ids):
-        """Return the SearchResult of given captions, `token_ids` of shape (photos, max_length); see `search`."""
+        """Return the SearchResult of given captions, `token_ids` of shape (photos,
+        max_length); see `search`.
+        """
         step, state = self._steps(features, 1)
         options = {
             "num_regions": self.num_regions,
@@ -388,7 +443,8 @@ class CaptionGenerator:
         Args:
             features: output of the adapter, (photos, regions, feature_dim).
             rows_per_photo: number of beams or samples of each photo.
-            region_noise: uniform noise (rows, max_length, regions) to sample regions; None uses the expectation.
+            region_noise: uniform noise (rows, max_length, regions) to sample regions;
+                None uses the expectation.
             visible: see `CaptionDecoder.reveal`.
             drop: see `keras_sat.model.readout.Readout`.
         """
@@ -408,9 +464,8 @@ class CaptionGenerator:
                 state=(result.state, times + 1), attention_weights=result.selection
             )
 
-        times = ops.zeros_like(
-            state.hidden_states[0][:, 0], dtype="int32"
-        )  # the number of steps of each row
+        # The number of steps of each row.
+        times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")
         return draw, (state, times)
 
 
@@ -418,7 +473,8 @@ class CaptionGenerator:
 
 
 def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=None):
-    """Return the best CaptionResult of each photo in a SearchResult, with the others in its `alternatives`.
+    """Return the best CaptionResult of each photo in a SearchResult, with the others in
+    its `alternatives`.
 
     Args:
         rows_and_columns: shape of the maps.
@@ -461,9 +517,11 @@ def _rows_per_photo(arguments):
 
 
 def _noise(options, numbers, rows, num_regions):
-    """Return uniform noise: (photos * rows, max_length) for words, and (.., max_length, num_regions) for regions.
+    """Return uniform noise: (photos * rows, max_length) for words, and (.., max_length,
+    num_regions) for regions.
 
-    It depends on the seed (without one, on Python's `random`) and on the photo's number, but not on the batch.
+    It depends on the seed (without one, on Python's `random`) and on the photo's
+    number, but not on the batch.
     """
     draws = options.temperature is not None or options.sample_attention
     seed = options.seed if options.seed is not None else random.randrange(ANY_COUNT) if draws else 0

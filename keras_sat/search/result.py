@@ -18,16 +18,23 @@ class CaptionResult:
         words: list of its words.
         log_prob: log p(caption | photo) under the model, including `<end>`.
         attention_weights: (words, rows, columns); each map sums to 1.
-        extras: dict from names in `keras_sat.options.EXTRAS` to (words,) or (words, dim); also available as attributes.
+        extras: dict from names in `keras_sat.options.EXTRAS` to (words,) or (words,
+            dim); also available as attributes.
         is_finished: False if the caption was cut off at `max_length`.
-        confidence: the probability that the caption is right; None without calibration or for a given caption.
-        image: the photo in the encoder's size, uint8 (height, width, 3); None if only features were given.
+        confidence: the probability that the caption is right; None without calibration,
+            for a given caption, and for a region.
+        image: the photo in the encoder's size, uint8 (height, width, 3); None if only
+            features were given.
         alternatives: the other results, best first.
-        consensus: similarity from 0 to 1 to the captions of similar training photos; None without an index.
+        consensus: similarity from 0 to 1 to the captions of similar training photos;
+            None without an index.
         similar_photos: the ids of the most similar training photos, or an empty list.
-        image_path: the photo's file, if it was given as a path; AttentionDisplay reads it again, in its own shape.
-        region: the rectangle (left, top, right, bottom) that it describes, in fractions of the photo's sides, or None.
-        word_probs: p of each word given the previous words, (words,); p(`<end>`) is only in `log_prob`.
+        image_path: the photo's file, if it was given as a path; AttentionDisplay reads
+            it again, in its own shape.
+        region: the rectangle (left, top, right, bottom) that it describes, in fractions
+            of the photo's sides, or None.
+        word_probs: p of each word given the previous words, (words,); p(`<end>`) is
+            only in `log_prob`.
     """
 
     caption: str
@@ -46,7 +53,10 @@ class CaptionResult:
     image_path: str | None = field(default=None, repr=False)
 
     def to_dict(self, *, maps: bool = False) -> dict[str, Any]:
-        """Return a dict for JSON; with `maps`, it has the attention maps, rounded to six decimals."""
+        """Return a dict for JSON.
+
+        With `maps`, it has the attention maps, rounded to six decimals.
+        """
         parts = {} if self.region is None else {"region": self.region}
         parts |= {"caption": self.caption, "words": self.words, "log_prob": self.log_prob}
         if not self.is_finished:
@@ -65,8 +75,11 @@ class CaptionResult:
         return parts
 
     def of_region(self, region):
-        """Return a copy in which this result and its alternatives describe a region."""
-        return self._with(region=region)
+        """Return a copy in which this result and its alternatives describe a region.
+
+        They have no confidence, because it is fitted on captions of whole photos.
+        """
+        return self._with(region=region, confidence=None)
 
     def _with(self, **changes):
         """Return a copy with changes in this result and in its alternatives."""
@@ -81,9 +94,10 @@ for _name, _doc in EXTRAS.items():
 
 
 def with_image_paths(results):
-    """Yield (image, result) pairs, in which the results of images with a path have it as `image_path`.
+    """Yield (image, result) pairs; results of paths get them as `image_path`.
 
-    Instead of a result there may be a list of results, for regions, or the error of an unreadable image.
+    Instead of a result there may be a list of results, for regions, or the error of an
+    unreadable image.
     """
     for image, found in results:
         path = getattr(image, "image_path", image)
