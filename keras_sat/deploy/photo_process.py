@@ -21,9 +21,9 @@ from keras_sat.checks import reason_without_number
 START = b"answer: "  # of an answer's line
 OF_PHOTO = (ValueError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)  # others may pass
 NUM_TRIES = 2  # if the system kills the process for lack of memory, this may not be the photo's fault
-# The largest photos take about 10 s on an idle processor. A network folder that is gone, or
-# a hostile file, may take for ever.
-DEADLINE_S = 120
+# The largest photos that `load_image` accepts take up to 20 s of processor time, and the
+# computer may be busy. A network folder that is gone, or a hostile file, may take for ever.
+DEADLINE_S = 300
 MOST_S_TO_DIE = 5  # a process that waits for a dead disk cannot even be killed
 
 

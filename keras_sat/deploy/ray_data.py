@@ -193,7 +193,7 @@ def distributed_caption(
 ) -> Any:
     """Caption photos on a Ray cluster, write the captions in parts, and return a Ray Dataset that reads them.
 
-    Parts that exist are kept: remove a part to have it done again. A photo that cannot be read has a row with an error.
+    Whole parts are kept: remove a part to have it done again. A photo that cannot be read has a row with an error.
     All nodes must see the photos, the model and `output` under the same paths.
 
     Args:
