@@ -26,7 +26,7 @@ from ray.cluster_utils import Cluster
 memory = {"object_store_memory": 100_000_000}
 cluster = Cluster()
 def add(**options):
-    for _ in range(5):  # on a busy machine, a node may take longer than Ray waits
+    for _ in range(5):  # on a busy machine, a node takes longer than the 15 s that Ray waits
         try:
             return cluster.add_node(**options, **memory)
         except Exception:
@@ -92,7 +92,10 @@ def cluster(tmp_path_factory):
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "FAULTS": str(folder / "faults")}
     with program("-c", CLUSTER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as running:
-        yield next(line.split()[1] for line in running.stdout if line.startswith("address")), folder / "faults"
+        lines = (line.split() for line in running.stdout if line.startswith("address"))
+        _, address = next(lines, (None, None))
+        assert address, "the cluster did not start, see its standard error"
+        yield address, folder / "faults"
         running.stdin.close()
 
 

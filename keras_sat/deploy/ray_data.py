@@ -4,7 +4,7 @@ Ray Data sends blocks of photos to workers, processes that hold the model, and s
 that died to others. A block may be done twice: it writes the same bytes again. A folder of captions contains
 
     _photos.jsonl            the paths, one JSON string a line, as the first run found them
-    _settings.json           the settings of the first run, which later runs must share
+    _settings.json           the settings of the first run, which later runs must share, and a digest of the paths
     part-000000.jsonl ...    the captions of the first block of photos, and so on: whole or not there
 """
 
