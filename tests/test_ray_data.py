@@ -406,7 +406,7 @@ def failing_ray(monkeypatch):
         monkeypatch.setitem(sys.modules, "ray.data", ray.data)
         return ray
 
-    for name in ray_data.ENVIRONMENT:
+    for name in (*ray_data.ENVIRONMENT, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"):
         monkeypatch.setenv(name, os.environ.get(name, ""))  # restores it
     return use
 

@@ -434,7 +434,7 @@ def _digest_of(path):
 
 
 def _warn_of_added_photos(path, settings):
-    """Count the photos that the first run did not find; of ten million, eight bytes each are kept."""
+    """Warn of photos that the first run did not find. Hashes of ten million take 80 MB each."""
     with open(path, "rb") as lines:
         known = np.fromiter(map(hash, lines), np.int64)
     try:
@@ -443,7 +443,7 @@ def _warn_of_added_photos(path, settings):
         return
     if num_added := len(np.setdiff1d(found, known)):
         problem = f"{num_added} photos were added after the first run and are left out"
-        way_out = "Caption them into another folder: list their paths in a file (.txt)"
+        way_out = "To caption them, list their paths in a .txt file, and choose another folder (--output)"
         warnings.warn(f"{problem}. {way_out}.", stacklevel=2)
 
 
