@@ -134,7 +134,8 @@ def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tm
     assert not [*faults.iterdir()], "all of it happened"
     capsys.readouterr()
     assert main([*map(str, command[2:])]) == 2
-    assert "failed: 2 pictures" in capsys.readouterr().err, "errors are told again, and nothing is left to do"
+    told_again = capsys.readouterr().err
+    assert "failed: 2 pictures" in told_again and "captions:" not in told_again
     parts = sorted((tmp_path / "out").glob("part-*"))
     assert len(parts) == 6 and before == {path: path.stat().st_mtime_ns for path in before}
     rows = [json.loads(line) for path in parts for line in path.read_text().splitlines()]
@@ -290,10 +291,10 @@ def test_a_list_that_is_gone_or_changed_is_noticed(tmp_path):
     (output / "part-000000.jsonl").touch()
     content = photos.read_bytes()
     photos.write_bytes(content[:-1])
-    with pytest.raises(ValueError, match="missing or was changed.*another folder.*can still be read"):
+    with pytest.raises(ValueError, match="missing or was changed.*another folder"):
         ray_data._list_of_photos(output, settings)
     photos.unlink()
-    with pytest.raises(ValueError, match="missing or was changed.*another folder.*can still be read"):
+    with pytest.raises(ValueError, match="missing or was changed.*another folder"):
         ray_data._list_of_photos(output, settings)
     photos.write_bytes(content)
     settings_before = kept.read_bytes()
@@ -301,7 +302,7 @@ def test_a_list_that_is_gone_or_changed_is_noticed(tmp_path):
     with pytest.raises(ValueError, match="_settings.json: the file is damaged.*another folder"):
         ray_data._list_of_photos(output, settings)
     kept.unlink()
-    with pytest.raises(ValueError, match="parts of captions, but not their settings.*another folder"):
+    with pytest.raises(ValueError, match="parts of captions, but not their settings"):
         ray_data._list_of_photos(output, settings)
     kept.write_bytes(settings_before)
     assert ray_data._list_of_photos(output, settings) == photos
@@ -328,12 +329,13 @@ def test_a_file_name_that_is_not_utf_8_has_its_row(tmp_path, file_type):
     row["similar_photos"] = ["bad\udcff"]
     path.write_bytes(ray_data._encoded([row], file_type == "parquet"))
     (found,) = ray_data._rows_in({"path": str(path)})
-    for escaped, text in zip((found["image"], found["error"]), (row["image"], row["error"])):
-        assert escaped == text if file_type == "jsonl" else escaped == text.replace("\udcff", r"\udcff")
+    shown = "\udcff" if file_type == "jsonl" else r"\udcff"
+    assert found["image"] == f"bad{shown}.jpg" and found["error"] == f"bad{shown}.jpg: torn"
+    assert [*found["similar_photos"]] == [f"bad{shown}"]
 
 
 class Here(Workers):
-    """Workers without a cluster and without a model: a torn photo has an error, the others a caption."""
+    """Workers without a cluster or a model: torn photos have an error, others a caption."""
 
     def __init__(self, **options):
         self.done = []
@@ -427,7 +429,7 @@ def test_a_cluster_on_a_busy_computer_is_started_again(failing_ray):
 
 def test_a_cluster_that_does_not_answer_is_asked_once(failing_ray):
     ray = failing_ray(1)
-    with pytest.raises(ValueError, match=r"did not answer: .*during startup\. Expected: .*Received: auto"):
+    with pytest.raises(ValueError, match=r"did not answer: .*during startup\. Expected: .*auto"):
         ray_data._connected("auto")
     assert ray.num_tries == 1
 

@@ -4,7 +4,8 @@ Ray Data sends blocks of photos to workers, processes that hold the model, and s
 that died to others. A block may be done twice: it writes the same bytes again. A folder of captions contains
 
     _photos.jsonl            the paths, one JSON string a line, as the first run found them
-    _settings.json           the settings of the first run, which later runs must share, and a digest of the paths
+    _settings.json           the settings of the first run, which later runs must share,
+                             and a digest of the paths
     part-000000.jsonl ...    the captions of the first block of photos, and so on: whole or not there
 """
 
@@ -54,7 +55,7 @@ ENVIRONMENT = {  # of Ray: no reports to its makers, no log on the terminal, and
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_NUM_REDIS_GET_RETRIES": "1",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # no line for each worker or node that dies, on standard output
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # no lines about dying workers on standard output
 }
 # A Ray node ends if one of its helpers has not started within 15 s, as on a busy computer.
 NUM_STARTS = 3
@@ -193,7 +194,8 @@ def distributed_caption(
 ) -> Any:
     """Caption photos on a Ray cluster, write the captions in parts, and return a Ray Dataset that reads them.
 
-    Whole parts are kept: remove a part to have it done again. A photo that cannot be read has a row with an error.
+    Whole parts are kept: remove a part to have it done again. A photo that cannot be read
+    has a row with an error.
     All nodes must see the photos, the model and `output` under the same paths.
 
     Args:
@@ -218,7 +220,10 @@ def distributed_caption(
 def write_captions(
     images, model, *, output, recursive, file_type, part_size, encoder_weights, show_progress, options, **of_workers
 ):
-    """Do what `distributed_caption` does; return the paths of the parts, and the numbers of photos and errors."""
+    """Do what `distributed_caption` does.
+
+    Return the paths of the parts, and the numbers of photos and of photos with an error.
+    """
     BeamSearchOptions.of("distributed_caption", options, also=distributed_caption.__kwdefaults__)
     one_of("jsonl", "parquet").check("file_type", file_type)
     count().check("part_size", part_size)
@@ -250,7 +255,7 @@ def write_captions(
 
 
 def _unfinished(paths, parts):
-    """Return a list of (path, *part) for the parts to do, and the number of errors in the others."""
+    """Return (path, *part) of each part to do, and the number of errors in the others."""
     to_do, damaged, num_errors = [], [], 0
     for path, part in zip(paths, parts):
         if not os.path.exists(path):
@@ -443,8 +448,8 @@ def _warn_of_added_photos(path, settings):
         return
     if num_added := len(np.setdiff1d(found, known)):
         problem = f"{num_added} photos were added after the first run and are left out"
-        way_out = "To caption them, list their paths in a .txt file, and choose another folder (--output)"
-        warnings.warn(f"{problem}. {way_out}.", stacklevel=2)
+        way_out = "list their paths in a .txt file, and choose another folder (--output)"
+        warnings.warn(f"{problem}. To caption them, {way_out}.", stacklevel=2)
 
 
 def _photos_in(images, recursive):
