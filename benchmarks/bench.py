@@ -1,12 +1,16 @@
 """Measure keras_sat: `make bench` prints one table and writes benchmarks/results.json.
 
-Nothing else should run meanwhile. Ours and the peers are measured in turn, for five rounds, with one thread per core,
-or on a GPU if TensorFlow finds one. Figures are medians; fractions and ratios are those of medians. After a ratio comes
-its spread: half of its range over the rounds, marked with "!" above 15 %. A fraction is that of the machine's limit
-(limits.py), of the bare encoder, or of the bare copy of the rows; a ratio is our speed over that of a peer (peers.py).
+Nothing else should run meanwhile. Ours and the peers are measured in turn, for five
+rounds, with one thread per core, or on a GPU if TensorFlow finds one. Figures are
+medians; fractions and ratios are those of medians. After a ratio comes its spread: half
+of its range over the rounds, marked with "!" above 15 %. A fraction is that of the
+machine's limit (limits.py), of the bare encoder, or of the bare copy of the rows; a
+ratio is our speed over that of a peer (peers.py).
 
-    python benchmarks/bench.py                     everything, in twenty minutes on two cores
-    python benchmarks/bench.py train_soft import   some figures; the others in results.json stay
+    python benchmarks/bench.py                     everything, in twenty minutes on two
+                                                   cores
+    python benchmarks/bench.py train_soft import   some figures; the others in
+                                                   results.json stay
     python benchmarks/bench.py train_soft --batch-size 1024 --results gpu.json
 """
 
@@ -41,19 +45,28 @@ from timing import (
     set_up,
 )
 
-from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, load_image, make_batches
+from data_utils import (
+    CaptionedImage,
+    FeatureCache,
+    Vocabulary,
+    draw_scenes,
+    load_image,
+    make_batches,
+)
 from data_utils.atomic_files import write_json
 
 HERE = Path(__file__).parent
 SIZES = limits.Sizes()
 BATCH_SIZE = 64
-NUM_STEPS = 12  # of a search: random weights never say <end>, and Flickr8k's captions have 11.8 words with it
+# Of a search: random weights never say <end>, and Flickr8k's captions have 11.8 words
+# with it.
+NUM_STEPS = 12
 NUM_BATCHES = 8
 WORDS = [f"word{number}" for number in range(SIZES.vocabulary - 4)]
 
 
 class Bench:
-    """A folder to write into, the size of a batch, and the models, for several figures."""
+    """Folder to write into, batch size and models, shared by several figures."""
 
     def __init__(self, folder, batch_size=BATCH_SIZE):
         self.folder, self.batch_size = folder, batch_size
@@ -67,11 +80,15 @@ class Bench:
         return captioner
 
     def photos(self, number):
-        """Return paths of photos: Flickr8k's if KERAS_SAT_DATA names the folder of its zips, else drawn ones."""
+        """Return paths of photos: Flickr8k's if KERAS_SAT_DATA names the folder of its
+        zips, else drawn ones.
+        """
         folder, paths = os.environ.get("KERAS_SAT_DATA"), []
         if folder:
             with zipfile.ZipFile(Path(folder) / "Flickr8k_Dataset.zip") as archive:
-                names = sorted(name for name in archive.namelist() if name.endswith(".jpg"))[:number]
+                names = sorted(name for name in archive.namelist() if name.endswith(".jpg"))[
+                    :number
+                ]
                 archive.extractall(self.folder, names)
             return [str(self.folder / name) for name in names]
         from PIL import Image
@@ -86,14 +103,19 @@ class Bench:
 
 
 def flickr8k_captions(num_photos=600):
-    """Return captioned photos whose captions are as long as those of 600 photos of Flickr8k, with random words."""
+    """Return captioned photos whose captions are as long as those of 600 photos of
+    Flickr8k, with random words.
+    """
     random, words = np.random.default_rng(0), np.array(WORDS)
     lines = (HERE / "flickr8k_lengths.txt").read_text().splitlines()
     return [
         CaptionedImage(
             f"photo{number}",
             "",
-            [" ".join(random.choice(words, int(length))) for length in lines[number % len(lines)].split()],
+            [
+                " ".join(random.choice(words, int(length)))
+                for length in lines[number % len(lines)].split()
+            ],
             "train",
         )
         for number in range(num_photos)
@@ -101,10 +123,15 @@ def flickr8k_captions(num_photos=600):
 
 
 def random_cache(folder, ids):
-    """Return a FeatureCache of 196 x 512 with random features, the same for each photo."""
+    """Return a FeatureCache of 196 x 512 with equal random features for each photo."""
     from PIL import Image
 
-    values = np.random.default_rng(0).standard_normal((14, 14, SIZES.feature_dim)).astype(np.float32).clip(0)
+    values = (
+        np.random.default_rng(0)
+        .standard_normal((14, 14, SIZES.feature_dim))
+        .astype(np.float32)
+        .clip(0)
+    )
     folder.mkdir()
     Image.new("RGB", (8, 8)).save(folder / "one.png")
     return FeatureCache.build(
@@ -118,12 +145,18 @@ def random_cache(folder, ids):
 
 
 def training_batches(bench, vocabulary):
-    """Return some batches of whole photos, as make_batches makes them, spread over all lengths."""
+    """Return some batches of whole photos, as make_batches makes them, spread over all
+    lengths.
+    """
     images = flickr8k_captions()
     cache = random_cache(bench.folder / "training", [image.image_id for image in images])
-    batches = make_batches(images, vocabulary, cache, bench.batch_size, group_by="image", shuffle=False)
+    batches = make_batches(
+        images, vocabulary, cache, bench.batch_size, group_by="image", shuffle=False
+    )
     every = max(len(batches) // NUM_BATCHES, 1)
-    return [batch for number, batch in enumerate(batches) if number % every == every // 2][:NUM_BATCHES]
+    return [batch for number, batch in enumerate(batches) if number % every == every // 2][
+        :NUM_BATCHES
+    ]
 
 
 def number_of_captions(batches):
@@ -135,7 +168,9 @@ def number_of_words(batches):
 
 
 def trainer(captioner, batches):
-    """Return a function that trains a captioner on all batches by its compiled step, and waits for each."""
+    """Return a function that trains a captioner on all batches by its compiled step,
+    and waits for each.
+    """
     import tensorflow as tf
 
     step = tf.function(captioner.train_step, reduce_retracing=True, autograph=False)
@@ -150,14 +185,22 @@ def peer_trainers(batches, penalty_weight):
     of_peer = [peers.as_peer_batch(batch) for batch in batches]
 
     def peer_trainer(peer):
-        optimizer = torch.optim.Adam(peer.parameters(), lr=4e-4, fused=type(peer) is peers.CarefulDecoder)
-        return lambda: [peers.train_step(peer, optimizer, batch, penalty_weight) for batch in of_peer]
+        optimizer = torch.optim.Adam(
+            peer.parameters(), lr=4e-4, fused=type(peer) is peers.CarefulDecoder
+        )
+        return lambda: [
+            peers.train_step(peer, optimizer, batch, penalty_weight) for batch in of_peer
+        ]
 
-    return {name: peer_trainer(peer.to(peers.device())) for name, peer in decoders_of_peers().items()}
+    return {
+        name: peer_trainer(peer.to(peers.device())) for name, peer in decoders_of_peers().items()
+    }
 
 
 def decoders_of_peers():
-    """Return the textbook's decoder, the careful one and, where there is a compiler, that compiled: dict by name."""
+    """Return the textbook's decoder, the careful one and, where there is a compiler,
+    that compiled: dict by name.
+    """
     import peers
 
     decoders = {
@@ -176,9 +219,15 @@ def bench_train(bench, attention="soft"):
     captioner = bench.captioner(attention)
     batches = training_batches(bench, captioner.vocabulary)
     of_peers, num_words = batches[1::4], number_of_words(batches)
-    trainers = peer_trainers(of_peers, captioner.attention_penalty_weight) if attention == "soft" else {}
-    rates, (own, *peer_seconds) = in_turn_with_the_limit(trainer(captioner, batches), *trainers.values())
-    work = limits.train_work(SIZES, sum(len(features) for (features, _), _, _ in batches), num_words)
+    trainers = (
+        peer_trainers(of_peers, captioner.attention_penalty_weight) if attention == "soft" else {}
+    )
+    rates, (own, *peer_seconds) = in_turn_with_the_limit(
+        trainer(captioner, batches), *trainers.values()
+    )
+    work = limits.train_work(
+        SIZES, sum(len(features) for (features, _), _, _ in batches), num_words
+    )
     result = figure(number_of_captions(batches) / own, "captions/s", work.seconds(rates) / own)
     for peer, theirs in zip(trainers, peer_seconds):
         compare(result, peer, own, theirs, number_of_words(of_peers) / num_words)
@@ -196,14 +245,21 @@ def bench_train_bfloat16(bench):
 
 
 def bench_train_along(bench):
-    """Photos a second with an encoder that is trained too, as a fraction of the sum of what its parts take alone."""
+    """Photos a second with an encoder that is trained too, as a fraction of the sum of
+    what its parts take alone.
+    """
     import tensorflow as tf
 
     from keras_sat import Captioner
 
     vocabulary = Vocabulary(WORDS)
     batches = training_batches(bench, vocabulary)[3:5]
-    captioner = Captioner(vocabulary, encoder="efficientnet_lite0", encoder_weights=None, encoder_training="fine-tuned")
+    captioner = Captioner(
+        vocabulary,
+        encoder="efficientnet_lite0",
+        encoder_weights=None,
+        encoder_training="fine-tuned",
+    )
     captioner.compile()
     _, regions, feature_dim = captioner.photo_encoder.features_shape
     decoder = Captioner(vocabulary, encoder=None)
@@ -211,18 +267,29 @@ def bench_train_along(bench):
     decoder.compile()
     random = np.random.default_rng(0)
     sizes = [len(features) for (features, _), *_ in batches]
-    photos = [tf.constant(random.uniform(0, 255, (size, 224, 224, 3)).astype("float32")) for size in sizes]
-    features = [tf.constant(random.random((size, regions, feature_dim), "float32")) for size in sizes]
+    photos = [
+        tf.constant(random.uniform(0, 255, (size, 224, 224, 3)).astype("float32")) for size in sizes
+    ]
+    features = [
+        tf.constant(random.random((size, regions, feature_dim), "float32")) for size in sizes
+    ]
     network = captioner.encoder_model
 
     @tf.function(autograph=False)
     def back_and_forth(images, upstream):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(captioner.photo_encoder(images) * upstream)
-        return tf.add_n([tf.reduce_sum(gradient) for gradient in tape.gradient(loss, network.trainable_variables)])
+        return tf.add_n(
+            [
+                tf.reduce_sum(gradient)
+                for gradient in tape.gradient(loss, network.trainable_variables)
+            ]
+        )
 
     def train(captioner, inputs):
-        return trainer(captioner, [((x, ids), *others) for x, ((_, ids), *others) in zip(inputs, batches)])
+        return trainer(
+            captioner, [((x, ids), *others) for x, ((_, ids), *others) in zip(inputs, batches)]
+        )
 
     def encode():
         for images, upstream in zip(photos, features):
@@ -233,7 +300,9 @@ def bench_train_along(bench):
 
 
 def bench_train_after(bench):
-    """Captions a second of `train_step` where attention comes after the LSTM, over those of the paper's order."""
+    """Captions a second of `train_step` where attention comes after the LSTM, over
+    those of the paper's order.
+    """
     captioners = {
         "before": bench.captioner(),
         "after": bench.captioner(attends="after"),
@@ -242,18 +311,27 @@ def bench_train_after(bench):
         "none": bench.captioner("none"),
     }
     batches = training_batches(bench, captioners["after"].vocabulary)[1::2]
-    took = dict(zip(captioners, in_turn(*(trainer(captioner, batches) for captioner in captioners.values()))))
+    took = dict(
+        zip(
+            captioners, in_turn(*(trainer(captioner, batches) for captioner in captioners.values()))
+        )
+    )
     result = figure(number_of_captions(batches) / took["after"], "captions/s")
     compare(result, "attends_before", took["after"], took["before"])
     compare(result, "attends_before_bilinear", took["bilinear, after"], took["bilinear, before"])
     compare(result, "bilinear_after_over_the_paper", took["bilinear, after"], took["before"])
     no_attention = took.pop("none")
-    result["over_no_attention"] = {name: seconds / no_attention - 1 for name, seconds in took.items()}
+    result["over_no_attention"] = {
+        name: seconds / no_attention - 1 for name, seconds in took.items()
+    }
     return result
 
 
 def bench_scores(bench):
-    """Milliseconds of additive scores and their gradients, of 65 captions of 13 photos; speed over the equation's."""
+    """Milliseconds of additive scores and their gradients, of 65 captions of 13 photos.
+
+    Speed over the equation's.
+    """
     import tensorflow as tf
 
     from keras_sat import equations
@@ -289,12 +367,15 @@ def bench_scores(bench):
 # === Captioning ===
 
 
-def bench_caption(bench, num_beams=1, num_photos=1000, of_loop=16, of_careful=192, one_by_one=False):
+def bench_caption(
+    bench, num_beams=1, num_photos=1000, of_loop=16, of_careful=192, one_by_one=False
+):
     """Photos a second with the features ready.
 
     Args:
         num_photos: number of photos.
-        of_loop, of_careful: so many of them for the textbook's decoder, which takes one at a time, and the careful one.
+        of_loop, of_careful: so many of them for the textbook's decoder, which takes one
+            at a time, and the careful one.
         one_by_one: whether each search takes one photo, of us and of all peers.
     """
     import peers
@@ -304,7 +385,9 @@ def bench_caption(bench, num_beams=1, num_photos=1000, of_loop=16, of_careful=19
     for weight in captioner.decoder.weights:
         weight.assign(weight.numpy() * 2)  # far from the start, and captions of photos differ
     random = np.random.default_rng(0)
-    features = random.standard_normal((num_photos, SIZES.regions, SIZES.feature_dim), dtype=np.float32).clip(0)
+    features = random.standard_normal(
+        (num_photos, SIZES.regions, SIZES.feature_dim), dtype=np.float32
+    ).clip(0)
     vocabulary = captioner.vocabulary
     never = [vocabulary.pad_token_id, vocabulary.start_token_id, vocabulary.unk_token_id]
     special = NUM_STEPS, vocabulary.start_token_id, vocabulary.end_token_id, never
@@ -313,16 +396,27 @@ def bench_caption(bench, num_beams=1, num_photos=1000, of_loop=16, of_careful=19
         return captioner.caption_features(features, num_beams=num_beams, max_length=NUM_STEPS)
 
     def in_pieces(search, features, size):
-        return [found for first in range(0, len(features), size) for found in search(features[first : first + size])]
+        return [
+            found
+            for first in range(0, len(features), size)
+            for found in search(features[first : first + size])
+        ]
 
-    decoders = {name: peers.copy_weights(captioner.decoder, peer) for name, peer in decoders_of_peers().items()}
+    decoders = {
+        name: peers.copy_weights(captioner.decoder, peer)
+        for name, peer in decoders_of_peers().items()
+    }
     jobs = [functools.partial(in_pieces, ours, features, 1 if one_by_one else num_photos)]
     numbers = [of_loop if name == "pytorch_loop" else of_careful for name in decoders]
     for (name, peer), number in zip(decoders.items(), numbers):
         peer.eval()
         search = functools.partial(_peer_search, peer, num_beams, special)
         size = 1 if one_by_one or name == "pytorch_loop" else bench.batch_size
-        jobs.append(functools.partial(in_pieces, search, torch.tensor(features[:number]).to(peers.device()), size))
+        jobs.append(
+            functools.partial(
+                in_pieces, search, torch.tensor(features[:number]).to(peers.device()), size
+            )
+        )
     rates, (own, *their_seconds) = in_turn_with_the_limit(*jobs)
     least = limits.caption_work(SIZES, num_photos, NUM_STEPS, num_beams).seconds(rates)
     if one_by_one:  # each word of each photo reads the weights
@@ -351,13 +445,17 @@ def bare_encoder(encoder, images):
 
 
 def bare_encoding(encoder, paths):
-    """Return a function that encodes as many photos as there are paths, 32 at a time, from tensors that are ready."""
+    """Return a function that encodes as many photos as there are paths, 32 at a time,
+    from tensors that are ready.
+    """
     bare = bare_encoder(encoder, np.stack([load_image(path, 224) for path in paths[:32]]))
     return lambda: [bare() for _ in range(len(paths) // 32)]
 
 
 def bench_photo_to_caption(bench):
-    """Photos a second from files to captions with beam 3, as a fraction of the bare encoder's on tensors ready."""
+    """Photos a second from files to captions with beam 3, as a fraction of the bare
+    encoder's on tensors ready.
+    """
     import keras
 
     from keras_sat import Captioner
@@ -389,7 +487,8 @@ def bench_features_vgg16(bench):
     images = random_photos(16)
     peer = peers.VGG16().eval().to(peers.device())
     torch.backends.cudnn.allow_tf32 = False
-    for_peer = torch.tensor(images).permute(0, 3, 1, 2).to(peers.device())  # channels last in memory
+    # Channels last in memory.
+    for_peer = torch.tensor(images).permute(0, 3, 1, 2).to(peers.device())
 
     def theirs():
         with torch.inference_mode():
@@ -397,13 +496,17 @@ def bench_features_vgg16(bench):
 
     ours = bare_encoder(make_encoder("vgg16", weights=None), images)
     rates, (own, peer_seconds) = in_turn_with_the_limit(ours, theirs)
-    result = figure(len(images) / own, "photos/s", len(images) * limits.VGG16_FLOPS / rates["flops"] / own)
+    result = figure(
+        len(images) / own, "photos/s", len(images) * limits.VGG16_FLOPS / rates["flops"] / own
+    )
     compare(result, "pytorch_vgg16", own, peer_seconds)
     return result
 
 
 def bench_features(bench, name):
-    """Photos a second from files to a finished cache, as a fraction of the bare encoder's on tensors that are ready."""
+    """Photos a second from files to a finished cache, as a fraction of the bare
+    encoder's on tensors that are ready.
+    """
     from keras_sat.model.encoders import make_encoder
 
     paths = bench.photos(1536)
@@ -412,14 +515,17 @@ def bench_features(bench, name):
     folders = iter(range(NUM_ROUNDS + 1))
 
     def build():
-        FeatureCache.build(bench.folder / f"features{next(folders)}", ids, paths, encoder, show_progress=False)
+        FeatureCache.build(
+            bench.folder / f"features{next(folders)}", ids, paths, encoder, show_progress=False
+        )
 
     def read():
         for path in paths[:64]:
             load_image(path, 224)
 
     own, encoding, reading = in_turn(build, bare_encoding(encoder, paths), read, num_rounds=3)
-    most = encoding / (encoding + reading * len(paths) / 64 / num_cores())  # if all cores do both, and nothing is lost
+    # If all cores do both, and nothing is lost.
+    most = encoding / (encoding + reading * len(paths) / 64 / num_cores())
     return figure(len(paths) / own, "photos/s", encoding / own, most_that_reading_leaves=most)
 
 
@@ -434,21 +540,26 @@ def bench_features_bfloat16(bench, name, num_photos):
         keras.config.set_dtype_policy(dtype)
         encoders.append(make_encoder(name, weights=None))
     keras.config.set_dtype_policy(before)
-    own, in_float32 = in_turn(*(bare_encoder(encoder, random_photos(num_photos)) for encoder in encoders))
+    own, in_float32 = in_turn(
+        *(bare_encoder(encoder, random_photos(num_photos)) for encoder in encoders)
+    )
     result = figure(num_photos / own, "photos/s")
     compare(result, "float32", own, in_float32)
     return result
 
 
 def bench_batches(bench):
-    """Captions a second from a warm cache of 196 x 512, as float16, as a fraction of only copying the rows."""
+    """Captions a second from a warm cache of 196 x 512, as float16, as a fraction of
+    only copying the rows.
+    """
     images = flickr8k_captions()
     cache = random_cache(bench.folder / "batches", [image.image_id for image in images])
     dataset = make_batches(images, Vocabulary.build(images), cache)
     rows = np.random.default_rng(0).integers(0, len(images), (64, 64))
     stored = np.load(bench.folder / "batches" / "cache" / "features.npy", mmap_mode="r")
     own, copying = in_turn(
-        lambda: list(map(len, dataset)), lambda: [len(np.take(stored, some, axis=0)) for some in rows]
+        lambda: list(map(len, dataset)),
+        lambda: [len(np.take(stored, some, axis=0)) for some in rows],
     )
     num_captions = sum(len(image.captions) for image in images)
     return figure(num_captions / own, "captions/s", (num_captions / own) / (rows.size / copying))
@@ -458,26 +569,42 @@ def bench_batches(bench):
 
 
 def bench_memory(bench, num_photos):
-    """Most private memory (RssAnon) of a process that trains on a cache of that many photos."""
+    """Most private memory (RssAnon) of a process that trains on a cache of that many
+    photos.
+    """
     if not Path("/proc/self/status").exists():
         return figure(None, "GB")
-    command = [sys.executable, str(HERE / "memory.py"), str(bench.folder / "memory"), str(num_photos)]
+    command = [
+        sys.executable,
+        str(HERE / "memory.py"),
+        str(bench.folder / "memory"),
+        str(num_photos),
+    ]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return figure(float(done.stdout.split()[-1]), "GB")
 
 
 def seconds_in_new_processes(before, measured, folder):
-    """Return the median seconds that a line of Python takes in a new process, after some other lines."""
-    code = f"{before}\nimport time\nstart = time.perf_counter()\n{measured}\nprint(time.perf_counter() - start)"
+    """Return the median seconds that a line of Python takes in a new process, after
+    some other lines.
+    """
+    code = (
+        f"{before}\nimport time\nstart = "
+        f"time.perf_counter()\n{measured}\nprint(time.perf_counter() - start)"
+    )
     command = [sys.executable, "-c", code]
-    runs = [subprocess.run(command, check=True, cwd=folder, capture_output=True, text=True) for _ in range(NUM_ROUNDS)]
+    runs = [
+        subprocess.run(command, check=True, cwd=folder, capture_output=True, text=True)
+        for _ in range(NUM_ROUNDS)
+    ]
     return statistics.median(float(run.stdout.split()[-1]) for run in runs)
 
 
 def bench_import(bench):
     """Seconds that `import keras_sat` costs after `import tensorflow`."""
     return figure(
-        seconds_in_new_processes("import tensorflow", "import keras_sat", bench.folder), "s beyond tensorflow"
+        seconds_in_new_processes("import tensorflow", "import keras_sat", bench.folder),
+        "s beyond tensorflow",
     )
 
 
@@ -485,37 +612,58 @@ def bench_load_pretrained(bench):
     """Seconds to load a model of the benchmark's sizes."""
     bench.captioner().save(bench.folder / "model")
     load = "Captioner.load('model').decoder.weights[0].numpy()"
-    return figure(seconds_in_new_processes("from keras_sat import Captioner", load, bench.folder), "s")
+    return figure(
+        seconds_in_new_processes("from keras_sat import Captioner", load, bench.folder), "s"
+    )
 
 
 def bench_shell_to_caption(bench):
-    """Seconds from the shell to the caption of a photo without TensorFlow; and how many times as fast as with it."""
-    command = [sys.executable, "-m", "keras_sat", "caption", bench.photos(1)[0], "--model", "flickr8k"]
+    """Seconds from the shell to the caption of a photo without TensorFlow.
+
+    And how many times as fast as with it.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "keras_sat",
+        "caption",
+        bench.photos(1)[0],
+        "--model",
+        "flickr8k",
+    ]
     environment = {**os.environ, "KERAS_HOME": str(bench.folder / "home")}
 
     def caption(*options):
         subprocess.run([*command, *options], check=True, capture_output=True, env=environment)
 
     caption()  # this makes the file
-    own, with_tensorflow = in_turn(caption, lambda: caption("--max-length", "19"))  # the file is for another length
+    # The file is for another length.
+    own, with_tensorflow = in_turn(caption, lambda: caption("--max-length", "19"))
     result = figure(own, "s from the shell")
     compare(result, "with_tensorflow", own, with_tensorflow)
     return result
 
 
 def bench_fast_photos(bench):
-    """Photos a second from files to captions without TensorFlow, loading included in neither."""
+    """Photos a second from files to captions without TensorFlow, loading included in
+    neither.
+    """
     from keras_sat import Captioner, load_litert
 
     os.environ["KERAS_HOME"] = str(bench.folder / "home")
     paths = bench.photos(256)
     fast, captioner = load_litert("flickr8k"), Captioner.from_pretrained("flickr8k")
     small = load_litert("flickr8k", eight_bit=True)
-    own, with_tensorflow, of_small = in_turn(*(lambda one=one: one.caption(paths) for one in (fast, captioner, small)))
-    one, one_with_tensorflow = in_turn(
-        lambda: [fast.caption(path) for path in paths[:16]], lambda: [captioner.caption(path) for path in paths[:16]]
+    own, with_tensorflow, of_small = in_turn(
+        *(lambda one=one: one.caption(paths) for one in (fast, captioner, small))
     )
-    result = figure(len(paths) / own, "photos/s", one_by_one=16 / one, eight_bit=len(paths) / of_small)
+    one, one_with_tensorflow = in_turn(
+        lambda: [fast.caption(path) for path in paths[:16]],
+        lambda: [captioner.caption(path) for path in paths[:16]],
+    )
+    result = figure(
+        len(paths) / own, "photos/s", one_by_one=16 / one, eight_bit=len(paths) / of_small
+    )
     compare(result, "tensorflow_in_batches", own, with_tensorflow)
     compare(result, "tensorflow_one_by_one", one, one_with_tensorflow)
     compare(result, "eight_bit_to_tensorflow", of_small, with_tensorflow)
@@ -540,7 +688,9 @@ FIGURES = {
     "features_mobilenet_v2": functools.partial(bench_features, name="mobilenet_v2"),
     "features_lite0": functools.partial(bench_features, name="efficientnet_lite0"),
     "vgg16_bfloat16": functools.partial(bench_features_bfloat16, name="vgg16", num_photos=16),
-    "lite0_bfloat16": functools.partial(bench_features_bfloat16, name="efficientnet_lite0", num_photos=32),
+    "lite0_bfloat16": functools.partial(
+        bench_features_bfloat16, name="efficientnet_lite0", num_photos=32
+    ),
     "batches": bench_batches,
     "memory_8k": functools.partial(bench_memory, num_photos=8_000),
     "memory_120k": functools.partial(bench_memory, num_photos=120_000),
@@ -561,7 +711,10 @@ def machine():
             packages[package] = version(package)
         except PackageNotFoundError:
             packages[package] = None
-    gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
+    gpus = [
+        tf.config.experimental.get_device_details(gpu)
+        for gpu in tf.config.list_physical_devices("GPU")
+    ]
     return {
         "cores": num_cores(),
         **({"gpu": gpus[0].get("device_name")} if gpus else {}),
@@ -575,26 +728,41 @@ def machine():
 def keep(measured, path):
     """Write the figures that were measured so far; others in the file stay."""
     kept = json.loads(path.read_text()).get("figures", {}) if path.exists() else {}
-    figures = {name: measured.get(name, kept.get(name)) for name in FIGURES if name in measured or name in kept}
+    figures = {
+        name: measured.get(name, kept.get(name))
+        for name in FIGURES
+        if name in measured or name in kept
+    }
     write_json(path, {"machine": machine(), "figures": figures})
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"of: {', '.join(FIGURES)}; default: all")
+    parser.add_argument(
+        "figures", nargs="*", metavar="FIGURE", help=f"of: {', '.join(FIGURES)}; default: all"
+    )
     parser.add_argument("--batch-size", type=int, default=BATCH_SIZE, help=f"default: {BATCH_SIZE}")
-    parser.add_argument("--results", type=Path, default=HERE / "results.json", help="default: benchmarks/results.json")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=HERE / "results.json",
+        help="default: benchmarks/results.json",
+    )
     arguments = parser.parse_args(arguments)
     unknown = set(arguments.figures) - set(FIGURES)
     if unknown:
-        parser.error(f"expected some of: {', '.join(FIGURES)}. Received: {', '.join(sorted(unknown))}")
+        parser.error(
+            f"expected some of: {', '.join(FIGURES)}. Received: {', '.join(sorted(unknown))}"
+        )
     set_up()
     warnings.simplefilter("ignore")
     start, measured, table = time.perf_counter(), {}, []
     for name in arguments.figures or FIGURES:
         with tempfile.TemporaryDirectory() as folder:
             print(name, flush=True)
-            measured[name] = FIGURES[name](Bench(Path(folder), arguments.batch_size)) | {"rates": measured_rates()}
+            measured[name] = FIGURES[name](Bench(Path(folder), arguments.batch_size)) | {
+                "rates": measured_rates()
+            }
         keep(measured, arguments.results)
         one = measured[name]
         fraction = "" if one["share_of_limit"] is None else f"{one['share_of_limit']:.2f}"

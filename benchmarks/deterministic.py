@@ -1,9 +1,11 @@
-"""What `fit(deterministic=True)` costs: seconds of an epoch with it over seconds without, as a ratio of medians.
+"""What `fit(deterministic=True)` costs: seconds of an epoch with it over seconds
+without, as a ratio of medians.
 
     python benchmarks/deterministic.py
 
-The setting cannot be switched off. So two processes train in turn, an epoch at a time, on captions as long as
-Flickr8k's, from a cache of 196 x 512 features. Nothing else should run meanwhile: five minutes on two cores.
+The setting cannot be switched off. So two processes train in turn, an epoch at a time,
+on captions as long as Flickr8k's, from a cache of 196 x 512 features. Nothing else
+should run meanwhile: five minutes on two cores.
 """
 
 import contextlib
@@ -21,7 +23,9 @@ KINDS = ("plain", "deterministic")
 
 
 def work(folder, kind, attention, group_by):
-    """Train one epoch for each line of standard input, and answer with the seconds that it took."""
+    """Train one epoch for each line of standard input, and answer with the seconds that
+    it took.
+    """
     import keras
     import tensorflow as tf
 
@@ -45,7 +49,9 @@ def epochs_in_turn(attention, group_by):
         for kind in KINDS:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             command = [sys.executable, __file__, folder, kind, attention, group_by]
-            worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            worker = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
             workers[kind] = stack.enter_context(worker)  # ends where its standard input does
         took = {kind: [] for kind in KINDS}
         for _ in range(NUM_ROUNDS + 1):
@@ -60,8 +66,14 @@ def main():
         for group_by in ("length", "image"):
             took = epochs_in_turn(attention, group_by)
             plain, deterministic = (statistics.median(took[kind]) for kind in KINDS)
-            spread = "; ".join(f"{kind} {min(some):.1f} to {max(some):.1f} s" for kind, some in took.items())
-            print(f"{attention} attention, group_by={group_by!r}: {deterministic / plain:.2f} ({spread})", flush=True)
+            spread = "; ".join(
+                f"{kind} {min(some):.1f} to {max(some):.1f} s" for kind, some in took.items()
+            )
+            print(
+                f"{attention} attention, group_by={group_by!r}: "
+                f"{deterministic / plain:.2f} ({spread})",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The least that a job costs: its matrix arithmetic, and its tanh and exp evaluations.
 
-Work is counted as the equations have it, a tanh for each region, dimension and word, though cheaper ways to the same
-numbers may exist. It knows nothing of operations that are neither a product nor a tanh nor an exp, of padding, or of
-work done twice, and of memory only what `weights_of_a_word` says. timing.py measures the machine's rates.
+Work is counted as the equations have it, a tanh for each region, dimension and word,
+though cheaper ways to the same numbers may exist. It knows nothing of operations that
+are neither a product nor a tanh nor an exp, of padding, or of work done twice, and of
+memory only what `weights_of_a_word` says. timing.py measures the machine's rates.
 """
 
 from dataclasses import dataclass
@@ -34,9 +35,11 @@ class Work:
 
 
 def train_work(sizes, num_photos, num_words):
-    """Return the Work of one training step on photos with `num_words` words to predict in all their captions.
+    """Return the Work of one training step on photos with `num_words` words to predict
+    in all their captions.
 
-    A product y = x W costs as much again for the gradient of W, and again for that of x. Features get no gradient.
+    A product y = x W costs as much again for the gradient of W, and again for that of
+    x. Features get no gradient.
     """
     per_photo, context, others = _products(sizes)
     flops = num_photos * 2 * per_photo + num_words * (2 * context + 3 * others)
@@ -47,21 +50,27 @@ def caption_work(sizes, num_photos, num_steps, num_beams):
     """Return the Work of a search of `num_steps` words for each photo."""
     per_photo, context, others = _products(sizes)
     rows = num_photos * num_steps * num_beams
-    return Work(num_photos * per_photo + rows * (context + others), _evaluations(sizes, num_photos, rows))
+    return Work(
+        num_photos * per_photo + rows * (context + others), _evaluations(sizes, num_photos, rows)
+    )
 
 
 def weights_of_a_word(sizes):
-    """Return how many weights, in matrices, a search reads for each word of one photo."""
+    """Return how many matrix weights a search reads for each word of a photo."""
     return (
         sizes.hidden_dim * sizes.attention_dim  # W_h
-        + (sizes.embedding_dim + sizes.feature_dim + sizes.hidden_dim) * 4 * sizes.hidden_dim  # the LSTM
+        + (sizes.embedding_dim + sizes.feature_dim + sizes.hidden_dim)
+        * 4
+        * sizes.hidden_dim  # the LSTM
         + (sizes.hidden_dim + sizes.feature_dim) * sizes.embedding_dim  # L_h, L_z
         + sizes.embedding_dim * sizes.vocabulary  # L_o
     )
 
 
 def _products(sizes):
-    """Return the operations of a forward pass: for a photo; for a word's context; for all else of a word."""
+    """Return the operations of a forward pass: for a photo; for a word's context; for
+    all else of a word.
+    """
     state = 2 * sizes.feature_dim * sizes.hidden_dim  # h_0, and c_0
     per_photo = 2 * sizes.regions * sizes.feature_dim * sizes.attention_dim + 2 * state
     context = 2 * sizes.regions * sizes.feature_dim
@@ -70,6 +79,15 @@ def _products(sizes):
 
 
 def _evaluations(sizes, num_photos, num_words):
-    """Return the tanh and exp evaluations: scores, both softmaxes, gates; h_0 and c_0."""
-    per_word = sizes.regions * sizes.attention_dim + sizes.regions + 1 + 5 * sizes.hidden_dim + sizes.vocabulary
+    """Return the tanh and exp evaluations: scores, both softmaxes, gates.
+
+    H_0 and c_0.
+    """
+    per_word = (
+        sizes.regions * sizes.attention_dim
+        + sizes.regions
+        + 1
+        + 5 * sizes.hidden_dim
+        + sizes.vocabulary
+    )
     return num_words * per_word + num_photos * 2 * sizes.hidden_dim

@@ -1,8 +1,10 @@
-"""Train a little on a cache of many photos, and print the most private memory (RssAnon) that it took, in GB.
+"""Train a little on a cache of many photos, and print the most private memory (RssAnon)
+that it took, in GB.
 
     python benchmarks/memory.py FOLDER NUM_PHOTOS
 
-The cache is a sparse file: it takes no space on the disk, and training reads it as any other.
+The cache is a sparse file: it takes no space on the disk, and training reads it as any
+other.
 """
 
 import dataclasses
@@ -25,7 +27,9 @@ NUM_BATCHES = 16
 
 
 def private_memory():
-    """Return RssAnon in GB: memory that belongs to this process alone, without pages of files."""
+    """Return RssAnon in GB: memory that belongs to this process alone, without pages of
+    files.
+    """
     status = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in status if line.startswith("RssAnon:")) * 1024 / 1e9
 
@@ -38,7 +42,9 @@ class Watch(keras.callbacks.Callback):
 
 
 def sparse_cache(folder, image_ids):
-    """Return a FeatureCache of 196 x 512 for these ids, with features of 0: that of one photo, its rows repeated."""
+    """Return a FeatureCache of 196 x 512 for these ids, with features of 0: that of one
+    photo, its rows repeated.
+    """
     folder.mkdir(parents=True)
     Image.new("RGB", (8, 8)).save(folder / "one.png")
     cache = FeatureCache.build(
@@ -57,7 +63,9 @@ def sparse_cache(folder, image_ids):
         rows.flush()
     for path in cache.directory.glob("*.json"):
         content = read_sealed_json(path, "a feature cache")
-        write_sealed_json(path, content | ({"image_ids": image_ids} if "image_ids" in content else {}))
+        write_sealed_json(
+            path, content | ({"image_ids": image_ids} if "image_ids" in content else {})
+        )
     return FeatureCache.open(cache.directory)
 
 

@@ -1,11 +1,15 @@
-"""What captioners say of free photos that Python packages contain, and how much of it is true.
+"""What captioners say of free photos that Python packages contain, and how much of it
+is true.
 
-    pip install --target others --no-deps scikit-image scikit-learn imgaug ...   (other_photos.json names the packages)
-    python benchmarks/other_photos.py --folders others SITE_PACKAGES unpacked_sources/* -- flickr8k flickr8k-hard
+    pip install --target others --no-deps scikit-image scikit-learn imgaug ...
+    python benchmarks/other_photos.py --folders others SITE_PACKAGES -- flickr8k
 
-Each photo in other_photos.json has the nouns that are true of it, written down by looking at it; all other words of its
-list of "things" are untrue there. These photos are for measuring, never for training. A name with + is an ensemble.
-`--specific 0.2` chooses among 10 beams by log p minus a fraction of log p for an average photo (`--average-of FOLDER`).
+other_photos.json names the packages; unpacked sources can be folders, too.
+Each photo in other_photos.json has the nouns that are true of it, written down by
+looking at it; all other words of its list of "things" are untrue there. These photos
+are for measuring, never for training. A name with + is an ensemble. `--specific 0.2`
+chooses among 10 beams by log p minus a fraction of log p for an average photo
+(`--average-of FOLDER`).
 """
 
 import argparse
@@ -20,12 +24,17 @@ from data_utils import find_pictures, load_image
 from keras_sat import Captioner, Ensemble
 
 LIST = Path(__file__).with_suffix(".json")
-HEAD = "known photos with a true noun|true nouns|untrue nouns|different captions|begin alike|end alike|in the air|"
+HEAD = (
+    "known photos with a true noun|true nouns|untrue nouns|different captions|begin "
+    "alike|end alike|in the air|"
+)
 HEAD += "confidence where known|elsewhere"
 
 
 def read_photo(folders, file):
-    """Return an image for `load_image`: the first that a folder contains; SciPy's is compressed pixels."""
+    """Return an image for `load_image`: the first that a folder contains; SciPy's is
+    compressed pixels.
+    """
     path = next((path for folder in folders if (path := Path(folder, file)).is_file()), None)
     if path is None or path.suffix != ".dat":
         return path
@@ -33,7 +42,9 @@ def read_photo(folders, file):
 
 
 def measure(captions, confidences, photos, things, vocabulary):
-    """Return the figures of HEAD for captions (lists of words) of photos from other_photos.json."""
+    """Return the figures of HEAD for captions (lists of words) of photos from
+    other_photos.json.
+    """
     true, known = [set(photo["nouns"].split()) for photo in photos], []
     for nouns in true:
         known.append(any(noun in vocabulary for noun in nouns))
@@ -59,13 +70,18 @@ def measure(captions, confidences, photos, things, vocabulary):
 
 
 def most_specific(captioner, features, results, average, fraction):
-    """Return the best result of each photo by (log p - fraction x log p for the average photo) / length ** .5."""
+    """Return the best result of each photo by (log p - fraction x log p for the average
+    photo) / length ** .5.
+    """
     chosen = []
     for result in results:
         beams = [result, *result.alternatives]
         many = np.repeat(average, len(beams), axis=0)
         usual = captioner.attend_features(many, [beam.caption for beam in beams])
-        scores = [(a.log_prob - fraction * b.log_prob) / (len(a.words) + 1) ** 0.5 for a, b in zip(beams, usual)]
+        scores = [
+            (a.log_prob - fraction * b.log_prob) / (len(a.words) + 1) ** 0.5
+            for a, b in zip(beams, usual)
+        ]
         chosen.append(beams[int(np.argmax(scores))])
     return chosen
 
@@ -81,32 +97,51 @@ def main():
     parser.add_argument("--specific", type=float, default=0.0)
     parser.add_argument("--average-of", help="a folder of photos for --specific")
     parser.add_argument("--num-beams", type=int)
-    parser.add_argument("--show", action="store_true", help="print the captions too: TRUE nouns, *untrue ones")
+    parser.add_argument(
+        "--show", action="store_true", help="print the captions too: TRUE nouns, *untrue ones"
+    )
     parser.add_argument("captioners", nargs="+")
     options = parser.parse_args()
     listed = json.loads(LIST.read_text(encoding="utf-8"))
     pairs = [(photo, read_photo(options.folders, photo["file"])) for photo in listed["photos"]]
     missing = [photo["file"] for photo, image in pairs if image is None]
     photos, images = zip(*[pair for pair in pairs if pair[1] is not None])
-    print(f"{len(photos)} photos; not found: {', '.join(missing) or 'none'}\n\n||{HEAD}|\n{'|---' * 10}|")
+    print(
+        f"{len(photos)} photos; not found: "
+        f"{', '.join(missing) or 'none'}\n\n||{HEAD}|\n{'|---' * 10}|"
+    )
     for name in options.captioners:
         captioner = load(name)
         if options.specific:
             size = captioner.photo_sizes[0]
             some = find_pictures(options.average_of)[::20][:200]
-            average = captioner.encode(np.stack([load_image(path, size) for path in some])).mean(axis=0, keepdims=True)
+            average = captioner.encode(np.stack([load_image(path, size) for path in some])).mean(
+                axis=0, keepdims=True
+            )
             features = captioner.encode(np.stack([load_image(image, size) for image in images]))
             results = captioner.caption_features(features, num_beams=10, num_results=10)
             results = most_specific(captioner, features, results, average, options.specific)
         else:
             results = captioner.caption(list(images), num_beams=options.num_beams)
         captions, confidences = [r.words for r in results], [r.confidence for r in results]
-        figures = measure(captions, confidences, photos, set(listed["things"].split()), set(captioner.vocabulary.words))
+        figures = measure(
+            captions,
+            confidences,
+            photos,
+            set(listed["things"].split()),
+            set(captioner.vocabulary.words),
+        )
         print(f"|{name}|{'|'.join(map(str, figures))}|", flush=True)
         for photo, result in zip(photos, results) if options.show else ():
             true, things = set(photo["nouns"].split()), set(listed["things"].split())
-            marks = [word.upper() if word in true else f"*{word}" if word in things else word for word in result.words]
-            print(f"    {Path(photo['file']).name[:24]:25}{result.confidence or 0:.2f} {' '.join(marks)}")
+            marks = [
+                word.upper() if word in true else f"*{word}" if word in things else word
+                for word in result.words
+            ]
+            print(
+                f"    {Path(photo['file']).name[:24]:25}{result.confidence or 0:.2f} "
+                f"{' '.join(marks)}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""What the captioner is compared with, in PyTorch: a textbook loop, a careful version of it, and VGG16. Extra: `bench`.
+"""What the captioner is compared with, in PyTorch: a textbook loop, a careful version
+of it, and VGG16. Extra: `bench`.
 
-`TextbookDecoder` is what the most used tutorial for PyTorch has, with the equations and the sizes of our own model: our
-weights can be copied to it, and both do the same work. Everything is computed inside the loop over the words, the
-features of each caption are projected again at each step, and beam search takes one photo at a time.
+`TextbookDecoder` is what the most used tutorial for PyTorch has, with the equations and
+the sizes of our own model: our weights can be copied to it, and both do the same work.
+Everything is computed inside the loop over the words, the features of each caption are
+projected again at each step, and beam search takes one photo at a time.
 
-`CarefulDecoder` is what somebody makes of it after profiling. Features are projected once for each photo, words once
-for each batch and logits once for all words; captions leave the loop at their end; searches take many photos at a time;
-`torch.compile` compiles the step of the loop where it can.
+`CarefulDecoder` is what somebody makes of it after profiling. Features are projected
+once for each photo, words once for each batch and logits once for all words; captions
+leave the loop at their end; searches take many photos at a time; `torch.compile`
+compiles the step of the loop where it can.
 """
 
 import shutil
@@ -21,7 +24,9 @@ def device():
 
 
 def can_compile():
-    """Return whether there is the C++ compiler that `torch.compile` needs on a processor."""
+    """Return whether there is the C++ compiler that `torch.compile` needs on a
+    processor.
+    """
     return torch.cuda.is_available() or any(map(shutil.which, ("g++", "clang++", "c++", "cl")))
 
 
@@ -36,7 +41,15 @@ class TextbookDecoder(nn.Module):
         feature_dim, embedding_dim, hidden_dim, attention_dim: sizes.
     """
 
-    def __init__(self, vocabulary_size, *, feature_dim=512, embedding_dim=512, hidden_dim=512, attention_dim=512):
+    def __init__(
+        self,
+        vocabulary_size,
+        *,
+        feature_dim=512,
+        embedding_dim=512,
+        hidden_dim=512,
+        attention_dim=512,
+    ):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary_size, embedding_dim)
         self.feature_projection = nn.Linear(feature_dim, attention_dim)
@@ -57,21 +70,37 @@ class TextbookDecoder(nn.Module):
         return torch.tanh(self.initial_hidden(mean)), torch.tanh(self.initial_cell(mean))
 
     def read_out(self, embedded, hidden_state, context):
-        readout = embedded + self.state_readout(self.drop_before(hidden_state)) + self.context_readout(context)
+        readout = (
+            embedded
+            + self.state_readout(self.drop_before(hidden_state))
+            + self.context_readout(context)
+        )
         return self.word_logits(self.drop_after(readout))
 
     def step(self, input_ids, hidden_state, cell_state, features):
-        """Return logits (rows, vocabulary), h_t, c_t and alpha_t (rows, regions) for features (rows, regions, dim)."""
+        """Return logits (rows, vocabulary), h_t, c_t and alpha_t (rows, regions) for
+        features (rows, regions, dim).
+        """
         embedded = self.embedding(input_ids)
-        hidden = torch.tanh(self.feature_projection(features) + self.state_projection(hidden_state).unsqueeze(1))
+        hidden = torch.tanh(
+            self.feature_projection(features) + self.state_projection(hidden_state).unsqueeze(1)
+        )
         attention_weights = torch.softmax(self.score(hidden).squeeze(2), dim=1)
         context = (features * attention_weights.unsqueeze(2)).sum(dim=1)
         context = torch.sigmoid(self.gate(hidden_state)) * context
-        hidden_state, cell_state = self.cell(torch.cat([embedded, context], dim=1), (hidden_state, cell_state))
-        return self.read_out(embedded, hidden_state, context), hidden_state, cell_state, attention_weights
+        hidden_state, cell_state = self.cell(
+            torch.cat([embedded, context], dim=1), (hidden_state, cell_state)
+        )
+        return (
+            self.read_out(embedded, hidden_state, context),
+            hidden_state,
+            cell_state,
+            attention_weights,
+        )
 
     def losses(self, features, photo_of_caption, input_ids, target_ids, lengths):
-        """Return the cross-entropy, summed over the words, and the sums of the attention weights.
+        """Return the cross-entropy, summed over the words, and the sums of the
+        attention weights.
 
         Args:
             features: (photos, regions, feature_dim).
@@ -80,7 +109,9 @@ class TextbookDecoder(nn.Module):
             lengths: list of the lengths of the captions.
         """
         features = features[photo_of_caption]
-        logits = torch.zeros(*input_ids.shape, self.word_logits.out_features, device=features.device)
+        logits = torch.zeros(
+            *input_ids.shape, self.word_logits.out_features, device=features.device
+        )
         maps = torch.zeros(*input_ids.shape, features.shape[1], device=features.device)
         hidden_state, cell_state = self.initial_state(features)
         for t in range(max(lengths)):
@@ -89,13 +120,15 @@ class TextbookDecoder(nn.Module):
                 input_ids[:rows, t], hidden_state[:rows], cell_state[:rows], features[:rows]
             )
         packed, targets = (
-            nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True).data for x in (logits, target_ids)
+            nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True).data
+            for x in (logits, target_ids)
         )
         return functional.cross_entropy(packed, targets, reduction="sum"), maps.sum(dim=1)
 
     @torch.no_grad()
     def search(self, features, num_beams, max_length, start_token_id, end_token_id, never):
-        """Return the token ids of the best caption of one photo, features (1, regions, feature_dim), in a list.
+        """Return the token ids of the best caption of one photo, features (1, regions,
+        feature_dim), in a list.
 
         Args:
             features: of one photo.
@@ -107,7 +140,9 @@ class TextbookDecoder(nn.Module):
         scores = torch.zeros(num_beams, 1, device=features.device)
         complete = []
         for t in range(max_length):
-            logits, hidden_state, cell_state, _ = self.step(sequences[:, -1], hidden_state, cell_state, features)
+            logits, hidden_state, cell_state, _ = self.step(
+                sequences[:, -1], hidden_state, cell_state, features
+            )
             logits = torch.log_softmax(logits, dim=1)
             logits[:, never] = -torch.inf
             scores = scores + logits
@@ -124,7 +159,11 @@ class TextbookDecoder(nn.Module):
             if not unfinished:
                 break
             parents, sequences = parents[unfinished], sequences[unfinished]
-            hidden_state, cell_state, features = hidden_state[parents], cell_state[parents], features[: len(unfinished)]
+            hidden_state, cell_state, features = (
+                hidden_state[parents],
+                cell_state[parents],
+                features[: len(unfinished)],
+            )
             scores = best[unfinished].unsqueeze(1)
         return [max(complete)[1] if complete else sequences[0, 1:].tolist()]
 
@@ -146,18 +185,22 @@ class CarefulDecoder(TextbookDecoder):
     def compile_step(self):
         """Compile the step of the loop, for any number of rows; return self."""
         torch._dynamo.reset()
-        torch._dynamo.config.fail_on_recompile_limit_hit = True  # else it would continue uncompiled, and say nothing
+        # Else it would continue uncompiled, and say nothing.
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
         self.advance = torch.compile(self._advance, dynamic=True, fullgraph=True)
         return self
 
     def _advance(self, projected_words, hidden_state, cell_state, features, projected_features):
-        """Return context, h_t, c_t and alpha_t of rows that are captions, those of a photo next to each other.
+        """Return context, h_t, c_t and alpha_t of rows that are captions, those of a
+        photo next to each other.
 
         Args:
             projected_words, hidden_state, cell_state: (rows, dim).
             features, projected_features: (photos, regions, dim).
         """
-        query = self.state_projection(hidden_state).view(len(features), -1, 1, projected_features.shape[2])
+        query = self.state_projection(hidden_state).view(
+            len(features), -1, 1, projected_features.shape[2]
+        )
         hidden = torch.tanh(projected_features.unsqueeze(1) + query)
         attention_weights = torch.softmax(self.score(hidden).squeeze(3), dim=2)
         context = torch.bmm(attention_weights, features).flatten(0, 1)
@@ -167,8 +210,15 @@ class CarefulDecoder(TextbookDecoder):
         gates = projected_words + functional.linear(context, self.cell.weight_ih[:, size:])
         gates = gates + functional.linear(hidden_state, self.cell.weight_hh, self.cell.bias_hh)
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=1)
-        cell_state = torch.sigmoid(forget_gate) * cell_state + torch.sigmoid(input_gate) * torch.tanh(candidate)
-        return context, torch.sigmoid(output_gate) * torch.tanh(cell_state), cell_state, attention_weights
+        cell_state = torch.sigmoid(forget_gate) * cell_state + torch.sigmoid(
+            input_gate
+        ) * torch.tanh(candidate)
+        return (
+            context,
+            torch.sigmoid(output_gate) * torch.tanh(cell_state),
+            cell_state,
+            attention_weights,
+        )
 
     def project_words(self, embedded):
         size = self.embedding.embedding_dim
@@ -177,7 +227,9 @@ class CarefulDecoder(TextbookDecoder):
     def losses(self, features, photo_of_caption, input_ids, target_ids, lengths):
         """Return what `TextbookDecoder.losses` does."""
         projected_features = self.feature_projection(features)[photo_of_caption]
-        hidden_state, cell_state = (state[photo_of_caption] for state in self.initial_state(features))
+        hidden_state, cell_state = (
+            state[photo_of_caption] for state in self.initial_state(features)
+        )
         features = features[photo_of_caption]
         embedded = self.embedding(input_ids.T)  # words first
         projected_words = self.project_words(embedded).unbind()
@@ -187,12 +239,16 @@ class CarefulDecoder(TextbookDecoder):
         for t in range(lengths[0]):
             rows = sum(length > t for length in lengths)
             if rows < len(features):  # some captions have ended
-                narrower = (x[:rows] for x in (hidden_state, cell_state, features, projected_features))
+                narrower = (
+                    x[:rows] for x in (hidden_state, cell_state, features, projected_features)
+                )
                 hidden_state, cell_state, features, projected_features = narrower
             context, hidden_state, cell_state, attention_weights = self.advance(
                 projected_words[t][:rows], hidden_state, cell_state, features, projected_features
             )
-            looked_at = looked_at + functional.pad(attention_weights, (0, 0, 0, len(looked_at) - rows))
+            looked_at = looked_at + functional.pad(
+                attention_weights, (0, 0, 0, len(looked_at) - rows)
+            )
             found.append((embedded[t][:rows], hidden_state, context))
             targets.append(target_ids[t][:rows])
         logits = self.read_out(*(torch.cat(parts) for parts in zip(*found)))
@@ -200,7 +256,8 @@ class CarefulDecoder(TextbookDecoder):
 
     @torch.no_grad()
     def search(self, features, num_beams, max_length, start_token_id, end_token_id, never):
-        """Return the token ids of the best caption of each of many photos, `<end>` left out.
+        """Return the token ids of the best caption of each of many photos, `<end>` left
+        out.
 
         A beam that has ended continues with `<end>` alone, at no cost.
         """
@@ -213,7 +270,9 @@ class CarefulDecoder(TextbookDecoder):
         scores[:, 0] = 0  # all beams are alike at first
         only_end = torch.full((vocabulary,), -torch.inf, device=features.device)
         only_end[end_token_id] = 0
-        first_beams = torch.arange(0, photos * num_beams, num_beams, device=features.device).unsqueeze(1)
+        first_beams = torch.arange(
+            0, photos * num_beams, num_beams, device=features.device
+        ).unsqueeze(1)
         sequences = token_ids.new_empty((len(beams), 0))
         ended = torch.zeros(len(beams), dtype=torch.bool, device=features.device)
         for _ in range(max_length):
@@ -221,17 +280,28 @@ class CarefulDecoder(TextbookDecoder):
             context, hidden_state, cell_state, _ = self.advance(
                 self.project_words(embedded), hidden_state, cell_state, features, projected_features
             )
-            log_probs = torch.log_softmax(self.read_out(embedded, hidden_state, context).float(), dim=1)
+            log_probs = torch.log_softmax(
+                self.read_out(embedded, hidden_state, context).float(), dim=1
+            )
             log_probs[:, never] = -torch.inf
             log_probs[ended] = only_end
-            scores, places = (scores.unsqueeze(2) + log_probs.view(photos, num_beams, -1)).flatten(1).topk(num_beams)
-            parents, token_ids = (first_beams + places // vocabulary).flatten(), (places % vocabulary).flatten()
+            scores, places = (
+                (scores.unsqueeze(2) + log_probs.view(photos, num_beams, -1))
+                .flatten(1)
+                .topk(num_beams)
+            )
+            parents, token_ids = (
+                (first_beams + places // vocabulary).flatten(),
+                (places % vocabulary).flatten(),
+            )
             hidden_state, cell_state = hidden_state[parents], cell_state[parents]
             sequences = torch.cat([sequences[parents], token_ids.unsqueeze(1)], dim=1)
             ended = ended[parents] | (token_ids == end_token_id)
             if ended.all():
                 break
-        best = sequences.view(photos, num_beams, -1)[torch.arange(photos), scores.argmax(dim=1)].tolist()
+        best = sequences.view(photos, num_beams, -1)[
+            torch.arange(photos), scores.argmax(dim=1)
+        ].tolist()
         return [ids[: ids.index(end_token_id)] if end_token_id in ids else ids for ids in best]
 
 
@@ -239,7 +309,9 @@ class CarefulDecoder(TextbookDecoder):
 
 
 def copy_weights(decoder, peer):
-    """Give a peer the weights of our CaptionDecoder (soft, additive, one LSTM layer, deep output); return the peer."""
+    """Give a peer the weights of our CaptionDecoder (soft, additive, one LSTM layer,
+    deep output); return the peer.
+    """
 
     def copy(linear, layer):
         linear.weight.data = torch.tensor(layer.kernel.numpy().T.copy())
@@ -265,7 +337,11 @@ def copy_weights(decoder, peer):
     order = [*range(2 * size), *range(3 * size, 4 * size), *range(2 * size, 3 * size)]
     inputs, context, recurrent = (
         torch.tensor(projection.kernel.numpy().T.copy())[order]
-        for projection in (cell.input_projection, cell.context_projection, cell.recurrent_projection)
+        for projection in (
+            cell.input_projection,
+            cell.context_projection,
+            cell.recurrent_projection,
+        )
     )
     peer.cell.weight_ih.data = torch.cat([inputs, context], dim=1)
     peer.cell.weight_hh.data = recurrent
@@ -275,19 +351,26 @@ def copy_weights(decoder, peer):
 
 
 def as_peer_batch(batch):
-    """Return a batch of make_batches as `losses` takes it: features, photo of each caption, ids, targets, lengths."""
+    """Return a batch of make_batches as `losses` takes it: features, photo of each
+    caption, ids, targets, lengths.
+    """
     (features, input_ids), target_ids, token_weights = batch
     photos, captions, time = token_weights.shape
     lengths = token_weights.numpy().sum(axis=-1).astype(int).reshape(-1)
     order = [caption for caption in (-lengths).argsort(kind="stable") if lengths[caption] > 0]
-    ids = (torch.tensor(x.numpy().reshape(-1, time)).long()[order].to(device()) for x in (input_ids, target_ids))
+    ids = (
+        torch.tensor(x.numpy().reshape(-1, time)).long()[order].to(device())
+        for x in (input_ids, target_ids)
+    )
     photo_of_caption = torch.arange(photos).repeat_interleave(captions)[order].to(device())
     features = torch.tensor(features.numpy().astype("float32")).to(device())
     return features, photo_of_caption, *ids, lengths[order].tolist()
 
 
 def train_step(peer, optimizer, batch, penalty_weight):
-    """Train on one batch as the tutorial does: cross-entropy of the real words, penalty, clipped gradients."""
+    """Train on one batch as the tutorial does: cross-entropy of the real words,
+    penalty, clipped gradients.
+    """
     cross_entropy, looked_at = peer.losses(*batch)
     loss = (cross_entropy + penalty_weight * ((1 - looked_at) ** 2).sum()) / len(looked_at)
     optimizer.zero_grad()
@@ -301,7 +384,9 @@ def train_step(peer, optimizer, batch, penalty_weight):
 
 
 class VGG16(nn.Sequential):
-    """VGG16 up to the last convolution of block 5, channels last: (photos, 3, 224, 224) to (photos, 512, 14, 14)."""
+    """VGG16 up to the last convolution of block 5, channels last: (photos, 3, 224, 224)
+    to (photos, 512, 14, 14).
+    """
 
     def __init__(self):
         layers, channels = [], 3

@@ -1,10 +1,12 @@
-"""How much a Ray cluster costs: photos/s with workers of one core, and the scheduling of many blocks.
+"""How much a Ray cluster costs: photos/s with workers of one core, and the scheduling
+of many blocks.
 
     python benchmarks/ray_scale.py [--seconds 600] [--num-photos 2048] [--nodes 1 2 3]
 
-For the scheduling, async actors wait instead of captioning, so that few cores stand for many. A block of 1,024 photos
-takes a core 26 s (features_mobilenet_v2: 79 photos/s on two); here each block waits one second, which makes scheduling
-26 times as important. The last table is computed, not measured.
+For the scheduling, async actors wait instead of captioning, so that few cores stand for
+many. A block of 1,024 photos takes a core 26 s (features_mobilenet_v2: 79 photos/s on
+two); here each block waits one second, which makes scheduling 26 times as important.
+The last table is computed, not measured.
 """
 
 import argparse
@@ -21,7 +23,10 @@ from pathlib import Path
 import data_utils
 from keras_sat.deploy import ray_data
 
-os.environ |= ray_data.ENVIRONMENT | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "TF_NUM_INTRAOP_THREADS": "1"}
+os.environ |= ray_data.ENVIRONMENT | {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "TF_NUM_INTRAOP_THREADS": "1",
+}
 os.environ |= {"RAY_worker_niceness": "0"}  # as without Ray
 PART_SIZE, PHOTOS_PER_SECOND, MOST_PHOTOS, WAIT_S = 1024, 79.1, 10_000_000, 1.0
 
@@ -35,25 +40,37 @@ class Wait:
 
 
 def waits(blocks_at_once, seconds):
-    """Print the fraction of time lost to scheduling when so many blocks wait at once, and the driver's memory."""
+    """Print the fraction of time lost to scheduling when so many blocks wait at once,
+    and the driver's memory.
+    """
     ray = ray_data.Workers("local").ray
     num_blocks = min(-(-MOST_PHOTOS // PART_SIZE), int(blocks_at_once * seconds / WAIT_S))
     pool = ray.data.ActorPoolStrategy(size=1, max_tasks_in_flight_per_actor=2 * blocks_at_once)
-    dataset = ray.data.from_items([{"number": number} for number in range(num_blocks)], override_num_blocks=num_blocks)
-    dataset = dataset.map_batches(Wait, batch_size=None, compute=pool, num_cpus=1, max_concurrency=blocks_at_once)
+    dataset = ray.data.from_items(
+        [{"number": number} for number in range(num_blocks)], override_num_blocks=num_blocks
+    )
+    dataset = dataset.map_batches(
+        Wait, batch_size=None, compute=pool, num_cpus=1, max_concurrency=blocks_at_once
+    )
     dataset.context.enable_progress_bars = dataset.context.print_on_execution_start = False
     times = []
     for _ in dataset.iter_rows():
         times.append(time.monotonic())
-    ideal = (num_blocks - blocks_at_once) / blocks_at_once * WAIT_S  # from the first block to the last
+    # From the first block to the last.
+    ideal = (num_blocks - blocks_at_once) / blocks_at_once * WAIT_S
     lost = 1 - ideal / (times[-1] - times[0]) if ideal > 0 else float("nan")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     rate = (num_blocks - 1) / (times[-1] - times[0])
-    print(f"| {blocks_at_once} | {num_blocks} | {rate:.1f} | {100 * lost:.0f} % | {memory:.2f} GB |", flush=True)
+    print(
+        f"| {blocks_at_once} | {num_blocks} | {rate:.1f} | {100 * lost:.0f} % | {memory:.2f} GB |",
+        flush=True,
+    )
 
 
 def photos_per_second(folder, num_nodes):
-    """Return the speed between the first and the last block: of one process (0 nodes), or of nodes with one core."""
+    """Return the speed between the first and the last block: of one process (0 nodes),
+    or of nodes with one core.
+    """
     paths = sorted(map(str, Path(folder).glob("*.png")))
     blocks = [paths[start : start + 64] for start in range(0, len(paths), 64)]
     load, times = ray_data.loading(None, None), []
@@ -65,7 +82,9 @@ def photos_per_second(folder, num_nodes):
     else:
         from ray.cluster_utils import Cluster
 
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        cluster = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+        )
         for _ in range(num_nodes):
             cluster.add_node(num_cpus=1)
         make = functools.partial(ray_data._captioning, load, ray_data._digests(load.args[0]), {})
@@ -79,10 +98,14 @@ def photos_per_second(folder, num_nodes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=600, help="of each number of blocks at once")
+    parser.add_argument(
+        "--seconds", type=float, default=600, help="of each number of blocks at once"
+    )
     parser.add_argument("--num-photos", type=int, default=2048)
     parser.add_argument("--nodes", type=int, nargs="*", default=[1, 2, 3], help="numbers of nodes")
-    parser.add_argument("--blocks", type=int, nargs="*", default=[1, 8, 64, 512], help="numbers of blocks at once")
+    parser.add_argument(
+        "--blocks", type=int, nargs="*", default=[1, 8, 64, 512], help="numbers of blocks at once"
+    )
     parser.add_argument("--only", help=argparse.SUPPRESS)  # one measurement in a process of its own
     given = parser.parse_args()
     if given.only:
@@ -100,7 +123,8 @@ def main():
         for number in (0, *given.nodes):
             subprocess.run([*one, f"photos:{number}:{folder}"], check=True)
         print(
-            "\n| blocks at once | blocks | blocks/s | time lost | memory of the driver |\n|---|---|---|---|---|",
+            "\n| blocks at once | blocks | blocks/s | time lost | memory of the driver "
+            "|\n|---|---|---|---|---|",
             flush=True,
         )
         for number in given.blocks:

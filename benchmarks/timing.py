@@ -1,4 +1,6 @@
-"""How the benchmarks time: in turn, medians, spreads, and the machine's own rates in the same rounds."""
+"""How the benchmarks time: in turn, medians, spreads, and the machine's own rates in
+the same rounds.
+"""
 
 import functools
 import os
@@ -15,7 +17,10 @@ def num_cores():
 
 
 def set_up():
-    """Give TensorFlow and PyTorch, which must not be loaded yet, all cores; on a GPU they share its memory."""
+    """Give TensorFlow and PyTorch, which must not be loaded yet, all cores.
+
+    On a GPU they share its memory.
+    """
     for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(name, str(num_cores()))
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
@@ -44,13 +49,17 @@ class Seconds(float):
         return median
 
     def spread_over(self, other):
-        """Return half the range of the ratios of the two in the rounds, as a fraction of their median."""
+        """Return half the range of the ratios of the two in the rounds, as a fraction
+        of their median.
+        """
         ratios = [own / its for own, its in zip(self.rounds, other.rounds)]
         return (max(ratios) - min(ratios)) / 2 / statistics.median(ratios)
 
 
 def in_turn(*functions, num_rounds=NUM_ROUNDS):
-    """Return the Seconds of each function, measured in turn, after a first call that does not count."""
+    """Return the Seconds of each function, measured in turn, after a first call that
+    does not count.
+    """
     for function in functions:
         function()
     rounds = [[seconds(function) for function in functions] for _ in range(num_rounds)]
@@ -58,7 +67,9 @@ def in_turn(*functions, num_rounds=NUM_ROUNDS):
 
 
 def in_turn_with_the_limit(*functions):
-    """Return the machine's rates, as `limits.Work.seconds` takes them, and the Seconds of each function."""
+    """Return the machine's rates, as `limits.Work.seconds` takes them, and the Seconds
+    of each function.
+    """
     jobs = _jobs("flops", "evaluations")
     *measured, of_product, of_tanh = in_turn(*functions, *(job for job, _ in jobs.values()))
     return dict(_rates(jobs, (of_product, of_tanh))), measured
@@ -66,21 +77,27 @@ def in_turn_with_the_limit(*functions):
 
 @functools.cache
 def measured_rates():
-    """Return the machine's own rates: operations, tanh evaluations and bytes a second."""
+    """Return the machine's own rates: operations, tanh and bytes a second."""
     jobs = _jobs("flops", "flops_bfloat16", "evaluations", "bytes_read")
     return _rates(jobs, in_turn(*(job for job, _ in jobs.values())))
 
 
 def _rates(jobs, took):
-    return {name: amount / its_seconds for (name, (_, amount)), its_seconds in zip(jobs.items(), took)}
+    return {
+        name: amount / its_seconds for (name, (_, amount)), its_seconds in zip(jobs.items(), took)
+    }
 
 
 def _jobs(*names):
-    """Return by name a function and how much it does: large products, a large vectorised tanh, reading from memory."""
+    """Return by name a function and how much it does: large products, a large
+    vectorised tanh, reading from memory.
+    """
     import tensorflow as tf
 
     def product(dtype):
-        one, other = (tf.cast(tf.random.normal(shape), dtype) for shape in ((4096, 2048), (2048, 2048)))
+        one, other = (
+            tf.cast(tf.random.normal(shape), dtype) for shape in ((4096, 2048), (2048, 2048))
+        )
         return lambda: tf.matmul(one, other)[0, 0], 2 * 4096 * 2048 * 2048
 
     def tanh():
@@ -103,12 +120,24 @@ def _jobs(*names):
             job().numpy()  # waits for a GPU
 
     jobs = {name: makers[name]() for name in names}
-    return {name: (functools.partial(five_times, job), 5 * amount) for name, (job, amount) in jobs.items()}
+    return {
+        name: (functools.partial(five_times, job), 5 * amount)
+        for name, (job, amount) in jobs.items()
+    }
 
 
 def figure(value, unit, share_of_limit=None, **details):
-    """Return a figure as it is written; `ratios` are by peer, `spreads` those of the ratios."""
-    return {"value": value, "unit": unit, "share_of_limit": share_of_limit, "ratios": {}, "spreads": {}, **details}
+    """Return a figure as it is written; `ratios` are by peer, `spreads` those of the
+    ratios.
+    """
+    return {
+        "value": value,
+        "unit": unit,
+        "share_of_limit": share_of_limit,
+        "ratios": {},
+        "spreads": {},
+        **details,
+    }
 
 
 def compare(result, peer, own, theirs, their_share=1.0):
@@ -127,4 +156,7 @@ def compare(result, peer, own, theirs, their_share=1.0):
 def ratio_in_words(peer, result):
     """Return a ratio of a figure with its spread, marked where that is large."""
     spread = result["spreads"].get(peer, 0.0)
-    return f"{result['ratios'][peer]:.2f} x {peer} (± {spread:.0%}{'!' if spread > LARGE_SPREAD else ''})"
+    return (
+        f"{result['ratios'][peer]:.2f} x {peer} (± "
+        f"{spread:.0%}{'!' if spread > LARGE_SPREAD else ''})"
+    )

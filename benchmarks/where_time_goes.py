@@ -1,10 +1,12 @@
-"""Profile a job of the benchmarks with TensorFlow's own profiler: which kinds of operations take the time.
+"""Profile a job of the benchmarks with TensorFlow's own profiler: which kinds of
+operations take the time.
 
     python benchmarks/where_time_goes.py train_soft
     python benchmarks/where_time_goes.py caption_one --operations 20
 
-Prints a table for profile.md: the seconds that all threads spent in operations of each kind, as a fraction of their
-sum. An operation that runs on two threads counts once, as long as it takes; two that run in parallel count both.
+Prints a table for profile.md: the seconds that all threads spent in operations of each
+kind, as a fraction of their sum. An operation that runs on two threads counts once, as
+long as it takes; two that run in parallel count both.
 """
 
 import argparse
@@ -18,8 +20,10 @@ import numpy as np
 from timing import seconds, set_up
 
 KINDS = {  # the first that fits
-    "waiting for all of it": r"^KernelAndDeviceFunc::Run|^TFE_|^EagerLocalExecute|^FunctionRun|^ProcessFunction",
-    "framework": r"^Executor|^ParallelFor|^BlockUntilReady|^CpuExecutable|^EagerCopy|Callback|^Process|^Xla|^function",
+    "waiting for all of it": r"^KernelAndDeviceFunc::Run|^TFE_|^EagerLocalExecute"
+    r"|^FunctionRun|^ProcessFunction",
+    "framework": r"^Executor|^ParallelFor|^BlockUntilReady|^CpuExecutable|^EagerCopy"
+    r"|Callback|^Process|^Xla|^function",
     "products in the loop": r"while.*MatMul",
     "convolutions": r"Conv",
     "products outside of the loop": r"MatMul",
@@ -31,7 +35,9 @@ KINDS = {  # the first that fits
 
 
 def operations_of(function):
-    """Return two Counters by the name of an operation without numbers: its own seconds, and how often it ran."""
+    """Return two Counters by the name of an operation without numbers: its own seconds,
+    and how often it ran.
+    """
     import tensorflow as tf
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
@@ -50,11 +56,16 @@ def operations_of(function):
 
 
 def _own_durations(events):
-    """Return (event, picoseconds without those of the events inside it) of one thread's events."""
+    """Return (event, picoseconds without those of the events inside it) of one thread's
+    events.
+    """
     events = sorted(events, key=lambda event: (event.offset_ps, -event.duration_ps))
     own, around = [event.duration_ps for event in events], []
     for number, event in enumerate(events):
-        while around and events[around[-1]].offset_ps + events[around[-1]].duration_ps <= event.offset_ps:
+        while (
+            around
+            and events[around[-1]].offset_ps + events[around[-1]].duration_ps <= event.offset_ps
+        ):
             around.pop()
         if around:
             own[around[-1]] -= event.duration_ps
@@ -76,14 +87,21 @@ def train(its_bench, attention="soft", **options):
 
 
 def caption_one(its_bench):
-    captioner, features = its_bench.captioner(), np.random.default_rng(0).random((8, 1, 196, 512), "float32")
-    return lambda: [captioner.caption_features(one, num_beams=1, max_length=bench.NUM_STEPS) for one in features]
+    captioner, features = (
+        its_bench.captioner(),
+        np.random.default_rng(0).random((8, 1, 196, 512), "float32"),
+    )
+    return lambda: [
+        captioner.caption_features(one, num_beams=1, max_length=bench.NUM_STEPS) for one in features
+    ]
 
 
 def encode(_):
     from keras_sat.model.encoders import make_encoder
 
-    return bench.bare_encoder(make_encoder("efficientnet_lite0", weights=None), bench.random_photos(32))
+    return bench.bare_encoder(
+        make_encoder("efficientnet_lite0", weights=None), bench.random_photos(32)
+    )
 
 
 JOBS = {
@@ -98,7 +116,9 @@ JOBS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("job", choices=JOBS, metavar="JOB", help=f"of: {', '.join(JOBS)}")
-    parser.add_argument("--operations", type=int, default=0, help="how many of the slowest operations to list")
+    parser.add_argument(
+        "--operations", type=int, default=0, help="how many of the slowest operations to list"
+    )
     arguments = parser.parse_args()
     set_up()
     with tempfile.TemporaryDirectory() as folder:

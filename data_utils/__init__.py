@@ -1,11 +1,15 @@
-"""Prepare photos and captions as training batches, without keras_sat; names are imported on first use."""
+"""Prepare photos and captions as training batches, without keras_sat.
+
+Names are imported on first use.
+"""
 
 import os
 
 from data_utils.lazy_imports import attach_lazily
 from data_utils.tf_logging import LOG_LEVEL, QUIET
 
-os.environ.setdefault(LOG_LEVEL, QUIET)  # must be set before TensorFlow is imported, which reads it only once
+# Must be set before TensorFlow is imported, which reads it only once.
+os.environ.setdefault(LOG_LEVEL, QUIET)
 
 __getattr__, __dir__, __all__ = attach_lazily(
     __name__,

@@ -1,4 +1,4 @@
-"""Read and write files safely: atomic writes, locks between processes, and size limits."""
+"""Read and write files safely: atomic writes, locks, and size limits."""
 
 import contextlib
 import errno
@@ -14,14 +14,17 @@ from pathlib import Path
 import filelock
 
 MOST_TEXT_BYTES = 500_000_000  # of the largest file that is read into memory as text
-# Parsed JSON takes up to 100 bytes of memory for each of these characters. The largest file expected here, Karpathy's
-# dataset_coco.json (150 MB, 14.5 million such characters), takes 1 GB; the largest file accepted takes 2.3 GB.
+# Parsed JSON takes up to 100 bytes of memory for each of these characters. The largest
+# file expected here, Karpathy's dataset_coco.json (150 MB, 14.5 million such
+# characters), takes 1 GB; the largest file accepted takes 2.3 GB.
 MOST_JSON_BYTES, MOST_JSON_SIGNS = 180_000_000, 17_000_000
 JSON_SIGNS = (b"{", b"[", b",", b":")
 
 
 def write_whole(path, content):
-    """Write text or bytes to a temporary file, then rename it: readers see either the old file or the new one."""
+    """Write text or bytes to a temporary file, then rename it: readers see either the
+    old file or the new one.
+    """
     path = Path(os.path.expanduser(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     content = content.encode("utf-8") if isinstance(content, str) else content
@@ -45,7 +48,10 @@ def write_whole(path, content):
 
 @contextlib.contextmanager
 def whole_folder(path):
-    """Yield a temporary folder. It is renamed to `path` when the block ends, or removed if the block fails."""
+    """Yield a temporary folder.
+
+    It is renamed to `path` when the block ends, or removed if the block fails.
+    """
     path = Path(path)
     temporary = _temporary(path)
     temporary.mkdir(parents=True)
@@ -65,7 +71,10 @@ def _temporary(path):
 
 
 def clear_half_written(*paths):
-    """Remove temporary files of interrupted `write_whole` or `whole_folder` calls. Do not call it during a write."""
+    """Remove temporary files of interrupted `write_whole` or `whole_folder` calls.
+
+    Do not call it during a write.
+    """
     paths = {*map(Path, paths)}
     for folder in {path.parent for path in paths}:
         for leftover in folder.glob(f".*.{'[0-9a-f]' * 8}.part"):
@@ -75,7 +84,10 @@ def clear_half_written(*paths):
 
 
 def check_is_file(path, kind="file"):
-    """Raise an error if the path is a folder, a pipe or a device; opening a pipe would block."""
+    """Raise an error if the path is a folder, a pipe or a device.
+
+    Opening a pipe would block.
+    """
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
@@ -84,7 +96,10 @@ def check_is_file(path, kind="file"):
 
 
 def read_bytes(path, most=MOST_TEXT_BYTES):
-    """Return the bytes of a file; raise an error if it has more than `most` bytes or is not a regular file."""
+    """Return the bytes of a file.
+
+    Raise an error if it has more than `most` bytes or is not a regular file.
+    """
     path = Path(os.path.expanduser(path))
     check_is_file(path)
     if (size := path.stat().st_size) > most:
@@ -94,18 +109,24 @@ def read_bytes(path, most=MOST_TEXT_BYTES):
 
 
 def expectation(expected, way_out):
-    """Return the end of an error message: what was expected, such as "COCO's annotations", and how to fix the error."""
+    """Return the end of an error message: what was expected, such as "COCO's
+    annotations", and how to fix the error.
+    """
     return f"Expected: {expected}.{way_out and ' '}{way_out}"
 
 
 def write_json(path, value):
     """Write `value` as indented JSON, atomically."""
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-    write_whole(path, text.encode("utf-8", "backslashreplace"))  # file names may contain bytes that are not UTF-8
+    # File names may contain bytes that are not UTF-8.
+    write_whole(path, text.encode("utf-8", "backslashreplace"))
 
 
 def read_json(path, expected="JSON", way_out=""):
-    """Return the content of a JSON file; a damaged or oversized file raises a ValueError that includes `expected`."""
+    """Return the content of a JSON file.
+
+    A damaged or oversized file raises a ValueError that includes `expected`.
+    """
     content = read_bytes(path, MOST_JSON_BYTES)
     hint = expectation(expected, way_out)
     if (num_signs := sum(map(content.count, JSON_SIGNS))) > MOST_JSON_SIGNS:
@@ -130,10 +151,15 @@ def write_sealed_json(path, value):
 
 
 def read_sealed_json(path, expected, way_out=""):
-    """Return a dict written by `write_sealed_json`, and verify its digest; the arguments are those of `read_json`."""
+    """Return a dict written by `write_sealed_json`, and verify its digest.
+
+    The arguments are those of `read_json`.
+    """
     value = read_json(path, expected, way_out)
     if not isinstance(value, dict) or value.pop("digest", None) != _digest(value):
-        raise ValueError(f"{path}: the file is damaged or of the wrong kind. {expectation(expected, way_out)}")
+        raise ValueError(
+            f"{path}: the file is damaged or of the wrong kind. {expectation(expected, way_out)}"
+        )
     return value
 
 
@@ -142,30 +168,41 @@ def _digest(value):
 
 
 @contextlib.contextmanager
-def exclusive_lock(path, holder_does, *, wait_s=0):
-    """Hold the lock file `path` while the block runs; raise ValueError if another process holds it, after `wait_s`.
+def exclusive_lock(path, holder_does, *, wait_s=0, quiet_s=0):
+    """Hold the lock file `path` while the block runs; raise ValueError if another
+    process holds it, after `wait_s`. The first `quiet_s` of them are not mentioned.
 
-    The operating system releases the lock when the process dies. On a network folder, the file system must support
-    locks, as NFS and SMB do. `holder_does` is for the message: "is building the features in ...".
+    The operating system releases the lock when the process dies. On a network folder,
+    the file system must support locks, as NFS and SMB do. `holder_does` is for the
+    message: "is building the features in ...".
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Soft locks would outlive a killed process. preserve_lock_file makes Windows behave like other systems.
+    # Soft locks would outlive a killed process. preserve_lock_file makes Windows behave
+    # like other systems.
     lock = filelock.FileLock(path, blocking=False, fallback_to_soft=False, preserve_lock_file=True)
     try:
         if path.is_file() and path.stat().st_size:  # some versions of filelock would empty it
             raise ValueError("the file is not empty")
         try:
-            lock.acquire()
+            lock.acquire(timeout=quiet_s, blocking=quiet_s > 0)
         except filelock.Timeout:
             if wait_s:
-                print(f"Another process {holder_does}: waiting for up to {wait_s} s.", file=sys.stderr)
+                print(
+                    f"Another process {holder_does}: waiting for up to {wait_s} s.", file=sys.stderr
+                )
             lock.acquire(timeout=wait_s, blocking=True)
     except filelock.Timeout:
-        raise ValueError(f"Another process {holder_does}. Wait until it ends, or stop it. Received: {path}") from None
+        raise ValueError(
+            f"Another process {holder_does}. Wait until it ends, or stop it. Received: {path}"
+        ) from None
     except (OSError, ValueError) as error:
-        problem = f"{path}: the lock file cannot be used ({getattr(error, 'strerror', None) or error})."
-        raise ValueError(f"{problem} Remove it, or choose a folder on a file system that supports locks.") from None
+        problem = (
+            f"{path}: the lock file cannot be used ({getattr(error, 'strerror', None) or error})."
+        )
+        raise ValueError(
+            f"{problem} Remove it, or choose a folder on a file system that supports locks."
+        ) from None
     try:
         yield
     finally:

@@ -1,10 +1,13 @@
-"""Make untrusted text, such as file names and words, safe to print: escape and shorten it."""
+"""Make untrusted text, such as file names and words, safe to print: escape and shorten
+it.
+"""
 
 import re
 
 MOST_SHOWN = 200  # characters of one value in a message
-# Control characters, line breaks, lone surrogates, and invisible characters such as U+202E, which reverses the text
-# that follows. U+200C and U+200D are kept: words of many languages contain them.
+# Control characters, line breaks, lone surrogates, and invisible characters such as
+# U+202E, which reverses the text that follows. U+200C and U+200D are kept: words of
+# many languages contain them.
 UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -12,7 +15,8 @@ UNSEEN = re.compile(
 
 
 def visible(text):
-    """Return text with line breaks, control characters and invisible characters escaped.
+    """Return text with line breaks, control characters and invisible characters
+    escaped.
 
     >>> visible("c\\u202egnp.exe")
     'c\\\\u202egnp.exe'
@@ -21,12 +25,16 @@ def visible(text):
 
 
 def visible_json(text):
-    """Return JSON text with the characters that `visible` escapes written as JSON escapes.
+    """Return JSON text with the characters that `visible` escapes written as JSON
+    escapes.
 
     >>> visible_json('"c\\u202egnp.exe\\x7f"')
     '"c\\\\u202egnp.exe\\\\u007f"'
     """
-    return UNSEEN.sub(lambda odd: re.sub("....", r"\\u\g<0>", odd[0].encode("utf-16-be", "surrogatepass").hex()), text)
+    return UNSEEN.sub(
+        lambda odd: re.sub("....", r"\\u\g<0>", odd[0].encode("utf-16-be", "surrogatepass").hex()),
+        text,
+    )
 
 
 def brief(value):
@@ -35,5 +43,5 @@ def brief(value):
 
 
 def shortened(text):
-    """Cut text that is longer than MOST_SHOWN characters, and append its full length."""
+    """Cut text longer than MOST_SHOWN characters, and append its full length."""
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)"

@@ -19,16 +19,34 @@ from data_utils.captions import CaptionedImage, pictures_by_folder
 from data_utils.photo_digests import photo_of, pixel_digest
 from data_utils.progress import Progress
 
-# The accepted formats. Pillow's other formats are rare, and one of them (EPS) would start an external program.
-FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "HEIF", "JPEG2000", "PPM", "TGA", "ICO"]
+# The accepted formats. Pillow's other formats are rare, and one of them (EPS) would
+# start an external program.
+FORMATS = [
+    "JPEG",
+    "MPO",
+    "PNG",
+    "WEBP",
+    "GIF",
+    "BMP",
+    "DIB",
+    "TIFF",
+    "AVIF",
+    "HEIF",
+    "JPEG2000",
+    "PPM",
+    "TGA",
+    "ICO",
+]
 MOST_BYTES = 2**30  # memory limit for one picture
-MANY_BYTES = 200_000_000  # pictures that need more memory are decoded one at a time, however many threads read
+# Pictures that need more memory are decoded one at a time, however many threads read.
+MANY_BYTES = 200_000_000
 # Measured while a picture is decoded and converted to RGB.
 BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 8}
 BLOCK_BYTES = 2**26  # above 2**25, memory is returned to the system at once
 STRIP_PIXELS = 10_000_000  # converted to RGB at a time
-# Each scan of a JPEG may have a few bytes only, but its decoder visits all pixels. Cameras
-# and websites write about 10 scans; Chrome's decoder (Skia) and libtiff stop at 100.
+# Each scan of a JPEG may have a few bytes only, but its decoder visits all pixels.
+# Cameras and websites write about 10 scans; Chrome's decoder (Skia) and libtiff stop at
+# 100.
 MOST_SCANS = 100
 MOST_EXIF_SEGMENTS = 1000  # one is usual, and Pillow copies all earlier ones at each
 SCAN, EXIF_SEGMENT, END_OF_JPEG = b"\xff\xda", b"\xff\xe1", b"\xff\xd9"
@@ -38,15 +56,19 @@ _one_at_a_time = threading.Lock()
 
 
 def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> np.ndarray:
-    """Return a picture as a uint8 RGB array of shape (height, width, 3), with values 0..255.
+    """Return a picture as a uint8 RGB array of shape (height, width, 3), with values
+    0..255.
 
-    EXIF rotation is applied, transparent pixels become white, and 16 bits become 8. Only the first frame of an
-    animation is read. `image_size` stretches the picture instead of cropping it.
+    EXIF rotation is applied, transparent pixels become white, and 16 bits become 8. A
+    picture with 32-bit integers (PIL's mode "I") is read as one of 8 bits if no value
+    is above 255, otherwise as one of 16. Only the first frame of an animation is read.
+    `image_size` stretches the picture instead of cropping it.
 
     Args:
-        image: a path, an open binary file, a PIL image, or an array or tensor (height, width, 3) or (height, width)
-            with values 0..255.
-        image_size: the side of a square, or (height, width); None keeps the original size.
+        image: a path, an open binary file, a PIL image, or an array or tensor (height,
+            width, 3) or (height, width) with values 0..255.
+        image_size: the side of a square, or (height, width); None keeps the original
+            size.
 
     Raises:
         ValueError: the file cannot be read as a picture.
@@ -56,7 +78,9 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
 
     size = None if image_size is None else tuple(map(int, height_and_width(image_size)))
     if size is not None and min(size) < 1:
-        raise ValueError(f"The sides must be at least 1 pixel long. Received: image_size={image_size}")
+        raise ValueError(
+            f"The sides must be at least 1 pixel long. Received: image_size={image_size}"
+        )
     if isinstance(image, Image.Image):
         return _decoded(image, size, "the picture")
     if hasattr(image, "__array__"):
@@ -65,7 +89,8 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
         return _decoded(image, size, "the file")
     if not isinstance(image, (str, os.PathLike)):
         raise ValueError(
-            f"Expected a path, a PIL image, or an array. Received: an image of type {type(image).__name__}"
+            "Expected a path, a PIL image, or an array. Received: an image of type "
+            f"{type(image).__name__}"
         )
     path = os.path.expanduser(os.fspath(image))
     if not os.path.isfile(path):
@@ -75,20 +100,25 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
 
 
 def height_and_width(size):
-    """Return (height, width) for `size`, which is either the side of a square or (height, width)."""
+    """Return (height, width) for `size`, which is either the side of a square or
+    (height, width).
+    """
     return (size, size) if isinstance(size, numbers.Integral) else tuple(size)
 
 
 def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
-    """Expand files, folders and glob patterns into a list of picture paths without duplicates.
+    """Expand files, folders and glob patterns into a list of picture paths without
+    duplicates.
 
-    A folder is replaced by its pictures, sorted by name, and with `recursive` by those of its subfolders too. A
-    pattern such as "photos/*.jpg" is replaced by the matching files. Links to folders and hidden folders are
-    skipped. A missing path, or a folder without pictures, is returned unchanged; opening it will fail.
+    A folder is replaced by its pictures, sorted by name, and with `recursive` by those
+    of its subfolders too. A pattern such as "photos/*.jpg" is replaced by the matching
+    files. Links to folders and hidden folders are skipped. A missing path, or a folder
+    without pictures, is returned unchanged; opening it will fail.
 
     Args:
         paths: a path, or a list of paths: files, folders and patterns.
-        recursive: descend into subfolders. Without it, a warning counts the pictures in them.
+        recursive: descend into subfolders. Without it, a warning counts the pictures in
+            them.
     """
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     found, deeper = [], []
@@ -96,7 +126,11 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
         matches = [given]
         if stands_for_many(given) and not os.path.isdir(given):
             matches = sorted(glob.glob(given, recursive=True))
-            matches = [match for match in matches if os.path.isfile(match) or (recursive and os.path.isdir(match))]
+            matches = [
+                match
+                for match in matches
+                if os.path.isfile(match) or (recursive and os.path.isdir(match))
+            ]
         for path in matches or [given]:
             pictures = [path]
             if os.path.isdir(path):
@@ -111,25 +145,35 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
 
 
 def photos_of(images, *, recursive=False):
-    """Return a list of inputs for `load_image`, and whether `images` is a collection, folder or pattern.
+    """Return a list of inputs for `load_image`, and whether `images` is a collection,
+    folder or pattern.
 
     Args:
-        images: a picture that `load_image` accepts, or a CaptionedImage. Or several: a list, an iterator, an array with
-            four axes, a folder or a pattern, see `find_pictures`.
+        images: a picture that `load_image` accepts, or a CaptionedImage. Or several: a
+            list, an iterator, an array with four axes, a folder or a pattern, see
+            `find_pictures`.
         recursive: descend into subfolders.
     """
-    is_list = isinstance(images, (list, tuple)) or hasattr(images, "__next__") or getattr(images, "ndim", 3) == 4
+    is_list = (
+        isinstance(images, (list, tuple))
+        or hasattr(images, "__next__")
+        or getattr(images, "ndim", 3) == 4
+    )
     many, photos = is_list or stands_for_many(images), []
     for image in images if is_list else [images]:
         found = find_pictures(image, recursive=recursive) if stands_for_many(image) else [image]
         if isinstance(found[0], str) and os.path.isdir(found[0]):
-            raise ValueError(f"{found[0]}: this folder has no pictures. Received: images={os.fspath(image)!r}")
+            raise ValueError(
+                f"{found[0]}: this folder has no pictures. Received: images={os.fspath(image)!r}"
+            )
         photos += found
     return photos, many
 
 
 def stands_for_many(path):
-    """Return whether a path is a folder, or a glob pattern that is not the name of an existing file."""
+    """Return whether a path is a folder, or a glob pattern that is not the name of an
+    existing file.
+    """
     if not isinstance(path, (str, os.PathLike)):
         return False
     path = os.path.expanduser(os.fspath(path))
@@ -137,23 +181,32 @@ def stands_for_many(path):
 
 
 def readable_photos(
-    captioned_images: list[CaptionedImage], *, skip: bool = False, show_progress: bool = True, noted: dict | None = None
+    captioned_images: list[CaptionedImage],
+    *,
+    skip: bool = False,
+    show_progress: bool = True,
+    noted: dict | None = None,
 ) -> list[CaptionedImage]:
     """Return the captioned photos that can be read.
 
     Args:
         captioned_images: list of CaptionedImage.
-        skip: skip unreadable photos, with a warning that counts them. False raises an error at the first.
+        skip: skip unreadable photos, with a warning that counts them. False raises an
+            error at the first.
         show_progress: show progress on standard error.
-        noted: a dict that is filled with the record of each photo by its id, see `data_utils.photo_digests`.
+        noted: a dict that is filled with the record of each photo by its id, see
+            `data_utils.photo_digests`.
     """
     readable, reasons = [], []
     show = show_progress and len(captioned_images) >= 1000  # fewer take a second or two
-    with Progress(len(captioned_images), label="photos checked", unit="photos", show=show) as progress:
+    with Progress(
+        len(captioned_images), label="photos checked", unit="photos", show=show
+    ) as progress:
         for image in captioned_images:
             try:
                 photo = None if noted is None else photo_of(image.image_path)
-                picture = load_image(image.image_path, 32)  # small: large JPEGs are then decoded at a reduced size
+                # small: large JPEGs are then decoded at a reduced size
+                picture = load_image(image.image_path, 32)
                 readable.append(image)
                 if noted is not None:
                     photo["pixels"] = pixel_digest(picture)
@@ -161,15 +214,21 @@ def readable_photos(
             except (OSError, ValueError) as error:
                 reasons.append(str(error))
                 if not skip:
-                    raise ValueError(f"{error} (pass skip_unreadable=True, --skip-unreadable, to skip it)") from None
+                    raise ValueError(
+                        f"{error} (pass skip_unreadable=True, --skip-unreadable, to skip it)"
+                    ) from None
             progress.advance(1)
     if reasons:
-        warnings.warn(f"{len(reasons)} unreadable photos are skipped (first: {reasons[0]})", stacklevel=2)
+        warnings.warn(
+            f"{len(reasons)} unreadable photos are skipped (first: {reasons[0]})", stacklevel=2
+        )
     return readable
 
 
 def _decoded(image, size, name):
-    """Decode a PIL image or an open file, as `load_image` does; `name` is for error messages."""
+    """Decode a PIL image or an open file, as `load_image` does; `name` is for error
+    messages.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -180,8 +239,10 @@ def _decoded(image, size, name):
         width, height = image.size  # before a JPEG is drafted
         if (needed_bytes := _prepared(image, size)) > MOST_BYTES:
             raise ValueError(
-                f"too large: {width} x {height} pixels need {needed_bytes / 1e9:.1f} GB of memory, and the limit is "
-                f"{MOST_BYTES / 1e9:.1f} GB. Save the picture with fewer pixels, or as a non-progressive JPEG"
+                f"too large: {width} x {height} pixels need {needed_bytes / 1e9:.1f} GB "
+                "of memory, and the limit is "
+                f"{MOST_BYTES / 1e9:.1f} GB. Save the picture with fewer pixels, or as a "
+                "non-progressive JPEG"
             )
         if needed_bytes <= MANY_BYTES:
             return _upright_rgb(image, size)
@@ -195,35 +256,61 @@ def _decoded(image, size, name):
                 Image.core.set_block_size(before)
     except UnidentifiedImageError:
         raise ValueError(
-            f"{name}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, GIF, BMP or TIFF."
+            f"{name}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, "
+            "GIF, BMP or TIFF."
         ) from None
     except Exception as error:  # Pillow raises many kinds of errors for damaged files
         raise ValueError(f"{name}: the picture cannot be read ({error}).") from None
 
 
 def _prepared(image, size):
-    """Prepare a PIL image for decoding, and return how many bytes decoding needs (0 if it is already decoded)."""
+    """Prepare a PIL image for decoding, and return how many bytes decoding needs (0 if
+    it is already decoded).
+    """
     if image.format is None:
         return 0
-    # All coefficients of a progressive JPEG, 16 bits each, stay in memory until its last scan has been read.
-    coefficients = 2 * len(image.getbands()) * image.width * image.height if image.info.get("progressive") else 0
+    # All coefficients of a progressive JPEG, 16 bits each, stay in memory until its
+    # last scan has been read.
+    coefficients = (
+        2 * len(image.getbands()) * image.width * image.height
+        if image.info.get("progressive")
+        else 0
+    )
     if size is not None and image.format == "JPEG":
-        image.draft(None, (2 * max(size), 2 * max(size)))  # large JPEGs are decoded at a fraction of their size
+        # Large JPEGs are decoded at a fraction of their size.
+        image.draft(None, (2 * max(size), 2 * max(size)))
     of_a_pixel = BYTES_OF_A_PIXEL.get(image.format, 4 if image.mode in ("L", "RGB") else 8)
     of_a_pixel = 14 if image.mode == "F" else of_a_pixel
     return max(of_a_pixel, 7 if size is None else 0) * image.width * image.height + coefficients
 
 
 def _as_uint8(array):
-    """Convert an image array to uint8; reject values outside 0..255 and shapes that are not those of an image."""
-    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)) or array.size == 0:
-        problem = "An image array must have shape (height, width) or (height, width, channels): 1, 3 or 4 channels."
+    """Convert an image array to uint8.
+
+    Reject values outside 0..255 and shapes that are not those of an image.
+    """
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        problem = "An image array must contain real numbers."
+        way_out = "Pass paths, or images of several sizes, as a list."
+        raise ValueError(f"{problem} {way_out} Received: dtype={array.dtype}")
+    if (
+        array.ndim not in (2, 3)
+        or (array.ndim == 3 and array.shape[2] not in (1, 3, 4))
+        or array.size == 0
+    ):
+        problem = (
+            "An image array must have shape (height, width) or (height, width, channels): 1, "
+            "3 or 4 channels."
+        )
         raise ValueError(f"{problem} Received: shape={array.shape}")
     if array.dtype != np.uint8:
         low, high = array.min(), array.max()
         is_scaled = array.dtype.kind in "bf" and 0 < high <= 1
         if is_scaled or not (low >= 0 and high <= 255):  # also rejects NaN
-            raise ValueError(f"Image arrays must have values 0..255, not 0..1 or -1..1. Received: {low} to {high}")
+            raise ValueError(
+                "Image arrays must have values 0..255, not 0..1 or -1..1. Received: "
+                f"{low} to {high}"
+            )
         array = np.rint(array).astype(np.uint8)
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
 
@@ -238,19 +325,30 @@ def _identified(file):
         raise ValueError("the file is empty")
     if start.startswith(b"\xff\xd8\xff"):
         _check_jpeg(file)
-    if start[4:8] == b"ftyp" and start[8:12] in (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1"):
+    if start[4:8] == b"ftyp" and start[8:12] in (
+        b"heic",
+        b"heix",
+        b"hevc",
+        b"heim",
+        b"heis",
+        b"mif1",
+        b"msf1",
+    ):
         try:
             import pillow_heif
         except ImportError:
-            raise ValueError('for HEIC, run `pip install "keras_sat[heif]"`, or save it as JPEG') from None
+            raise ValueError(
+                'for HEIC, run `pip install "keras_sat[heif]"`, or save it as JPEG'
+            ) from None
         pillow_heif.register_heif_opener()
-    with warnings.catch_warnings(action="ignore"):  # Pillow warns about large pictures, and rejects twice the size
+    # Pillow warns about large pictures, and rejects twice the size.
+    with warnings.catch_warnings(action="ignore"):
         Image.init()
         return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
 
 
 def _check_jpeg(file):
-    """Raise ValueError if an open JPEG has so many parts that decoding could take hours."""
+    """Raise ValueError if a JPEG has so many parts that reading it may take hours."""
     position = file.tell()
     file.seek(0)
     content = file.read(MOST_BYTES)
@@ -259,8 +357,8 @@ def _check_jpeg(file):
     if sum(marker == EXIF_SEGMENT for marker in before_scans) > MOST_EXIF_SEGMENTS:
         problem = f"a JPEG of more than {MOST_EXIF_SEGMENTS} APP1 segments could take hours to read"
         raise ValueError(f"{problem}. Save the picture without its metadata")
-    # Counting bytes is fast, but they may also be part of a thumbnail, of metadata, or of a
-    # video after the end. Only markers count.
+    # Counting bytes is fast, but they may also be part of a thumbnail, of metadata, or
+    # of a video after the end. Only markers count.
     if content.count(SCAN) <= MOST_SCANS:
         return
     if sum(marker == SCAN for marker in _jpeg_markers(content)) > MOST_SCANS:
@@ -269,7 +367,7 @@ def _check_jpeg(file):
 
 
 def _jpeg_markers(content):
-    """Yield the markers of a JPEG, two bytes each, as its decoder meets them up to the end."""
+    """Yield the markers of a JPEG, two bytes each, as its decoder meets them."""
     position = 0
     while found := JPEG_MARKER.search(content, position):
         if found[0] == END_OF_JPEG:
@@ -280,7 +378,9 @@ def _jpeg_markers(content):
 
 
 def _upright_rgb(image, size):
-    """Decode a PIL image into an upright RGB array with a white background, resized to `size`."""
+    """Decode a PIL image into an upright RGB array with a white background, resized to
+    `size`.
+    """
     from PIL import ExifTags, Image, ImageOps
 
     with warnings.catch_warnings(action="ignore"):  # Pillow warns about odd metadata
@@ -290,13 +390,20 @@ def _upright_rgb(image, size):
                 image = ImageOps.exif_transpose(image)
     if image.mode == "F":  # floating-point pixels
         image = Image.fromarray(_as_uint8(np.array(image)))
+    if image.mode == "I" and image.getextrema()[1] <= 255:  # 8 bits in numbers of 32
+        image = image.convert("L")
     if image.mode != "RGB" or "transparency" in image.info:
         whole, rows = Image.new("RGB", image.size), max(1, STRIP_PIXELS // image.width)
-        for top in range(0, image.height, rows):  # saves memory: only one strip has copies in other modes
-            whole.paste(_strip_as_rgb(image.crop((0, top, image.width, min(top + rows, image.height)))), (0, top))
+        # Saves memory: only one strip has copies in other modes.
+        for top in range(0, image.height, rows):
+            whole.paste(
+                _strip_as_rgb(image.crop((0, top, image.width, min(top + rows, image.height)))),
+                (0, top),
+            )
         image = whole
     if size is not None:
-        # In a single call, the order of the two sides depends on Pillow's version, and it changes the last bits.
+        # In a single call, the order of the two sides depends on Pillow's version, and
+        # it changes the last bits.
         for shape in ((size[1], image.height), size[::-1]):
             image = image if image.size == shape else image.resize(shape, Image.Resampling.BILINEAR)
     return np.array(image)

@@ -1,6 +1,7 @@
 """Import the names of a package when they are first used (PEP 562).
 
-lazy_loader does this too, but cannot silence TensorFlow's startup log, and its stubs hide the options of `**options`.
+lazy_loader does this too, but cannot silence TensorFlow's startup log, and its stubs
+hide the options of `**options`.
 """
 
 import importlib
@@ -10,7 +11,9 @@ from data_utils.tf_logging import without_startup_log
 
 
 def attach_lazily(package_name, names_by_module):
-    """Return `__getattr__`, `__dir__` and `__all__` for a package, from a dict of module names to public names."""
+    """Return `__getattr__`, `__dir__` and `__all__` for a package, from a dict of
+    module names to public names.
+    """
     module_of = {name: module for module, names in names_by_module.items() for name in names}
 
     def __getattr__(name):

@@ -1,15 +1,20 @@
-"""Show progress as a bar on a terminal or in a notebook, and as plain lines elsewhere."""
+"""Show progress: a bar on a terminal or in a notebook, plain lines elsewhere."""
 
 import sys
 import time
 
-PLAIN_LINE = "{desc}: {n_fmt}/{total_fmt}{unit} ({percentage:.0f} %), {rate_fmt}, {remaining} left"
+# tqdm's usual formats write "9.89s/ photos" for less than one a second.
+PLAIN_LINE = (
+    "{desc}: {n_fmt}/{total_fmt}{unit} ({percentage:.0f} %), {rate_noinv_fmt}, {remaining} left"
+)
+BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 
 
 class Progress:
     """Count steps of work and show the progress on standard error.
 
-    A terminal or notebook shows a tqdm bar; a file or pipe gets one line for each tenth of the work.
+    A terminal or notebook shows a tqdm bar; a file or pipe gets one line for each tenth
+    of the work.
 
     Args:
         total: the number of steps.
@@ -19,7 +24,9 @@ class Progress:
         stream, clock: for tests.
     """
 
-    def __init__(self, total, *, label, unit, show=True, delay=0, stream=None, clock=time.monotonic):
+    def __init__(
+        self, total, *, label, unit, show=True, delay=0, stream=None, clock=time.monotonic
+    ):
         self.total, self.label, self.unit = total, label, unit
         self.show, self.delay = show, delay
         self.stream, self.clock = stream or sys.stderr, clock
@@ -36,14 +43,20 @@ class Progress:
 
     @classmethod
     def over(cls, items, total=None, **options):
-        """Yield items, and count each when the next is asked for. Errors in the loop's body do not close the bar."""
+        """Yield items, and count each when the next is asked for.
+
+        Errors in the loop's body do not close the bar.
+        """
         with cls(len(items) if total is None else total, **options) as progress:
             for item in items:
                 yield item
                 progress.advance(1)
 
     def skip(self, steps):
-        """Count steps done by an earlier run; they do not affect the displayed speed."""
+        """Count steps done by an earlier run.
+
+        They do not affect the displayed speed.
+        """
         self.done += steps
         self._skipped += steps
 
@@ -58,10 +71,14 @@ class Progress:
         shown = {"total": self.total, "unit": f" {self.unit}", "initial": self._skipped}
         if self.rewrites:
             if self._bar is None:
-                self._bar = tqdm(desc=self.label, file=self.stream, dynamic_ncols=True, miniters=1, **shown)
-                self._bar.start_t = self._bar.last_print_t = self._bar.start_t - seconds  # the work started earlier
+                look = {"dynamic_ncols": True, "miniters": 1, "bar_format": BAR}
+                self._bar = tqdm(desc=self.label, file=self.stream, **look, **shown)
+                # The work started earlier.
+                self._bar.start_t = self._bar.last_print_t = self._bar.start_t - seconds
             self._bar.update(self.done - self._bar.n)
         elif self.total and 10 * self.done // self.total > self._tenths_shown:
             self._tenths_shown = 10 * self.done // self.total
-            line = tqdm.format_meter(self.done, elapsed=seconds, prefix=self.label, bar_format=PLAIN_LINE, **shown)
+            line = tqdm.format_meter(
+                self.done, elapsed=seconds, prefix=self.label, bar_format=PLAIN_LINE, **shown
+            )
             print(line, file=self.stream, flush=True)

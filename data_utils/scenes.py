@@ -1,13 +1,17 @@
-"""Draw the built-in data set: scenes with true captions, and the boxes of the objects that each word refers to.
+"""Draw the built-in data set: scenes with true captions, and the boxes of the objects
+that each word refers to.
 
-A scene has one or two coloured shapes (optionally three) on a soft background. Its captions come from the grammar
-below. For every sentence of the grammar we know whether it is true, and which pixels each word refers to:
+A scene has one or two coloured shapes (optionally three) on a soft background. Its
+captions come from the grammar below. For every sentence of the grammar we know whether
+it is true, and which pixels each word refers to:
 
     caption := [INTRO] object                                  of one object
              | [INTRO] object ["is"] RELATION object           of two different objects
-             | [INTRO] "two" [SIZE] COLOUR SHAPE"s"            of twins, which differ only in their position
-             | [INTRO] object "and" ("another" | ARTICLE) [SIZE] COLOUR SHAPE    of twins, too
-             | [INTRO] object ["is"] RELATION object "and" RELATION object       of three objects
+             | [INTRO] "two" [SIZE] COLOUR SHAPE"s"           of twins, in two positions
+             | [INTRO] object "and" ("another" | ARTICLE) [SIZE] COLOUR SHAPE
+                                                        of twins, too
+             | [INTRO] object ["is"] RELATION object "and" RELATION object
+                                                        of three objects
     object  := ARTICLE [SIZE] COLOUR SHAPE
 """
 
@@ -35,7 +39,8 @@ COLOURS = {
     "black": (44, 46, 54),
 }
 SHAPES = ("circle", "square", "triangle", "star")
-SIZES = {"small": 0.20, "big": 0.34}  # the width of an object, as a fraction of the picture's shorter side
+# The width of an object, as a fraction of the picture's shorter side.
+SIZES = {"small": 0.20, "big": 0.34}
 SIZE_WORDS = {"small": "small", "little": "small", "big": "big", "large": "big"}
 RELATIONS = {
     "left": ("left of", "to the left of"),
@@ -52,7 +57,9 @@ _BACKGROUNDS = ((236, 240, 247), (247, 241, 230), (233, 244, 236), (245, 235, 24
 
 @dataclass(frozen=True)
 class SceneObject:
-    """A shape in a scene; `box` is (left, top, right, bottom) in pixels, where right and bottom are exclusive."""
+    """A shape in a scene; `box` is (left, top, right, bottom) in pixels, where right
+    and bottom are exclusive.
+    """
 
     shape: str
     colour: str
@@ -71,7 +78,8 @@ class WordPlace:
     Attributes:
         position, word: the index of the word in the caption, and the word.
         word_class: "colour", "shape", "size", "relation" or "number".
-        boxes: the boxes of the objects that it refers to, each (left, top, right, bottom) in pixels.
+        boxes: the boxes of the objects that it refers to, each (left, top, right,
+            bottom) in pixels.
         image_size: (height, width) of the picture in pixels.
     """
 
@@ -82,7 +90,9 @@ class WordPlace:
     image_size: tuple
 
     def cells(self, grid_shape: tuple[int, int]) -> np.ndarray:
-        """Return the fraction of each grid cell that the boxes cover, of shape `grid_shape`: (rows, columns)."""
+        """Return the fraction of each grid cell that the boxes cover, of shape
+        `grid_shape`: (rows, columns).
+        """
         height, width = self.image_size
         return covered_fraction(np.array(self.boxes) / (width, height, width, height), grid_shape)
 
@@ -106,7 +116,10 @@ class Scene:
     split: str
 
     def places(self, caption: str) -> list[WordPlace]:
-        """Return a WordPlace for each content word of a true caption; see `word_places`."""
+        """Return a WordPlace for each content word of a true caption.
+
+        See `word_places`.
+        """
         return word_places(self, caption)
 
     def png(self) -> bytes:
@@ -121,9 +134,11 @@ class Scene:
 def draw_scenes(
     num_scenes: int, seed: int = 0, image_size=64, *, max_objects: int = 2, twin_share: float = 0.1
 ) -> list[Scene]:
-    """Draw scenes with true captions; return a list. The same seed gives the same pixels and captions.
+    """Draw scenes with true captions; return a list. The same seed gives the same
+    pixels and captions.
 
-    Scene number i does not depend on `num_scenes`: a longer list starts with the shorter one.
+    Scene number i does not depend on `num_scenes`: a longer list starts with the
+    shorter one.
 
     Args:
         image_size: the side of the square pictures in pixels, or (height, width).
@@ -138,10 +153,19 @@ def draw_scenes(
     scenes = []
     for index in range(num_scenes):
         image_id = f"scene-{seed}-{index:06d}"
-        rng = random.Random(f"{image_id} {height}x{width}")  # a string seed gives the same stream on every machine
+        # a string seed gives the same stream on every machine
+        rng = random.Random(f"{image_id} {height}x{width}")
         objects = _place_objects(rng, looks, rng.randint(1, max_objects), twin_share, height, width)
         split = {8: "dev", 9: "test"}.get(index % 10, "train")
-        scenes.append(Scene(image_id, _draw(rng, objects, height, width), objects, _captions(rng, objects), split))
+        scenes.append(
+            Scene(
+                image_id,
+                _draw(rng, objects, height, width),
+                objects,
+                _captions(rng, objects),
+                split,
+            )
+        )
     return scenes
 
 
@@ -149,7 +173,10 @@ def draw_scenes(
 
 
 def _place_objects(rng, looks, num_objects, twin_share, height, width):
-    """Place objects with gaps between them; if there are two, exactly one relation holds."""
+    """Place objects with gaps between them.
+
+    If there are two, exactly one relation holds.
+    """
     side = min(height, width)
     gap = side // 12
     while True:  # rejection sampling
@@ -161,25 +188,52 @@ def _place_objects(rng, looks, num_objects, twin_share, height, width):
             extent = round(SIZES[size] * side) + rng.randint(-side // 64, side // 64)
             left = rng.randint(2, width - extent - 2)
             top = rng.randint(2, height - extent - 2)
-            objects.append(SceneObject(shape, colour, size, (left, top, left + extent, top + extent)))
-        pairs = [(_relations(a, b), _relations(a, b, gap)) for a, b in itertools.combinations(objects, 2)]
-        if all(clear and clear == all_of and (num_objects == 3 or len(clear) == 1) for all_of, clear in pairs):
+            objects.append(
+                SceneObject(shape, colour, size, (left, top, left + extent, top + extent))
+            )
+        pairs = [
+            (_relations(a, b), _relations(a, b, gap)) for a, b in itertools.combinations(objects, 2)
+        ]
+        if all(
+            clear and clear == all_of and (num_objects == 3 or len(clear) == 1)
+            for all_of, clear in pairs
+        ):
             return tuple(objects)
 
 
 def _relations(first, second, gap=0):
-    """Return a set of relations, such as "left" if the first object is at least `gap` pixels left of the second."""
+    """Return a set of relations, such as "left" if the first object is at least `gap`
+    pixels left of the second.
+    """
     (left, top, right, bottom), other = first.box, second.box
-    spaces = {"left": other[0] - right, "right": left - other[2], "above": other[1] - bottom, "below": top - other[3]}
+    spaces = {
+        "left": other[0] - right,
+        "right": left - other[2],
+        "above": other[1] - bottom,
+        "below": top - other[3],
+    }
     return {relation for relation, space in spaces.items() if space >= gap}
 
 
-_STAR = [(50, 0), (62, 36), (100, 38), (70, 61), (81, 98), (50, 76), (19, 98), (30, 61), (0, 38), (38, 36)]
+_STAR = [
+    (50, 0),
+    (62, 36),
+    (100, 38),
+    (70, 61),
+    (81, 98),
+    (50, 76),
+    (19, 98),
+    (30, 61),
+    (0, 38),
+    (38, 36),
+]
 _SMOOTHING = 4  # shapes are drawn this many times larger, and averaged
 
 
 def _draw(rng, objects, height, width):
-    """Draw a soft gradient, and each object with a faint shadow, using integer arithmetic only."""
+    """Draw a soft gradient, and each object with a faint shadow, using integer
+    arithmetic only.
+    """
     from PIL import Image
 
     first, second = (np.array(colour) for colour in rng.sample(_BACKGROUNDS, 2))
@@ -191,15 +245,21 @@ def _draw(rng, objects, height, width):
         left, top, right, bottom = item.box
         mask = _shape_mask(item.shape, right - left)
         offset = max(min(height, width) // 48, 1)
-        picture.paste((150, 150, 160), (left + offset, top + offset), mask.point(lambda value: value * 2 // 5))
+        picture.paste(
+            (150, 150, 160), (left + offset, top + offset), mask.point(lambda value: value * 2 // 5)
+        )
         shade = rng.randint(-8, 8)
-        picture.paste(tuple(min(max(c + shade, 0), 255) for c in COLOURS[item.colour]), (left, top), mask)
+        picture.paste(
+            tuple(min(max(c + shade, 0), 255) for c in COLOURS[item.colour]), (left, top), mask
+        )
     return np.array(picture)
 
 
 @functools.cache
 def _shape_mask(shape, extent):
-    """Return the antialiased mask (mode L) of a shape that fills a square of `extent` pixels."""
+    """Return the antialiased mask (mode L) of a shape that fills a square of `extent`
+    pixels.
+    """
     from PIL import Image, ImageDraw
 
     end = extent * _SMOOTHING - 1
@@ -210,7 +270,9 @@ def _shape_mask(shape, extent):
     elif shape == "square":
         draw.rectangle((end // 16, end // 16, end - end // 16, end - end // 16), fill=255)
     elif shape == "triangle":
-        draw.polygon([(end // 2, end // 24), (end, end - end // 24), (0, end - end // 24)], fill=255)
+        draw.polygon(
+            [(end // 2, end // 24), (end, end - end // 24), (0, end - end // 24)], fill=255
+        )
     else:
         draw.polygon([(x * end // 100, y * end // 100) for x, y in _STAR], fill=255)
     return mask.reduce(_SMOOTHING)
@@ -231,15 +293,19 @@ def _sentence(rng, objects):
     introduction = rng.choices(INTRODUCTIONS, weights=_INTRODUCTION_WEIGHTS)[0].split()
     if len(objects) == 1:
         return introduction + _noun_phrase(rng, objects[0])
-    # Attention must find the first object before a word names it. If both orders were equally likely, it would guess.
+    # Attention must find the first object before a word names it. If both orders were
+    # equally likely, it would guess.
     order = sorted(objects, key=lambda item: [*COLOURS].index(item.colour))
     order = order if rng.random() < 0.8 else order[::-1]
     if len(objects) == 2 and order[0].looks == order[1].looks:
         return introduction + _twin_phrase(rng, order[0], introduction)
-    # "there is a red circle is left of ..." is wrong: "is" needs a sentence without an introduction
+    # "there is a red circle is left of ..." is wrong: "is" needs a sentence without an
+    # introduction
     verb = [] if introduction else ["is"]
     kinds = [item.looks[1:] for item in objects]  # if two are equal, their sizes differ
-    words = introduction + _noun_phrase(rng, order[0], sized=kinds.count(order[0].looks[1:]) > 1) + verb
+    words = (
+        introduction + _noun_phrase(rng, order[0], sized=kinds.count(order[0].looks[1:]) > 1) + verb
+    )
     for number, other in enumerate(order[1:]):
         phrase = rng.choice(RELATIONS[rng.choice(sorted(_relations(order[0], other)))])
         name = _noun_phrase(rng, other, sized=kinds.count(other.looks[1:]) > 1)
@@ -250,7 +316,9 @@ def _sentence(rng, objects):
 def _noun_phrase(rng, item, *, articles=("a", "the", "one"), sized=False):
     words = [item.colour, item.shape]
     if sized or rng.random() < 0.5:
-        words.insert(0, rng.choice([word for word, size in SIZE_WORDS.items() if size == item.size]))
+        words.insert(
+            0, rng.choice([word for word, size in SIZE_WORDS.items() if size == item.size])
+        )
     article = rng.choices(articles, weights=[4, 2, 1][: len(articles)])[0]
     return ["an" if article == "a" and words[0][0] in "aeiou" else article, *words]
 
@@ -277,25 +345,35 @@ def _object(number, articles=ARTICLES):
 
 
 def _relation(number):
-    return f"(?P<relation{number}>{'|'.join(itertools.chain(*RELATIONS.values()))}) {_object(number)}"
+    return (
+        f"(?P<relation{number}>{'|'.join(itertools.chain(*RELATIONS.values()))}) {_object(number)}"
+    )
 
 
 _INTRODUCTION = f"(?P<introduction>(?:{'|'.join(INTRODUCTIONS[1:])}) )?"
 _SENTENCES = [  # "is" is allowed only without an introduction
     re.compile(f"{_INTRODUCTION}(?P<number0>two) {_looks(0)}s"),
     re.compile(f"{_INTRODUCTION}{_object(0)}(?: and {_object(1, [*ARTICLES, 'another'])})?"),
-    re.compile(f"{_INTRODUCTION}{_object(0)}(?(introduction)|(?: is)?) {_relation(1)}(?: and {_relation(2)})?"),
+    re.compile(
+        f"{_INTRODUCTION}{_object(0)}(?(introduction)|(?: is)?) {_relation(1)}(?: and "
+        f"{_relation(2)})?"
+    ),
 ]
 
 
 def _parsed(caption):
-    """Match a caption against the grammar; return the regular expression match, or None."""
+    """Match a caption against the grammar.
+
+    Return the regular expression match, or None.
+    """
     text = " ".join(tokenise(caption))
     return next(filter(None, (sentence.fullmatch(text) for sentence in _SENTENCES)), None)
 
 
 def _assignments(scene, said):
-    """Return every assignment of objects to the noun phrases for which the sentence is true."""
+    """Return every assignment of objects to the noun phrases for which the sentence is
+    true.
+    """
     said, fitting = said.groupdict(), []
     for number in range(3):
         if colour := said.get(f"colour{number}"):
@@ -317,10 +395,12 @@ def _assignments(scene, said):
 
 
 def is_true(scene: Scene, caption: str) -> bool | None:
-    """Return whether a caption is true of a scene: True, False, or None if it does not follow the grammar.
+    """Return whether a caption is true of a scene: True, False, or None if it does not
+    follow the grammar.
 
-    "a red circle" is true of a scene with a red circle and something else; "two red circles" needs exactly two; "a red
-    circle and a red circle" needs two different ones.
+    "a red circle" is true of a scene with a red circle and something else; "two red
+    circles" needs exactly two; "a red circle and a red circle" needs two different
+    ones.
     """
     said = _parsed(caption)
     return None if said is None else bool(_assignments(scene, said))
@@ -329,8 +409,9 @@ def is_true(scene: Scene, caption: str) -> bool | None:
 def word_places(scene: Scene, caption: str) -> list[WordPlace]:
     """Return a WordPlace for each content word of a true caption, in order.
 
-    Words for colour, shape and size refer to one object; words for a relation, and "two", refer to both objects.
-    The list is empty for a caption that is false or does not follow the grammar.
+    Words for colour, shape and size refer to one object; words for a relation, and
+    "two", refer to both objects. The list is empty for a caption that is false or does
+    not follow the grammar.
     """
     said = _parsed(caption)
     assignments = _assignments(scene, said) if said else []
@@ -339,10 +420,20 @@ def word_places(scene: Scene, caption: str) -> list[WordPlace]:
         if phrase is None or name == "introduction":
             continue
         word_class, number = name[:-1], int(name[-1])
-        entries = (0, 1) if "number0" in said.groupdict() else (0, number) if word_class == "relation" else (number,)
-        boxes = tuple(dict.fromkeys(chosen[entry].box for chosen in assignments for entry in entries))
+        entries = (
+            (0, 1)
+            if "number0" in said.groupdict()
+            else (0, number)
+            if word_class == "relation"
+            else (number,)
+        )
+        boxes = tuple(
+            dict.fromkeys(chosen[entry].box for chosen in assignments for entry in entries)
+        )
         first = said.string.count(" ", 0, said.start(name))
         for position in range(first, first + len(phrase.split())):
             if word_class != "relation" or words[position] in RELATION_WORDS:
-                places.append(WordPlace(position, words[position], word_class, boxes, scene.image.shape[:2]))
+                places.append(
+                    WordPlace(position, words[position], word_class, boxes, scene.image.shape[:2])
+                )
     return sorted(places, key=lambda place: place.position)

@@ -20,9 +20,11 @@ def import_tensorflow():
 
 @contextlib.contextmanager
 def without_startup_log():
-    """Hide the startup log of a TensorFlow import inside the block, unless TF_CPP_MIN_LOG_LEVEL is 0, 1 or 2.
+    """Hide the startup log of a TensorFlow import inside the block, unless
+    TF_CPP_MIN_LOG_LEVEL is 0, 1 or 2.
 
-    Its C++ code logs messages about the processor and GPU drivers, some of them before it reads that variable.
+    Its C++ code logs messages about the processor and GPU drivers, some of them before
+    it reads that variable.
     """
     is_heard = os.environ.setdefault(LOG_LEVEL, QUIET) != QUIET or "tensorflow" in sys.modules
     with contextlib.nullcontext() if is_heard else nothing_on_standard_error():
@@ -31,9 +33,10 @@ def without_startup_log():
 
 @contextlib.contextmanager
 def nothing_on_standard_error():
-    """Discard all output on standard error inside the block, including output from C++."""
+    """Discard standard error inside the block, including output from C++."""
     with _STANDARD_ERROR, contextlib.ExitStack() as restored:
-        with contextlib.suppress(AttributeError, ValueError, OSError):  # a program may have no standard error
+        # a program may have no standard error
+        with contextlib.suppress(AttributeError, ValueError, OSError):
             sys.stderr.flush()
             before = os.dup(2)
             restored.callback(os.close, before)
@@ -44,7 +47,11 @@ def nothing_on_standard_error():
 
 
 def reason_of(error):
-    """Return the line that describes the cause from a multi-line TensorFlow error message."""
+    """Return the line that describes the cause from a multi-line TensorFlow error
+    message.
+    """
     around = ("Graph execution error:", "Detected at ", "  File ")
-    lines = [line for line in str(error).split("\n") if line.strip() and not line.startswith(around)]
+    lines = [
+        line for line in str(error).split("\n") if line.strip() and not line.startswith(around)
+    ]
     return re.sub(r"\{\{.*?\}\} *| *\[Op:.*", "", lines[0] if lines else str(error))

@@ -1,7 +1,8 @@
-"""Augment photos with a fixed number of views (mirrored or cropped at random), whose features can be cached.
+"""Augment photos with a fixed number of views (mirrored or cropped at random), whose
+features can be cached.
 
-View 0 is the photo itself. Odd views are mirrored. From view 2 on, a crop is stretched to the size of the photo. The
-crop depends only on the image id and the view number.
+View 0 is the photo itself. Odd views are mirrored. From view 2 on, a crop is stretched
+to the size of the photo. The crop depends only on the image id and the view number.
 """
 
 import zlib
@@ -14,16 +15,24 @@ MAX_ASPECT = 4 / 3  # aspect ratio of a crop, relative to the photo's
 
 
 def view_of(image, view, image_id):
-    """Return a view of a uint8 photo of shape (height, width, 3); `view` and `image_id` determine the crop."""
+    """Return a view of a uint8 photo of shape (height, width, 3); `view` and `image_id`
+    determine the crop.
+    """
     if view >= 2:
         height, width, _ = image.shape
         box = part_of_photo(view, image_id) * np.array([width, height, width, height])
-        image = np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR, box=tuple(box)))
+        image = np.asarray(
+            Image.fromarray(image).resize(
+                (width, height), Image.Resampling.BILINEAR, box=tuple(box)
+            )
+        )
     return image[:, ::-1] if view % 2 else image
 
 
 def boxes_in_view(boxes, view, image_id):
-    """Return the parts of boxes, (left, top, right, bottom) from 0 to 1, that a view shows; see `view_of`."""
+    """Return the parts of boxes, (left, top, right, bottom) from 0 to 1, that a view
+    shows; see `view_of`.
+    """
     left, top, right, bottom = part_of_photo(view, image_id)
     origin, size = np.array([left, top, left, top]), np.array([right - left, bottom - top] * 2)
     seen = ((np.reshape(np.asarray(boxes, float), (-1, 4)) - origin) / size).clip(0, 1)
@@ -33,7 +42,10 @@ def boxes_in_view(boxes, view, image_id):
 
 
 def region_in_view(region, view, image_id):
-    """Return the visible part of a region in a view, or None if it is less than half; see `boxes_in_view`."""
+    """Return the visible part of a region in a view, or None if it is less than half.
+
+    See `boxes_in_view`.
+    """
     shown, crop = boxes_in_view([region], view, image_id), part_of_photo(view, image_id)
     return shown[0] if shown and 2 * area(crop) * area(shown[0]) >= area(region) else None
 
@@ -45,7 +57,9 @@ def area(region):
 
 
 def part_of_photo(view, image_id):
-    """Return the crop of a view as an array (left, top, right, bottom), each from 0 to 1."""
+    """Return the crop of a view as an array (left, top, right, bottom), each from 0 to
+    1.
+    """
     if view < 2:
         return np.array([0.0, 0.0, 1.0, 1.0])
     chance = np.random.default_rng([zlib.crc32(image_id.encode()), view])

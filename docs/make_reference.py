@@ -1,4 +1,6 @@
-"""Write the reference of all public names: `python docs/make_reference.py [FOLDER]`, build/reference by default."""
+"""Write the reference of all public names: `python docs/make_reference.py [FOLDER]`,
+build/reference by default.
+"""
 
 import sys
 from pathlib import Path
@@ -10,7 +12,8 @@ FOLDER = Path(__file__).parents[1] / "build" / "reference"
 
 
 def main(folder):
-    # The sources have the signatures, annotations and texts; the stubs beside them, which pdoc prefers, no texts.
+    # The sources have the signatures, annotations and texts; the stubs beside them,
+    # which pdoc prefers, no texts.
     pdoc.doc_pyi.find_stub_file = lambda module_name: None
     pdoc.render.configure(docformat="google")
     pdoc.pdoc("keras_sat", "data_utils", output_directory=folder)

@@ -41,26 +41,45 @@ def save_scene():
 def draw_attention():
     """The same unseen scene as the two shipped captioners see it, one row each."""
     scene = unseen_scene()
-    results = [keras_sat.Captioner.from_pretrained(name).caption(scene.image, num_beams=1) for name in KINDS.values()]
+    results = [
+        keras_sat.Captioner.from_pretrained(name).caption(scene.image, num_beams=1)
+        for name in KINDS.values()
+    ]
     looks = [word for item in scene.objects for word in (item.colour, item.shape)]
     draw_beside(results, list(KINDS), "attention.png", words=looks)
 
 
 def draw_photo():
-    """Where the bundled captioner looks when it reads a true sentence about a free photo."""
+    """Where the bundled captioner looks when it reads a true sentence about a free
+    photo.
+    """
     (display,) = readings("flickr8k")
     display.save(HERE / "photo_attention.png", words=WORDS, columns=2, width=WIDTH, dpi=100)
 
 
 def draw_paper_and_beyond():
-    """Where the paper's own network, and the one that goes beyond it, look for words of the same sentence."""
-    draw_beside(readings("flickr8k-paper", "flickr8k"), ["the paper", "beyond"], "paper_and_beyond.png", words=WORDS)
+    """Where the paper's own network, and the one that goes beyond it, look for words of
+    the same sentence.
+    """
+    draw_beside(
+        readings("flickr8k-paper", "flickr8k"),
+        ["the paper", "beyond"],
+        "paper_and_beyond.png",
+        words=WORDS,
+    )
 
 
 def readings(*names):
-    """The maps of our sentence about a portrait of Grace Hopper (U.S. Navy, in the public domain)."""
-    portrait = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)).crop((0, 0, 512, 430))
-    results = [keras_sat.Captioner.from_pretrained(name).attend(portrait, SENTENCE) for name in names]
+    """The maps of our sentence about a portrait of Grace Hopper (U.S.
+
+    Navy, in the public domain).
+    """
+    portrait = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)).crop(
+        (0, 0, 512, 430)
+    )
+    results = [
+        keras_sat.Captioner.from_pretrained(name).attend(portrait, SENTENCE) for name in names
+    ]
     return [keras_sat.AttentionDisplay.from_result(result, image=portrait) for result in results]
 
 
@@ -70,7 +89,9 @@ def draw_beside(displays, names, file, **options):
 
 
 def draw_cartoon():
-    """The same scene as the shipped captioner with soft attention describes it, word by word."""
+    """The same scene as the shipped captioner with soft attention describes it, word by
+    word.
+    """
     scene = unseen_scene()
     result = keras_sat.Captioner.from_pretrained(KINDS["soft"]).caption(scene.image, num_beams=1)
     keras_sat.AttentionDisplay.from_result(result).animate(HERE / "cartoon.gif")

@@ -1,4 +1,6 @@
-"""The command line, `python -m keras_sat COMMAND` or `keras-sat`; --help does not import TensorFlow."""
+"""The command line, `python -m keras_sat COMMAND` or `keras-sat`; --help does not
+import TensorFlow.
+"""
 
 import functools
 import os
@@ -9,21 +11,31 @@ from data_utils.tf_logging import import_tensorflow
 from keras_sat.checks import STOPPED_EARLY
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.command_line.commands import COMMANDS
-from keras_sat.command_line.messages import recorded_ctrl_c, say_error, say_stopped, show_warning
+from keras_sat.command_line.messages import (
+    open_closed_streams,
+    recorded_ctrl_c,
+    say_error,
+    say_stopped,
+    show_warning,
+)
 
 
 def main(argv=None):
     """Run a keras-sat command and return its exit status."""
+    open_closed_streams()
     arguments = vars(build_parser().parse_args(argv))
     command = arguments.pop("command")
     warnings.showwarning = functools.partial(show_warning, command)
     warnings.filterwarnings("ignore", message=STOPPED_EARLY)  # `say_stopped` reports it
-    for stream in (sys.stdout, sys.stderr):  # a character that the console lacks must not end a training
+    # a character that the console lacks must not end a training
+    for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     with recorded_ctrl_c() as pressed:
         try:
             os.environ["KERAS_BACKEND"] = "tensorflow"  # overrides Keras' settings
+            if not os.environ.get("KERAS_HOME"):
+                os.environ.pop("KERAS_HOME", None)  # "" would be the current folder
             if command != "caption":  # which may not need it
                 import_tensorflow()
             if pressed:
@@ -32,7 +44,8 @@ def main(argv=None):
         except KeyboardInterrupt as stop:
             return say_stopped(command, str(stop))
         except Exception as error:
-            if pressed and not isinstance(error, (ValueError, OSError)):  # raised by TensorFlow or an import
+            # Raised by TensorFlow or an import.
+            if pressed and not isinstance(error, (ValueError, OSError)):
                 return say_stopped(command)
             return say_error(command, error)
     return 0

@@ -39,12 +39,14 @@ class Captioner(CaptionGenerator, Trainer):
 
     Args:
         vocabulary: Vocabulary, or its list of words.
-        **options: see `keras_sat.options.CaptionerOptions`. A frozen `keras.Model` passed as `encoder` gets
-            trainable=False. `dtype` is the decoder's: a Keras dtype or policy, or "auto".
+        **options: see `keras_sat.options.CaptionerOptions`. A frozen `keras.Model`
+            passed as `encoder` gets trainable=False. `dtype` is the decoder's: a Keras
+            dtype or policy, or "auto".
 
     Call arguments:
-        inputs: (features, input_ids): features (photos, regions, feature_dim), or photos (photos, height, width, 3);
-            input_ids (rows, time), where rows is a multiple of photos, or (photos, captions, time).
+        inputs: (features, input_ids): features (photos, regions, feature_dim), or
+            photos (photos, height, width, 3); input_ids (rows, time), where rows is a
+            multiple of photos, or (photos, captions, time).
         training, noise, sampled: see CaptionDecoder.
 
     Returns: Decoded, with rows = photos * captions.
@@ -53,21 +55,29 @@ class Captioner(CaptionGenerator, Trainer):
     @with_options(CaptionerOptions)
     def __init__(self, vocabulary, *, name="captioner", **options):
         reject_fork()
-        super().__init__(name=name, autocast=False)  # noise stays in float32; `features` casts the rest
+        # Noise stays in float32; `features` casts the rest.
+        super().__init__(name=name, autocast=False)
         if not isinstance(vocabulary, (Vocabulary, list, tuple)):
-            raise ValueError(f"Expected a Vocabulary or a list of words. Received: vocabulary={brief(vocabulary)}")
+            raise ValueError(
+                "Expected a Vocabulary or a list of words. Received: "
+                f"vocabulary={brief(vocabulary)}"
+            )
         own, of_keras = split_options("Captioner", options, CaptionerOptions, also=OF_KERAS)
         if "dtype" in of_keras:
             of_keras["dtype"] = resolved_dtype(of_keras["dtype"])
         self.options = options = CaptionerOptions(**own)
-        self.vocabulary = vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
+        self.vocabulary = (
+            vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
+        )
         if options.region_weight and REGION_TOKEN not in self.vocabulary:
             self.vocabulary = Vocabulary([*self.vocabulary.words, REGION_TOKEN])
         self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
         self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
         self.consensus = None  # chooses among beams, see `keras_sat.beyond.consensus`
         self.training_photos = None  # SeenPhotos, or None if unknown
-        self.source = None  # the model on the Hugging Face Hub that it started from, if any, with its revision
+        # The model on the Hugging Face Hub that it started from, if any, with its
+        # revision.
+        self.source = None
         arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
             arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
@@ -79,16 +89,21 @@ class Captioner(CaptionGenerator, Trainer):
             projection_dim=options.feature_projection_dim,
             activation=options.feature_activation,
             dropout=options.feature_dropout,
-            seed=options.seed + 3,  # the decoder's dropouts have seed, seed + 1, seed + 2 and seed + 4
+            # The decoder's dropouts have seed, seed + 1, seed + 2 and seed + 4.
+            seed=options.seed + 3,
             dtype=self.decoder.dtype_policy,
             name="adapter",
         )
         if not self.photo_encoder.is_frozen:
-            self.trained_encoder = self.photo_encoder.trained_network  # Keras finds its weights here
+            # Keras finds its weights here.
+            self.trained_encoder = self.photo_encoder.trained_network
         self.random_generator = keras.random.SeedGenerator(options.seed)
         terms = terms_of(self, options)
-        self.term_layers = [layer for term in terms for layer in term.layers]  # Keras finds their weights here
-        self.paper_objective = PaperObjective(self.add_weight, self.random_generator, options, terms)
+        # Keras finds their weights here.
+        self.term_layers = [layer for term in terms for layer in term.layers]
+        self.paper_objective = PaperObjective(
+            self.add_weight, self.random_generator, options, terms
+        )
         self.training_objective = self.paper_objective
         self.feature_shape = None  # (regions, feature_dim) before the adapter, set by `build`
         self.num_regions = None  # after the adapter, set by `build`
@@ -96,44 +111,69 @@ class Captioner(CaptionGenerator, Trainer):
     apply_gradients = staticmethod(apply_gradients)
 
     def option(self, name):
-        """Return the current value of an option; encoder options may change after `__init__`."""
+        """Return the current value of an option.
+
+        Encoder options may change after `__init__`.
+        """
         of_encoder = self.photo_encoder.settings()
         return of_encoder[name] if name in of_encoder else getattr(self.options, name)
 
     baseline = property(lambda self: self.paper_objective.baseline)
     expectation_share = property(lambda self: self.paper_objective.expectation_share)
     encoder_model = property(lambda self: self.photo_encoder.network)
-    samples_attention = property(lambda self: self.decoder.draws_places)  # in training, as hard attention does
+    # In training, as hard attention does.
+    samples_attention = property(lambda self: self.decoder.draws_places)
 
     def get_config(self):
         options = {name: getattr(self, name) for name in CaptionerOptions.names()}
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
 
-    def note_training_photos(self, image_ids: list[str], noted: dict[str, Any] | None = None) -> None:
-        """Record training photos for `evaluate` to detect; `noted`: dict of their digests, see `readable_photos`."""
+    def note_training_photos(
+        self, image_ids: list[str], noted: dict[str, Any] | None = None
+    ) -> None:
+        """Record training photos for `evaluate` to detect; `noted`: dict of their
+        digests, see `readable_photos`.
+        """
         self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
 
     def features(self, inputs, training=False):
-        """Return features (photos, regions, feature_dim): encode photos, or cast inputs that already are features."""
-        return ops.cast(self.photo_encoder(inputs, training) if len(inputs.shape) == 4 else inputs, self.compute_dtype)
+        """Return features (photos, regions, feature_dim): encode photos, or cast inputs
+        that already are features.
+        """
+        return ops.cast(
+            self.photo_encoder(inputs, training) if len(inputs.shape) == 4 else inputs,
+            self.compute_dtype,
+        )
 
     def adapt(self, features):
-        """Apply the adapter to photos or features; return the features for attention, (photos, regions, dim)."""
+        """Apply the adapter to photos or features.
+
+        Return the features for attention, (photos, regions, dim).
+        """
         return self.adapter(self.features(features))
 
     def checked_features(self, features):
-        """Return features as a NumPy array; raise ValueError if they have the wrong shape."""
+        """Return features as a NumPy array.
+
+        Raise ValueError if they have the wrong shape.
+        """
         features = np.asarray(features)
         self.build_once(features.shape)
         if features.shape[1:] != self.feature_shape:
             expected = f"(photos, {', '.join(map(str, self.feature_shape))})"
-            raise ValueError(f"This captioner was built for features of shape {expected}. Received: {features.shape=}")
+            raise ValueError(
+                f"This captioner was built for features of shape {expected}. Received: "
+                f"{features.shape=}"
+            )
         return features
 
     def rows_and_columns(self) -> tuple[int, int]:
         """Return the shape of the attention maps."""
         if self.feature_shape is None:
-            raise ValueError("A captioner has no grid until it is built: train it, or caption whole photos first.")
+            raise ValueError(
+                "A captioner has no grid until it is built: train it, or caption whole "
+                "photos first."
+            )
         return self.photo_encoder.rows_and_columns(self.feature_shape[0])
 
     def build(self, input_shape):
@@ -150,20 +190,28 @@ class Captioner(CaptionGenerator, Trainer):
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
-        """Build the model for features or photos of this shape, unless it is already built."""
+        """Build the model for features or photos of this shape, unless it is already
+        built.
+        """
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
         features, input_ids, *_ = inputs
         features = self.adapter(self.features(features, training), training=training)
-        return self.decoder(features, as_rows(input_ids), training=training, noise=noise, sampled=sampled)
+        return self.decoder(
+            features, as_rows(input_ids), training=training, noise=noise, sampled=sampled
+        )
 
-    def faithfulness(self, images: Any, captions: Any = None, *, pixel_photos: int = 100) -> dict[str, Any]:
-        """Measure whether words depend on the places that they attend to; return `scoring.faithfulness.figures_of`.
+    def faithfulness(
+        self, images: Any, captions: Any = None, *, pixel_photos: int = 100
+    ) -> dict[str, Any]:
+        """Measure whether words depend on the places that they attend to; return
+        `scoring.faithfulness.figures_of`.
 
         Args:
-            images, captions: see `attend`; captions=None measures the captioner's own captions.
+            images, captions: see `attend`; captions=None measures the captioner's own
+                captions.
             pixel_photos: number of photos, from the first, in which places are blurred.
         """
         from keras_sat.scoring.faithfulness import figures_of, measure, reject_unfit
@@ -171,29 +219,45 @@ class Captioner(CaptionGenerator, Trainer):
         reject_unfit(self, pixel_photos)
         photos, _ = photos_of(images)
         own = captions is None
-        words = [x.words for _, x in self.caption_each(photos)] if own else words_of_captions(captions, len(photos))
+        words = (
+            [x.words for _, x in self.caption_each(photos)]
+            if own
+            else words_of_captions(captions, len(photos))
+        )
         return figures_of(measure(self, photos, words, pixel_photos=pixel_photos), self.num_regions)
 
-    def save(self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32") -> None:
-        """Save settings, vocabulary and weights into a folder; see `keras_sat.files.model_folder`.
+    def save(
+        self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32"
+    ) -> None:
+        """Save settings, vocabulary and weights into a folder; see
+        `keras_sat.files.model_folder`.
 
-        A frozen encoder is saved only by name, unless its weights are random. A frozen `keras.Model` is not saved.
+        A frozen encoder is saved only by name, unless its weights are random. A frozen
+        `keras.Model` is not saved.
 
         Args:
             directory: created if needed.
-            overwrite: replace a model in the folder; if False, an existing model raises a ValueError.
+            overwrite: replace a model in the folder; if False, an existing model raises
+                a ValueError.
             precision: "float32", "float16", or "int8" (with 16 bits for convolutions).
         """
         saving.save(self, directory, overwrite, precision)
 
     def _reject_copies(self):
-        """Raise ValueError when the captioner is copied or pickled: Keras would write a file that it cannot load."""
-        raise ValueError(f"{saving.NO_ONE_FILE} To copy it, save and load it. Received: a captioner to copy")
+        """Raise ValueError when the captioner is copied or pickled: Keras would write a
+        file that it cannot load.
+        """
+        raise ValueError(
+            f"{saving.NO_ONE_FILE} To copy it, save and load it. Received: a captioner to copy"
+        )
 
     get_build_config = __reduce__ = _reject_copies
 
-    def export(self, directory: str | os.PathLike, format: str | list[str] = "tf_saved_model", **options) -> Path:
-        """Export the captioner, including encoder and search, for use without keras_sat; return the folder's path.
+    def export(
+        self, directory: str | os.PathLike, format: str | list[str] = "tf_saved_model", **options
+    ) -> Path:
+        """Export the captioner, including encoder and search, for use without
+        keras_sat; return the folder's path.
 
         Args:
             directory: created if needed; each export gets a numbered folder in it.
@@ -206,24 +270,31 @@ class Captioner(CaptionGenerator, Trainer):
 
     @classmethod
     def load(
-        cls, directory: str | os.PathLike, *, encoder: Any = None, encoder_weights: str | os.PathLike | None = None
+        cls,
+        directory: str | os.PathLike,
+        *,
+        encoder: Any = None,
+        encoder_weights: str | os.PathLike | None = None,
     ) -> Captioner:
         """Load the captioner saved in a folder.
 
         Args:
             encoder: the `keras.Model`, if the encoder is not in ENCODERS.
-            encoder_weights: a weights file for the frozen encoder, instead of Keras' download.
+            encoder_weights: a weights file for the frozen encoder, instead of Keras'
+                download.
         """
         return saving.load(cls, directory, encoder, encoder_weights)
 
     @classmethod
     def from_pretrained(cls, model: str | os.PathLike | None = None, **options) -> Captioner:
-        """Load a saved or bundled captioner without a download, or one from the Hugging Face Hub.
+        """Load a saved or bundled captioner without a download, or one from the Hugging
+        Face Hub.
 
         Args:
-            model: a folder that `save` wrote, or a bundled name: "flickr8k" (None), "flickr8k-hard" or
-                "flickr8k-paper" for photos, "scenes", "scenes-hard" or "scenes-none" for the built-in scenes. Or
-                "hf://owner/name" or "hf://owner/name@revision", see `keras_sat.files.hub`.
+            model: a folder that `save` wrote, or a bundled name: "flickr8k" (None),
+                "flickr8k-hard" or "flickr8k-paper" for photos, "scenes", "scenes-hard"
+                or "scenes-none" for the built-in scenes. Or "hf://owner/name" or
+                "hf://owner/name@revision", see `keras_sat.files.hub`.
             **options: see `load`.
         """
         directory = model_directory(model)
@@ -233,7 +304,12 @@ class Captioner(CaptionGenerator, Trainer):
         return captioner
 
     def push_to_hub(self, repository: str, **options) -> str:
-        """Upload the captioner to the Hugging Face Hub as "owner/name"; see `keras_sat.files.model_card.push`."""
+        """Upload the captioner to the Hugging Face Hub.
+
+        Args:
+            repository: "owner/name", or "owner/name@branch".
+            **options: see `keras_sat.files.model_card.push`.
+        """
         from keras_sat.files.model_card import push
 
         return push(self, repository, **options)
@@ -242,13 +318,17 @@ class Captioner(CaptionGenerator, Trainer):
         """Return a new captioner that has the same weights but different options.
 
         Args:
-            vocabulary: Vocabulary. Words in both vocabularies keep their weights; new words get random weights.
-            **options: see Captioner; they must not change the shape of the weights. `grid` needs no training.
+            vocabulary: Vocabulary. Words in both vocabularies keep their weights; new
+                words get random weights.
+            **options: see Captioner; they must not change the shape of the weights.
+                `grid` needs no training.
         """
         return transfer.adapted(self, vocabulary, options)
 
     def restore_weights(self, directory: str | os.PathLike) -> None:
-        """Load the weights and the record of training photos from a saved captioner with the same settings."""
+        """Load the weights and the record of training photos from a saved captioner
+        with the same settings.
+        """
         saving.restore_weights(self, directory)
 
     def weights_digest(self) -> str:
@@ -260,7 +340,11 @@ class Captioner(CaptionGenerator, Trainer):
         parts = {"adapter": self.adapter.weights, "decoder": self.decoder.weights}
         if self.photo_encoder.is_saved:
             parts["encoder"] = self.encoder_model.weights
-        named = {f"{part}/{i:03d}/{w.name}": w for part, weights in parts.items() for i, w in enumerate(weights)}
+        named = {
+            f"{part}/{i:03d}/{w.name}": w
+            for part, weights in parts.items()
+            for i, w in enumerate(weights)
+        }
         return {**named, "baseline": self.baseline}
 
 

@@ -9,23 +9,32 @@ STOPPED_EARLY = "Training stopped before the first epoch was completed, so nothi
 
 
 class ArgumentError(ValueError):
-    """A ValueError about arguments, whose names can be replaced in the message by flags such as --num-beams.
+    """A ValueError about arguments, whose names can be replaced in the message by flags
+    such as --num-beams.
 
     Args:
         problem: what is wrong, in a sentence.
-        expected, way_out: what the first argument must be, "above 0", and what to pass instead, "its path".
+        expected, way_out: what the first argument must be, "above 0", and what to pass
+            instead, "its path".
         **received: the arguments, with their values.
     """
 
     def __init__(self, problem="", *, expected="", way_out="", **received):
-        self.problem, self.expected, self.way_out, self.received = problem, expected, way_out, received
+        self.problem, self.expected, self.way_out, self.received = (
+            problem,
+            expected,
+            way_out,
+            received,
+        )
         super().__init__(problem)
 
     def __str__(self):
         return self.text({})
 
     def text(self, names):
-        """Return the message, in which arguments are renamed according to the dict `names`."""
+        """Return the message, in which arguments are renamed according to the dict
+        `names`.
+        """
         called = [names.get(name, name) for name in self.received]
         parts = [self.problem] if self.problem else []
         parts += [f"`{called[0]}` must be {self.expected}."] if self.expected else []
@@ -36,33 +45,42 @@ class ArgumentError(ValueError):
 
 @contextlib.contextmanager
 def argument_called(name, shown):
-    """Rename the argument `name` to `shown` in an ArgumentError raised inside the block."""
+    """Rename the argument `name` to `shown` in an ArgumentError raised inside the
+    block.
+    """
     try:
         yield
     except ArgumentError as error:
-        error.received = {shown if key == name else key: value for key, value in error.received.items()}
+        error.received = {
+            shown if key == name else key: value for key, value in error.received.items()
+        }
         raise
 
 
 def reason_without_number(error):
-    """Return the message of an error, without the error number of the operating system."""
+    """Return an error's message, without the operating system's error number."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
 
 def near_name(name, known):
-    """Return " Did you mean num_beams?" for a misspelt name, or "" if no known name is similar."""
+    """Return " Did you mean num_beams?" for a misspelt name, or "" if no known name is
+    similar.
+    """
     near = difflib.get_close_matches(name, sorted(known), n=1)
     return f" Did you mean {near[0]}?" if near else ""
 
 
 def check_no_keras_distribution():
-    """Raise ValueError if a keras.distribution is set, which has no effect on TensorFlow."""
+    """Raise ValueError if a keras.distribution is set, which has no effect on
+    TensorFlow.
+    """
     import keras
 
     if (found := keras.distribution.distribution()) is not None:
         raise ValueError(
-            "keras.distribution has no effect on TensorFlow. Pass a tf.distribute strategy to keras_sat.fit, "
+            "keras.distribution has no effect on TensorFlow. Pass a tf.distribute "
+            "strategy to keras_sat.fit, "
             f"and call keras.distribution.set_distribution(None). Received: {found!r}"
         )

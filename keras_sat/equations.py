@@ -1,8 +1,10 @@
-"""The equations of Show, Attend and Tell (Xu et al., 2015), as pure functions without weights or state.
+"""The equations of Show, Attend and Tell (Xu et al., 2015), as pure functions without
+weights or state.
 
-Words in shapes: `photos`, `regions` (L in the paper), `feature_dim` (D), `hidden_dim` (n), `embedding_dim` (m),
-`vocabulary` (K), `time` (C), and `rows`. A row is one caption. A photo may have several adjacent rows (captions, beams,
-samples): `rows` is a multiple of `photos`, and the features of a photo are never copied.
+Words in shapes: `photos`, `regions` (L in the paper), `feature_dim` (D), `hidden_dim`
+(n), `embedding_dim` (m), `vocabulary` (K), `time` (C), and `rows`. A row is one
+caption. A photo may have several adjacent rows (captions, beams, samples): `rows` is a
+multiple of `photos`, and the features of a photo are never copied.
 """
 
 from keras import ops
@@ -13,12 +15,16 @@ SMALLEST = 1e-30  # keeps logarithms finite where a probability has rounded to 0
 
 
 def mean_annotation(features):
-    """Return the mean annotation vector (photos, feature_dim), from which h_0 and c_0 are computed."""
+    """Return the mean annotation vector (photos, feature_dim), from which h_0 and c_0
+    are computed.
+    """
     return ops.mean(features, axis=1)
 
 
 def only_visible(features, visible):
-    """Replace the hidden regions of features by the mean of the visible ones; `visible` is (photos, regions)."""
+    """Replace the hidden regions of features by the mean of the visible ones; `visible`
+    is (photos, regions).
+    """
     visible = ops.expand_dims(visible, -1)
     number = ops.sum(ops.cast(visible, features.dtype), axis=1, keepdims=True)
     mean = ops.sum(ops.where(visible, features, 0.0), axis=1, keepdims=True) / number
@@ -29,11 +35,14 @@ def lstm(gates, cell_state):
     """Return h_t and c_t of an LSTM, equations (1) to (3).
 
     Args:
-        gates: T [E y_{t-1}; h_{t-1}; z_t], (rows, 4 * hidden_dim), in the paper's order i, f, o, g.
+        gates: T [E y_{t-1}; h_{t-1}; z_t], (rows, 4 * hidden_dim), in the paper's order
+            i, f, o, g.
         cell_state: c_{t-1}, (rows, hidden_dim).
     """
     input_gate, forget_gate, output_gate, candidate = ops.split(gates, 4, axis=-1)
-    cell_state = ops.sigmoid(forget_gate) * cell_state + ops.sigmoid(input_gate) * ops.tanh(candidate)
+    cell_state = ops.sigmoid(forget_gate) * cell_state + ops.sigmoid(input_gate) * ops.tanh(
+        candidate
+    )
     return ops.sigmoid(output_gate) * ops.tanh(cell_state), cell_state
 
 
@@ -41,7 +50,8 @@ def gru(projected_inputs, projected_state, hidden_state):
     """Return h_t of a gated recurrent unit, which has no cell state.
 
     Args:
-        projected_inputs: sum for word and context, (rows, 3 * hidden_dim): reset, update, candidate.
+        projected_inputs: sum for word and context, (rows, 3 * hidden_dim): reset,
+            update, candidate.
         projected_state: projection of h_{t-1}, in the same order.
         hidden_state: h_{t-1}, (rows, hidden_dim).
     """
@@ -53,7 +63,9 @@ def gru(projected_inputs, projected_state, hidden_state):
 
 
 def deep_output(embedded, projected_state, projected_context):
-    """Return E y_{t-1} + L_h h_t + L_z z_t of shape (..., embedding_dim), the input of L_o in equation (7)."""
+    """Return E y_{t-1} + L_h h_t + L_z z_t of shape (..., embedding_dim), the input of
+    L_o in equation (7).
+    """
     return embedded + projected_state + projected_context
 
 
@@ -61,7 +73,8 @@ def deep_output(embedded, projected_state, projected_context):
 
 
 def additive_scores(projected_features, projected_state, score_vector):
-    """Return e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b) of shape (rows, regions): additive attention, equation (4).
+    """Return e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b) of shape (rows, regions):
+    additive attention, equation (4).
 
     Args:
         projected_features: W_a a_i + b, (photos, regions, attention_dim).
@@ -70,13 +83,15 @@ def additive_scores(projected_features, projected_state, score_vector):
     """
     photos, regions, attention_dim = ops.shape(projected_features)
     projected_state = ops.reshape(projected_state, (photos, -1, 1, attention_dim))
-    hidden = ops.tanh(ops.expand_dims(projected_features, 1) + projected_state)  # (photos, rows / photos, regions, dim)
+    # (photos, rows / photos, regions, dim)
+    hidden = ops.tanh(ops.expand_dims(projected_features, 1) + projected_state)
     scores = ops.matmul(ops.reshape(hidden, (-1, attention_dim)), ops.expand_dims(score_vector, -1))
     return ops.reshape(scores, (-1, regions))
 
 
 def dot_scores(features, query):
-    """Return e_ti = a_i . q_t of shape (rows, regions), from features (photos, regions, dim) and queries (rows, dim).
+    """Return e_ti = a_i . q_t of shape (rows, regions), from features (photos, regions,
+    dim) and queries (rows, dim).
 
     q_t is h_{t-1} for dot attention, W h_{t-1} for bilinear attention.
     """
@@ -86,7 +101,9 @@ def dot_scores(features, query):
 
 
 def visible_scores(attention_scores, visible):
-    """Return scores (rows, regions) with -inf where `visible`, (photos, regions), is False."""
+    """Return scores (rows, regions) with -inf where `visible`, (photos, regions), is
+    False.
+    """
     rows_per_photo = ops.shape(attention_scores)[0] // ops.shape(visible)[0]
     return ops.where(ops.repeat(visible, rows_per_photo, axis=0), attention_scores, -float("inf"))
 
@@ -97,7 +114,9 @@ def attention_weights(attention_scores):
 
 
 def sample_locations(attention_weights, noise):
-    """Draw s_t ~ Multinoulli(alpha_t) (8), one-hot (rows, regions): argmax_i(log alpha_ti + Gumbel noise_i)."""
+    """Draw s_t ~ Multinoulli(alpha_t) (8), one-hot (rows, regions): argmax_i(log
+    alpha_ti + Gumbel noise_i).
+    """
     best = ops.argmax(ops.log(ops.maximum(attention_weights, SMALLEST)) + noise, axis=-1)
     return ops.one_hot(best, ops.shape(attention_weights)[-1], dtype=attention_weights.dtype)
 
@@ -111,23 +130,29 @@ def sentinel(gate, memory):
     """Return s_t = sigmoid(gate) * tanh(memory), equation (10) of Lu et al. (2017).
 
     Args:
-        gate: W h of the attending state, (rows, hidden_dim). Lu et al. compute it from x_t and h_{t-1}.
-        memory: the cell state, or the hidden state of a cell without one, (rows, hidden_dim).
+        gate: W h of the attending state, (rows, hidden_dim). Lu et al. compute it from
+            x_t and h_{t-1}.
+        memory: the cell state, or the hidden state of a cell without one, (rows,
+            hidden_dim).
     """
     return ops.sigmoid(gate) * ops.tanh(memory)
 
 
 def share_from_photo(attention_scores, sentinel_score):
-    """Return 1 - beta_t, equation (12) of Lu et al. (2017): the attention on the photo, of shape (rows, 1).
+    """Return 1 - beta_t, equation (12) of Lu et al. (2017): the attention on the photo,
+    of shape (rows, 1).
 
-    It is the sum over the regions of a float32 softmax of the scores (rows, regions) and (rows, 1).
+    It is the sum over the regions of a float32 softmax of the scores (rows, regions)
+    and (rows, 1).
     """
     of_regions = ops.logsumexp(ops.cast(attention_scores, "float32"), axis=-1, keepdims=True)
     return ops.sigmoid(of_regions - ops.cast(sentinel_score, "float32"))
 
 
 def attended_features(selection, features):
-    """Return sum_i s_ti a_i of shape (rows, feature_dim): equation (9) if s_t is one-hot, (13) if it is alpha_t."""
+    """Return sum_i s_ti a_i of shape (rows, feature_dim): equation (9) if s_t is
+    one-hot, (13) if it is alpha_t.
+    """
     photos, regions, feature_dim = ops.shape(features)
     selection = ops.reshape(ops.cast(selection, features.dtype), (photos, -1, regions))
     return ops.reshape(ops.matmul(selection, features), (-1, feature_dim))
@@ -137,7 +162,9 @@ def attended_features(selection, features):
 
 
 def word_log_probs(logits, target_ids):
-    """Return log p(y_t | a, y_1 .. y_{t-1}) of each target word, from logits of shape (..., vocabulary)."""
+    """Return log p(y_t | a, y_1 .. y_{t-1}) of each target word, from logits of shape
+    (..., vocabulary).
+    """
     return -ops.sparse_categorical_crossentropy(target_ids, logits, from_logits=True)
 
 
@@ -147,12 +174,16 @@ def mean_log_probs(logits):
 
 
 def caption_log_prob(word_log_probs, token_weights):
-    """Return log p(y | a) of each caption, the sum over its words. Both arguments have shape (rows, time)."""
+    """Return log p(y | a) of each caption, the sum over its words.
+
+    Both arguments have shape (rows, time).
+    """
     return ops.sum(word_log_probs * token_weights, axis=-1)
 
 
 def attention_penalty(attention_weights, token_weights):
-    """Return sum_i (1 - sum_t alpha_ti)^2, the penalty of equation (14), for each caption, ignoring padding.
+    """Return sum_i (1 - sum_t alpha_ti)^2, the penalty of equation (14), for each
+    caption, ignoring padding.
 
     Attention weights are (rows, time, regions), token weights (rows, time).
     """
@@ -161,14 +192,18 @@ def attention_penalty(attention_weights, token_weights):
 
 
 def attention_entropy(attention_weights):
-    """Return the entropy H[s_t] = -sum_i alpha_ti log alpha_ti in nats: one axis fewer than the weights."""
+    """Return the entropy H[s_t] = -sum_i alpha_ti log alpha_ti in nats: one axis fewer
+    than the weights.
+    """
     return -ops.sum(attention_weights * ops.log(ops.maximum(attention_weights, SMALLEST)), axis=-1)
 
 
 def location_log_prob(attention_weights, selection, token_weights):
-    """Return log p(s | a) = sum_t log alpha_{t, s_t} of the sampled regions in each row, from equation (8).
+    """Return log p(s | a) = sum_t log alpha_{t, s_t} of the sampled regions in each
+    row, from equation (8).
 
-    Attention weights and one-hot s_t are (rows, time, regions), token weights (rows, time).
+    Attention weights and one-hot s_t are (rows, time, regions), token weights (rows,
+    time).
     """
     chosen = ops.sum(attention_weights * ops.stop_gradient(selection), axis=-1)
     return ops.sum(ops.log(ops.maximum(chosen, SMALLEST)) * token_weights, axis=-1)
@@ -177,15 +212,18 @@ def location_log_prob(attention_weights, selection, token_weights):
 def hard_attention_surrogate(
     log_prob, location_log_prob, entropy, *, reward, sampled, reward_weight=1.0, entropy_weight=0.0
 ):
-    """Return, for each row, a surrogate to be maximised, whose gradient is equation (12).
+    """Return, for each row, a surrogate to be maximised, whose gradient is equation
+    (12).
 
-    It is log p(y | s, a) + lambda_r (log p(y | s, a) - b) log p(s | a) + lambda_e H[s], where (...) is a constant.
+    It is log p(y | s, a) + lambda_r (log p(y | s, a) - b) log p(s | a) + lambda_e H[s],
+    where (...) is a constant.
 
     Args, of shape (rows,), besides lambda_r and lambda_e:
         log_prob, location_log_prob: log p(y | s, a) and log p(s | a).
         entropy: H[s] summed over the words.
         reward: log p(y | s, a) - b.
-        sampled: 1 where regions were sampled, 0 where the expectation replaced them: no second term there.
+        sampled: 1 where regions were sampled, 0 where the expectation replaced them: no
+            second term there.
     """
     reinforce = sampled * ops.stop_gradient(reward) * location_log_prob
     return log_prob + reward_weight * reinforce + entropy_weight * entropy
@@ -195,7 +233,8 @@ def hard_attention_surrogate(
 
 
 def detected(cell_logits):
-    """Return 1 - prod_i (1 - p_iw) of shape (photos, words), from the logits (photos, regions, words) of p_iw.
+    """Return 1 - prod_i (1 - p_iw) of shape (photos, words), from the logits (photos,
+    regions, words) of p_iw.
 
     This is the probability that at least one region shows word w.
     """
@@ -203,28 +242,34 @@ def detected(cell_logits):
 
 
 def detection_loss(cell_logits, is_there):
-    """Return the cross-entropy (photos, words) of `detected` with `is_there`, which is 1 for words in the captions."""
-    minus_log_absence = ops.sum(ops.softplus(cell_logits), axis=1)  # no product of many numbers that could underflow
+    """Return the cross-entropy (photos, words) of `detected` with `is_there`, which is
+    1 for words in the captions.
+    """
+    # No product of many numbers that could underflow.
+    minus_log_absence = ops.sum(ops.softplus(cell_logits), axis=1)
     log_presence = ops.log(ops.maximum(-ops.expm1(-minus_log_absence), SMALLEST))
     return (1 - is_there) * minus_log_absence - is_there * log_presence
 
 
 def detector_maps(cell_logits):
-    """Return the map p_iw / sum_i p_iw of each word, of shape (photos, regions, words)."""
+    """Return each word's map p_iw / sum_i p_iw, of shape (photos, regions, words)."""
     return ops.exp(ops.log_softmax(ops.log_sigmoid(cell_logits), axis=1))
 
 
 def map_cross_entropy(target_maps, attention_weights):
-    """Return the cross-entropy -sum_i m_ti log alpha_ti, which is lowest if attention equals the map m_t."""
+    """Return the cross-entropy -sum_i m_ti log alpha_ti, which is lowest if attention
+    equals the map m_t.
+    """
     return -ops.sum(target_maps * ops.log(ops.maximum(attention_weights, SMALLEST)), axis=-1)
 
 
 def box_loss(attention_weights, covered):
     """Return -log sum_i alpha_ti c_ti + 1 / (4 A) sum_i H(c_ti, p_ti).
 
-    The boxes cover the fraction c_ti of region i, and A = sum_i c_ti regions in all. One region satisfies the first
-    summand. The second is the binary cross-entropy of each region with p_ti = 2 A alpha_ti / (1 + 2 A alpha_ti), which
-    is above .5 where alpha_ti is above half of 1 / A, the weight in a uniform map of the boxes.
+    The boxes cover the fraction c_ti of region i, and A = sum_i c_ti regions in all.
+    One region satisfies the first summand. The second is the binary cross-entropy of
+    each region with p_ti = 2 A alpha_ti / (1 + 2 A alpha_ti), which is above .5 where
+    alpha_ti is above half of 1 / A, the weight in a uniform map of the boxes.
     """
     area = ops.maximum(ops.sum(covered, axis=-1, keepdims=True), SMALLEST)
     logits = ops.log(ops.maximum(2 * area * attention_weights, SMALLEST))
@@ -234,5 +279,7 @@ def box_loss(attention_weights, covered):
 
 
 def next_baseline(baseline, log_prob):
-    """Return b_k = 0.9 b_{k-1} + 0.1 log p(y | s_k, a), the moving average of section 4.1."""
+    """Return b_k = 0.9 b_{k-1} + 0.1 log p(y | s_k, a), the moving average of section
+    4.1.
+    """
     return 0.9 * baseline + 0.1 * log_prob

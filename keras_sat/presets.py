@@ -8,7 +8,8 @@ DEFAULT_MODEL = "flickr8k"  # the bundled photo captioner
 MANY_PHOTOS = 3000  # with this many photos in a folder, `fit` trains from scratch
 FEWEST_PHOTOS = 10  # with fewer photos to train on, `fit` warns
 
-# The defaults for the user's own photos, when training starts from the bundled captioner.
+# The defaults for the user's own photos, when training starts from the bundled
+# captioner.
 OWN_PHOTOS = {"epochs": 15, "batch_size": 16, "learning_rate": 1e-4, "encoder_rate": 0.1}
 
 # For a few thousand photos: against overfitting.
@@ -72,7 +73,13 @@ PRESETS = {
         "encoder_rate": 0.1,
     },
     "flickr30k": {**_FEW_PHOTOS, "num_views": 2, "max_words": 10_000},
-    "coco": {**_FEW_PHOTOS, "attention_dim": 512, "learning_rate": 4e-4, "hidden_dim": 1024, "max_words": 10_000},
+    "coco": {
+        **_FEW_PHOTOS,
+        "attention_dim": 512,
+        "learning_rate": 4e-4,
+        "hidden_dim": 1024,
+        "max_words": 10_000,
+    },
     "paper": {
         "encoder": "vgg19",
         "attention": "soft",
@@ -83,17 +90,26 @@ PRESETS = {
         "attention_penalty_weight": 1.0,
         "label_smoothing": 0.0,
     },
-    "seq2seq": {"cell": "gru", "deep_output": False, "context_gate": False, "attention_penalty_weight": 0.0},
+    "seq2seq": {
+        "cell": "gru",
+        "deep_output": False,
+        "context_gate": False,
+        "attention_penalty_weight": 0.0,
+    },
 }
 
 
 def default_encoder(data):
-    """Return the name of the default encoder for `data` (the name of a data set or a list of CaptionedImage)."""
+    """Return the name of the default encoder for `data` (the name of a data set or a
+    list of CaptionedImage).
+    """
     if isinstance(data, str) and data == "scenes":
         return "tiny"
     if has_gpu():
         return "vgg16"
-    return next((name for name in LIGHT_ENCODERS if find_installed_weights(name)), LIGHT_ENCODERS[-1])
+    return next(
+        (name for name in LIGHT_ENCODERS if find_installed_weights(name)), LIGHT_ENCODERS[-1]
+    )
 
 
 def has_gpu():
@@ -101,12 +117,19 @@ def has_gpu():
 
 
 def without_gpu(encoder):
-    """Return the message that explains why this encoder is used on a computer without a GPU."""
-    return f"no GPU found: the encoder is {encoder}, about ten times faster on a CPU than vgg16 (--encoder vgg16)"
+    """Return the message that explains why this encoder is used on a computer without a
+    GPU.
+    """
+    return (
+        f"no GPU found: the encoder is {encoder}, about ten times faster on a CPU than vgg16 "
+        "(--encoder vgg16)"
+    )
 
 
 def default_preset(data, encoder=None):
-    """Return the name of the preset for `data` and an encoder (None: the default encoder); see `default_encoder`."""
+    """Return the name of the preset for `data` and an encoder (None: the default
+    encoder); see `default_encoder`.
+    """
     if not isinstance(data, str) or data not in PRESETS:
         return "default"
     name = f"{data}-{encoder or default_encoder(data)}"
@@ -114,13 +137,17 @@ def default_preset(data, encoder=None):
 
 
 def fitting_settings(name, options):
-    """Return the settings of a preset that do not conflict with `options`, the arguments given to `fit`."""
+    """Return the settings of a preset that do not conflict with `options`, the
+    arguments given to `fit`.
+    """
     preset, encoder = PRESETS[name], options.get("encoder")
     training = preset.get("encoder_training", "scratch" if encoder == "tiny" else "frozen")
     training = options.get("encoder_training", training)
     is_frozen = training == "frozen"  # its features are computed once
     can_train_top = is_frozen and ("encoder_layer" not in options or "trained_up_to" in options)
-    last_trained = options.get("trained_up_to", preset.get("trained_up_to") if can_train_top else None)
+    last_trained = options.get(
+        "trained_up_to", preset.get("trained_up_to") if can_train_top else None
+    )
     trains_layers = training == "fine-tuned" or last_trained is not None
     ruled_out = {
         "encoder": True,  # given already, or chosen by `fit`
@@ -130,7 +157,8 @@ def fitting_settings(name, options):
         "first_layer_rate": not trains_layers,
         "photo_jitter": is_frozen,
         "consistency_epochs": is_frozen,
-        "grid": bool({"image_size", "encoder_layer"} & options.keys()),  # it is for the whole encoder at its own size
+        # It is for the whole encoder at its own size.
+        "grid": bool({"image_size", "encoder_layer"} & options.keys()),
         "guide_weight": options.get("group_by", preset.get("group_by")) != "image",
     }
     return {name: value for name, value in preset.items() if not ruled_out.get(name)}

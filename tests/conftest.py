@@ -1,4 +1,6 @@
-"""What the tests share: small data made once, and the real data where KERAS_SAT_DATA names it."""
+"""What the tests share: small data made once, and the real data where KERAS_SAT_DATA
+names it.
+"""
 
 import json
 import os
@@ -28,7 +30,9 @@ def write_photos(directory, names, *, size=(32, 24)):
 
 
 def mean_colour_encoder(images):
-    """A callable encoder without weights: the mean colour of each of 2 x 2 cells, (batch, 2, 2, 3)."""
+    """A callable encoder without weights: the mean colour of each of 2 x 2 cells,
+    (batch, 2, 2, 3).
+    """
     batch, height, width, _ = images.shape
     return images.reshape(batch, 2, height // 2, 2, width // 2, 3).mean(axis=(2, 4))
 
@@ -45,9 +49,13 @@ def randomise(weights, *, scale, seed=1):
 
 
 def all_slow_but(quick, values):
-    """Return values for `parametrize`, in their order: `make test` takes the quick one alone, as a sample of them."""
+    """Return values for `parametrize`, in their order: `make test` takes the quick one
+    alone, as a sample of them.
+    """
     others = {"marks": pytest.mark.slow}
-    return [value if value == quick else pytest.param(*_as_tuple(value), **others) for value in values]
+    return [
+        value if value == quick else pytest.param(*_as_tuple(value), **others) for value in values
+    ]
 
 
 def _as_tuple(value):
@@ -70,7 +78,9 @@ def no_files_for_litert(request, monkeypatch):
 
 @pytest.fixture
 def without_graphs():
-    """Run TensorFlow step by step: for tests of what surrounds a few updates, whose time would mostly be tracing."""
+    """Run TensorFlow step by step: for tests of what surrounds a few updates, whose
+    time would mostly be tracing.
+    """
     import tensorflow as tf
 
     tf.config.run_functions_eagerly(True)
@@ -79,15 +89,28 @@ def without_graphs():
 
 
 def write_copy_of_data_set(name, directory, num_photos=8):
-    """Write a small data set in the layout of Flickr8k, Flickr30k or COCO: five captions a photo, and its splits."""
-    folder = {"flickr8k": "Flicker8k_Dataset", "flickr30k": "flickr30k-images", "coco": "val2014"}[name]
-    names = [f"COCO_val2014_{n:012d}.jpg" if name == "coco" else f"{n}.jpg" for n in range(num_photos)]
+    """Write a small data set in the layout of Flickr8k, Flickr30k or COCO: five
+    captions a photo, and its splits.
+    """
+    folder = {"flickr8k": "Flicker8k_Dataset", "flickr30k": "flickr30k-images", "coco": "val2014"}[
+        name
+    ]
+    names = [
+        f"COCO_val2014_{n:012d}.jpg" if name == "coco" else f"{n}.jpg" for n in range(num_photos)
+    ]
     write_photos(directory / folder, names)
     splits = ["train"] * (num_photos - 4) + ["dev"] * 2 + ["test"] * 2
     colours = ("red", "green", "blue", "black", "white")
-    captions = {file: [f"A {colours[(n + i) % 5]} dog runs ." for i in range(5)] for n, file in enumerate(names)}
+    captions = {
+        file: [f"A {colours[(n + i) % 5]} dog runs ." for i in range(5)]
+        for n, file in enumerate(names)
+    }
     if name == "flickr8k":
-        lines = [f"{file}#{i}\t{text}" for file, texts in captions.items() for i, text in enumerate(texts)]
+        lines = [
+            f"{file}#{i}\t{text}"
+            for file, texts in captions.items()
+            for i, text in enumerate(texts)
+        ]
         (directory / "Flickr8k.token.txt").write_text("\n".join(lines) + "\n")
         for split in ("train", "dev", "test"):
             chosen = [file for file, its in zip(names, splits) if its == split]
@@ -104,12 +127,16 @@ def write_copy_of_data_set(name, directory, num_photos=8):
         }
         for file, split in zip(names, splits)
     ]
-    (directory / f"dataset_{name}.json").write_text(json.dumps({"images": entries, "dataset": name}))
+    (directory / f"dataset_{name}.json").write_text(
+        json.dumps({"images": entries, "dataset": name})
+    )
 
 
 @pytest.fixture
 def attentions_of_our_own(monkeypatch):
-    """Two more ATTENTIONS: what an attention is hangs on what its Selection says, not on its name."""
+    """Two more ATTENTIONS: what an attention is hangs on what its Selection says, not
+    on its name.
+    """
     from keras_sat.model.selections import ATTENTIONS, Selection, hard
 
     monkeypatch.setitem(ATTENTIONS, "drawn", Selection(hard, draws_places=True))
@@ -118,13 +145,17 @@ def attentions_of_our_own(monkeypatch):
 
 @pytest.fixture
 def quick_meteor(monkeypatch):
-    """A METEOR that needs neither Java nor WordNet: the share of words that the first reference has too."""
+    """A METEOR that needs neither Java nor WordNet: the share of words that the first
+    reference has too.
+    """
     from keras_sat.scoring import scores
     from keras_sat.scoring.meteor import Meteor
 
     def score(references, candidates):
         pairs = zip(references, candidates)
-        shares = np.array([len({*words} & {*captions[0]}) / (len(words) + 1) for captions, words in pairs])
+        shares = np.array(
+            [len({*words} & {*captions[0]}) / (len(words) + 1) for captions, words in pairs]
+        )
         return Meteor("for tests", float(shares.mean()), shares)
 
     monkeypatch.setattr(scores, "score_meteor", score)
@@ -168,24 +199,33 @@ def whole_training(training_and_its_half):
 
 @pytest.fixture(scope="session")
 def half_training(training_and_its_half):
-    """The folder of that training as it was in the middle of the third epoch, as if it had been killed there."""
+    """The folder of that training as it was in the middle of the third epoch, as if it
+    had been killed there.
+    """
     return training_and_its_half[2]
 
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory):
-    """A real browser, without a window and without network: Debian's chromium and chromium-driver."""
+    """A real browser, without a window and without network: Debian's chromium and
+    chromium-driver.
+    """
     programs = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
     missing = [name for name, path in programs.items() if path is None]
     if missing:
         pytest.skip(f"{' and '.join(missing)} not found: the player is not tested in a browser")
-    pytest.importorskip("selenium", reason="selenium is not installed: the player is not tested in a browser")
+    pytest.importorskip(
+        "selenium", reason="selenium is not installed: the player is not tested in a browser"
+    )
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
     options.binary_location = programs["chromium"]
-    switches = "headless=new no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
+    switches = (
+        "headless=new no-sandbox disable-gpu disable-quic no-first-run "
+        "disable-background-networking"
+    )
     switches += " disable-component-update disable-sync disable-dev-shm-usage"
     for switch in [*switches.split(), f"user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
         options.add_argument(f"--{switch}")
@@ -202,14 +242,18 @@ def browser(chromium):
     chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     chromium.get("about:blank")
     yield chromium
-    complaints = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"]
+    complaints = [
+        entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"
+    ]
     chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert not complaints
 
 
 @pytest.fixture
 def served():
-    """A function that serves a page's folder and returns the port, until the test has ended."""
+    """A function that serves a page's folder and returns the port, until the test has
+    ended.
+    """
     from keras_sat.deploy.page_server import page_server
 
     servers = []
@@ -227,7 +271,9 @@ def served():
 
 @pytest.fixture(scope="session")
 def real_data():
-    """The folder named by KERAS_SAT_DATA: Flickr8k_Dataset.zip, Flickr8k_text.zip, mobilenet_v2_notop.weights.h5."""
+    """The folder named by KERAS_SAT_DATA: Flickr8k_Dataset.zip, Flickr8k_text.zip,
+    mobilenet_v2_notop.weights.h5.
+    """
     folder = os.environ.get("KERAS_SAT_DATA")
     if not folder:
         pytest.skip("KERAS_SAT_DATA is not set: the tests on the real Flickr8k are left out")
@@ -246,5 +292,6 @@ def flickr8k_dir(real_data, tmp_path_factory):
 @pytest.fixture(scope="session")
 def flickr8k_images(flickr8k_dir):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the test split is not part of every copy, and the reader says so
+        # The test split is not part of every copy, and the reader says so.
+        warnings.simplefilter("ignore")
         return DATASETS["flickr8k"](flickr8k_dir)

@@ -1,7 +1,10 @@
-"""Run by test_distribution.py in processes of their own: trainings on several replicas, and the same on one.
+"""Run by test_distribution.py in processes of their own: trainings on several replicas,
+and the same on one.
 
-python distributed_trainings.py devices FOLDER              on two logical CPUs, and on one
-python distributed_trainings.py host FOLDER NUMBER [BATCH]  on a host of TF_CONFIG; it kills itself in that batch
+python distributed_trainings.py devices FOLDER              on two logical CPUs, and on
+                                                            one
+python distributed_trainings.py host FOLDER NUMBER [BATCH]  on a host of TF_CONFIG; it
+                                                            kills itself in that batch
 """
 
 import json
@@ -13,37 +16,74 @@ from pathlib import Path
 import numpy as np
 
 NO_DROPOUT = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
-SIZES = {"encoder": "tiny", "image_size": 32, "embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "patience": None}
-# All that is drawn by chance, gradients longer than their bound, and a last batch of one photo, for two replicas.
+SIZES = {
+    "encoder": "tiny",
+    "image_size": 32,
+    "embedding_dim": 4,
+    "hidden_dim": 6,
+    "attention_dim": 4,
+    "patience": None,
+}
+# All that is drawn by chance, gradients longer than their bound, and a last batch of
+# one photo, for two replicas.
 HARD = {
-    "attention": "hard", "num_samples": 2, "expectation_epochs": 1, "group_by": "image", "batch_size": 15, "epochs": 2,
-    "clip_norm": 0.5, "learning_rate": 0.02, "schedule": "cosine", "average_momentum": 0.5, "encoder_rate": 0.5,
-}  # fmt: skip
-# Cached features, of an encoder that each host makes when it needs it: when resumed, for rewards alone.
-FROZEN = {"encoder_training": "frozen", "learning_rate": 0.02, "group_by": "image", "batch_size": 15}
-FROZEN |= {"epochs": 1, "self_critical_epochs": 2, "clip_norm": 0.5, "self_critical_rate": 1e-3, "num_drawn": 2}
+    "attention": "hard",
+    "num_samples": 2,
+    "expectation_epochs": 1,
+    "group_by": "image",
+    "batch_size": 15,
+    "epochs": 2,
+    "clip_norm": 0.5,
+    "learning_rate": 0.02,
+    "schedule": "cosine",
+    "average_momentum": 0.5,
+    "encoder_rate": 0.5,
+}
+# Cached features, of an encoder that each host makes when it needs it: when resumed,
+# for rewards alone.
+FROZEN = {
+    "encoder_training": "frozen",
+    "learning_rate": 0.02,
+    "group_by": "image",
+    "batch_size": 15,
+}
+FROZEN |= {
+    "epochs": 1,
+    "self_critical_epochs": 2,
+    "clip_norm": 0.5,
+    "self_critical_rate": 1e-3,
+    "num_drawn": 2,
+}
 FROZEN |= {"max_length": 8, "reward_baseline": "others"}
 WEIGHTS = "tiny.weights.h5"  # of that encoder
 
 
 def scenes():
-    """Return photos for training alone: without others, the last epoch counts as the best."""
+    """Return photos for training alone: without others, the last epoch counts as the
+    best.
+    """
     from data_utils import DATASETS
 
-    return [image for image in DATASETS["scenes"](None, num_scenes=12, seed=3) if image.split == "train"]
+    return [
+        image for image in DATASETS["scenes"](None, num_scenes=12, seed=3) if image.split == "train"
+    ]
 
 
 def train(folder, strategy=None, **options):
     import keras_sat
 
     options = {**NO_DROPOUT, **SIZES, **options}
-    return keras_sat.fit(scenes(), output_dir=folder, strategy=strategy, show_progress=False, **options)
+    return keras_sat.fit(
+        scenes(), output_dir=folder, strategy=strategy, show_progress=False, **options
+    )
 
 
 def write_result(path, captioner):
     """Write what a training has come to: all weights, and the curves."""
     weights = {name: weight.numpy() for name, weight in captioner.named_weights().items()}
-    curves = {f"curve/{name}": values for name, values in captioner.history.items() if name != "seconds"}
+    curves = {
+        f"curve/{name}": values for name, values in captioner.history.items() if name != "seconds"
+    }
     np.savez(path, **weights, **curves)
 
 
@@ -57,16 +97,29 @@ def train_on_devices(folder):
 
     two = several_gpus(2, kind="CPU")
     keras_sat.ENCODERS["tiny"](image_size=SIZES["image_size"]).save_weights(folder / WEIGHTS)
-    for name, options in (("hard", HARD), ("frozen", {**FROZEN, "encoder_weights": folder / WEIGHTS})):
+    for name, options in (
+        ("hard", HARD),
+        ("frozen", {**FROZEN, "encoder_weights": folder / WEIGHTS}),
+    ):
         for count, strategy in ((1, None), (2, two)):
             captioner = train(folder / f"{name}-{count}", strategy, **options)
             write_result(folder / f"{name}-{count}.npz", captioner)
     image = scenes()[0].image_path  # the scope has ended: captions are those of any other captioner
-    print(json.dumps([captioner.caption(image).caption, captioner.history["reward"][-1], seeds_of_dropout(two)]))
+    print(
+        json.dumps(
+            [
+                captioner.caption(image).caption,
+                captioner.history["reward"][-1],
+                seeds_of_dropout(two),
+            ]
+        )
+    )
 
 
 def seeds_of_dropout(strategy):
-    """Return the state of a dropout's random generator on each device, and that of hard attention's."""
+    """Return the state of a dropout's random generator on each device, and that of hard
+    attention's.
+    """
     from keras_sat import Captioner
     from keras_sat.training.distributed import Cluster
 
@@ -75,7 +128,9 @@ def seeds_of_dropout(strategy):
     for _ in range(2):  # the second time nothing changes
         Cluster(strategy).share_state(captioner)
     generators = captioner.decoder.readout.drop_before.seed_generator, captioner.random_generator
-    copies = [strategy.experimental_local_results(generator.state.value) for generator in generators]
+    copies = [
+        strategy.experimental_local_results(generator.state.value) for generator in generators
+    ]
     return [[copy.numpy().tolist() for copy in of_generator] for of_generator in copies]
 
 
@@ -94,7 +149,10 @@ def train_on_host(folder, number, kill_in=None):
             os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
     keras.callbacks.CallbackList.on_train_batch_begin = count
-    for name, options in (("hard", HARD), ("frozen", {**FROZEN, "encoder_weights": folder / WEIGHTS})):
+    for name, options in (
+        ("hard", HARD),
+        ("frozen", {**FROZEN, "encoder_weights": folder / WEIGHTS}),
+    ):
         write_result(folder / f"{name}-{number}.npz", train(folder / name, strategy, **options))
 
 

@@ -1,11 +1,14 @@
-"""Run by test_export.py in a process of its own: caption photos with exports, without keras_sat and without Keras."""
+"""Run by test_export.py in a process of its own: caption photos with exports, without
+keras_sat and without Keras.
+"""
 
 import json
 import sys
 from pathlib import Path
 
 for package in ("keras", "keras_sat", "data_utils"):
-    sys.modules[package] = None  # whoever imports them fails; TensorFlow, which would import Keras, can do without
+    # Whoever imports them fails; TensorFlow, which would import Keras, can do without.
+    sys.modules[package] = None
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
@@ -26,7 +29,12 @@ for job in json.loads(Path(sys.argv[1]).read_text()):
         found = with_litert(folder, photos)
     else:
         contents = [Path(path).read_bytes() for path in job["files"]]
-        inputs = {"image_bytes": tf.constant(contents)} if contents else {"images": tf.constant(photos)}
+        inputs = (
+            {"image_bytes": tf.constant(contents)} if contents else {"images": tf.constant(photos)}
+        )
         found = tf.saved_model.load(folder).signatures[job["signature"]](**inputs)
     found = {name: np.asarray(value) for name, value in found.items()}
-    np.savez(job["results"], **{name: x.astype(bytes) if x.dtype == object else x for name, x in found.items()})
+    np.savez(
+        job["results"],
+        **{name: x.astype(bytes) if x.dtype == object else x for name, x in found.items()},
+    )

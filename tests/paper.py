@@ -1,4 +1,5 @@
-"""Show, Attend and Tell in plain numpy with loops, written from the paper alone, to compare the layers with.
+"""Show, Attend and Tell in plain numpy with loops, written from the paper alone, to
+compare the layers with.
 
 Weights are dicts with the paper's letters.
 """
@@ -52,7 +53,9 @@ def all_layers(w, x, h, c):
 
 
 def look(w, a, h, c, noise):
-    """z_t, alpha_t, s_t and 1 - beta_t (of the sentinel), from the state (h, c) that attends."""
+    """z_t, alpha_t, s_t and 1 - beta_t (of the sentinel), from the state (h, c) that
+    attends.
+    """
     if w["attention"] == "none":
         alpha = np.full(len(a), 1 / len(a))
         return a.mean(axis=0), alpha, alpha, 1.0
@@ -72,12 +75,17 @@ def look(w, a, h, c, noise):
 def forward(w, a, words, noise=None):
     """One caption: a (L, D), words y_0 .. y_{C-1}.
 
-    Returns log p of the whole vocabulary, alpha, s, and 1 - beta of the sentinel, at each step.
+    Returns log p of the whole vocabulary, alpha, s, and 1 - beta of the sentinel, at
+    each step.
     """
     layers = len(w["U"])
     mean = a.mean(axis=0)
     h = np.split(np.tanh(mean @ w["init_h"] + w["init_h_b"]), layers)
-    c = np.split(np.tanh(mean @ w["init_c"] + w["init_c_b"]), layers) if w["cell"] == "lstm" else [None] * layers
+    c = (
+        np.split(np.tanh(mean @ w["init_c"] + w["init_c_b"]), layers)
+        if w["cell"] == "lstm"
+        else [None] * layers
+    )
     log_probs, alphas, selections, shares = [], [], [], []
     for t, y in enumerate(words):
         x = w["E"][y] @ w["W_x"][0] + w["b_x"][0]
@@ -101,7 +109,9 @@ def forward(w, a, words, noise=None):
 def loss(log_probs, alphas, targets, penalty_weight):
     """L_d of equation (14) for one caption."""
     negative = -sum(log_probs[t][y] for t, y in enumerate(targets))
-    return negative + penalty_weight * sum((1 - alphas[:, i].sum()) ** 2 for i in range(alphas.shape[1]))
+    return negative + penalty_weight * sum(
+        (1 - alphas[:, i].sum()) ** 2 for i in range(alphas.shape[1])
+    )
 
 
 def weights_of(decoder):
@@ -115,7 +125,10 @@ def weights_of(decoder):
 
     attention, cells, readout = decoder.attention_layer, decoder.cells, decoder.readout
     scoring = decoder.scoring if decoder.chooses else None
-    w = {name: getattr(decoder, name) for name in ("attention", "scoring", "cell", "readout_activation")}
+    w = {
+        name: getattr(decoder, name)
+        for name in ("attention", "scoring", "cell", "readout_activation")
+    }
     w["attends"] = "after" if isinstance(decoder, AttendAfter) else "before"
     w["E"] = array(decoder.embedding.embeddings)
     w |= dense("init_h", decoder.initial_hidden, "init_h_b")
@@ -124,7 +137,9 @@ def weights_of(decoder):
     else:
         w["b_U"] = [array(cell.recurrent_projection.bias) for cell in cells]
     if scoring == "additive":
-        w |= dense("W_a", attention.feature_projection, "b_a") | dense("W_h", attention.state_projection)
+        w |= dense("W_a", attention.feature_projection, "b_a") | dense(
+            "W_h", attention.state_projection
+        )
         w["v"] = array(attention.score_vector)
     if scoring == "bilinear":
         w |= dense("W", attention.state_projection)
@@ -135,7 +150,9 @@ def weights_of(decoder):
     w["b_x"] = [array(cell.input_projection.bias) for cell in cells]
     w |= dense("W_z", cells[0].context_projection)
     if hasattr(decoder, "sentinel_layer"):
-        w |= dense("W_s", decoder.sentinel_layer.gate, "b_s") | dense("P_s", decoder.sentinel_layer.projection)
+        w |= dense("W_s", decoder.sentinel_layer.gate, "b_s") | dense(
+            "P_s", decoder.sentinel_layer.projection
+        )
     if decoder.deep_output:
         w |= dense("L_h", readout.state_readout) | dense("L_z", readout.context_readout)
     return w | dense("L_o", readout.word_logits, "L_o_b")

@@ -1,9 +1,12 @@
-"""A small training with everything that is drawn by chance: `python small_training.py FOLDER [WHEN [KIND]]`.
+"""A small training with everything that is drawn by chance: `python small_training.py
+FOLDER [WHEN [KIND]]`.
 
-WHEN: "in-epoch" kills the process in the middle of its third epoch, "in-save" while the second checkpoint is written;
-"interrupt" sends it Ctrl-C in the third epoch. KIND "self-critical": these are self-critical epochs, after two of
-cross-entropy. KIND "deterministic": three epochs, to be repeated bit for bit. Hard attention with dropout needs every
-part of the state: weights, optimizer, learning rate, baseline, and all random generators.
+WHEN: "in-epoch" kills the process in the middle of its third epoch, "in-save" while the
+second checkpoint is written; "interrupt" sends it Ctrl-C in the third epoch. KIND
+"self-critical": these are self-critical epochs, after two of cross-entropy. KIND
+"deterministic": three epochs, to be repeated bit for bit. Hard attention with dropout
+needs every part of the state: weights, optimizer, learning rate, baseline, and all
+random generators.
 """
 
 import os
@@ -52,13 +55,19 @@ class At(keras.callbacks.Callback):
 
 
 def train(output_dir, *, splits=("train", "dev", "test"), **options):
-    images = [image for image in DATASETS["scenes"](None, num_scenes=40, seed=3) if image.split in splits]
-    return keras_sat.fit(images, output_dir=output_dir, **{"show_progress": False, **OPTIONS, **options})
+    images = [
+        image for image in DATASETS["scenes"](None, num_scenes=40, seed=3) if image.split in splits
+    ]
+    return keras_sat.fit(
+        images, output_dir=output_dir, **{"show_progress": False, **OPTIONS, **options}
+    )
 
 
 def run_training(folder, *arguments):
     """Run this file as a process of its own."""
-    return subprocess.run([sys.executable, __file__, folder, *arguments], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, __file__, folder, *arguments], capture_output=True, text=True
+    )
 
 
 def kill():

@@ -48,7 +48,9 @@ def test_mixed_precision(features):
 
 
 def test_the_rest_of_an_encoder_is_trained_along(features):
-    network = keras.Sequential([keras.Input((3, 3, 10)), keras.layers.Conv2D(6, 2), keras.layers.BatchNormalization()])
+    network = keras.Sequential(
+        [keras.Input((3, 3, 10)), keras.layers.Conv2D(6, 2), keras.layers.BatchNormalization()]
+    )
     adapter = FeatureAdapter(network, normalise=True, projection_dim=5)
     adapted = adapter(features, training=True)
     assert adapted.shape == (4, 4, 5) == adapter.compute_output_shape(features.shape)
@@ -56,6 +58,8 @@ def test_the_rest_of_an_encoder_is_trained_along(features):
     expected = FeatureAdapter.call(adapter, features)
     np.testing.assert_allclose(adapted, expected, atol=1e-6)  # batch statistics are not trained
     np.testing.assert_array_equal(network.layers[-1].moving_mean, np.zeros(6))
-    assert {id(weight) for weight in network.trainable_weights} <= {id(weight) for weight in adapter.trainable_weights}
+    assert {id(weight) for weight in network.trainable_weights} <= {
+        id(weight) for weight in adapter.trainable_weights
+    }
     plain = FeatureAdapter(network)
     np.testing.assert_allclose(plain(features), keras.ops.reshape(grid, (4, 4, 6)), atol=1e-6)

@@ -26,7 +26,9 @@ def weights(monkeypatch, tmp_path):
 
     def application(include_top, weights, input_shape):
         if weights == "imagenet":
-            raise Exception("URL fetch failure on https://example.org/a.h5: None -- [Errno -2] Name not known")
+            raise Exception(
+                "URL fetch failure on https://example.org/a.h5: None -- [Errno -2] Name not known"
+            )
         images = keras.Input(input_shape)
         return keras.Model(images, keras.layers.Conv2D(2, 4, strides=4, name="out_relu")(images))
 
@@ -37,7 +39,9 @@ def weights(monkeypatch, tmp_path):
 
 @pytest.fixture
 def saved(weights, tmp_path):
-    """The folder of a captioner whose frozen encoder has the weights that Keras downloads."""
+    """The folder of a captioner whose frozen encoder has the weights that Keras
+    downloads.
+    """
     captioner = Captioner(["dog", "runs"], encoder_weights=weights, **ENCODER, **SIZES)
     captioner.caption(PHOTO, **SEARCH)
     captioner.save(tmp_path / "model")
@@ -58,7 +62,9 @@ def advised(error):
     "call",
     [
         lambda folder, **given: ENCODERS["mobilenet_v2"](image_size=8, **given),
-        lambda folder, **given: Captioner(["dog"], **ENCODER, **SIZES, **given).caption(PHOTO, **SEARCH),
+        lambda folder, **given: Captioner(["dog"], **ENCODER, **SIZES, **given).caption(
+            PHOTO, **SEARCH
+        ),
         lambda folder, **given: Captioner.load(folder, **given).caption(PHOTO, **SEARCH),
     ],
     ids=["an encoder", "a captioner", "a saved captioner"],
@@ -75,20 +81,43 @@ def test_fit_takes_the_weights_as_its_message_says(weights, tmp_path):
     options = {**ENCODER, **SIZES, "epochs": 1, "max_length": 2, "output_dir": tmp_path / "run"}
     with pytest.raises(ValueError) as error:
         keras_sat.fit(images, show_progress=False, **options)
-    captioner = keras_sat.fit(images, show_progress=False, **options, **{advised(error.value): weights})
+    captioner = keras_sat.fit(
+        images, show_progress=False, **options, **{advised(error.value): weights}
+    )
     assert len(captioner.history["loss"]) == 1
 
 
 def test_the_command_line_takes_the_weights_as_its_message_says(weights, saved, tmp_path, capsys):
     write_photos(tmp_path / "mine", ["a.jpg"])
     (tmp_path / "mine" / "captions.csv").write_text("image,caption\na.jpg,A dog\n")
-    features = ["features", "--data", "folder", "--data-dir", str(tmp_path / "mine"), "--encoder", "mobilenet_v2"]
+    features = [
+        "features",
+        "--data",
+        "folder",
+        "--data-dir",
+        str(tmp_path / "mine"),
+        "--encoder",
+        "mobilenet_v2",
+    ]
     for command in (
         [*features, "--image-size", "8", "--cache-dir", str(tmp_path / "cache")],
-        ["caption", str(tmp_path / "mine"), "--model", str(saved), "--num-beams", "1", "--max-length", "2"],
+        [
+            "caption",
+            str(tmp_path / "mine"),
+            "--model",
+            str(saved),
+            "--num-beams",
+            "1",
+            "--max-length",
+            "2",
+        ],
     ):
         assert main(command) == 2
         error = capsys.readouterr().err
-        assert error.count("--encoder-weights") == 2 and error.count("\n") == 1 and "Captioner" not in error
+        assert (
+            error.count("--encoder-weights") == 2
+            and error.count("\n") == 1
+            and "Captioner" not in error
+        )
         assert main([*command, advised(error), str(weights)]) == 0, capsys.readouterr().err
         capsys.readouterr()

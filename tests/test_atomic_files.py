@@ -2,6 +2,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 from unittest.mock import Mock
 
 import pytest
@@ -24,7 +25,9 @@ def test_write_whole_replaces_and_leaves_nothing_behind(tmp_path):
     assert (tmp_path / "sub" / "a.txt").read_bytes() == b"second"
     assert os.listdir(tmp_path / "sub") == ["a.txt"]
     (tmp_path / "other").write_text("text")
-    assert (tmp_path / "sub" / "a.txt").stat().st_mode == (tmp_path / "other").stat().st_mode, "as the umask says"
+    assert (tmp_path / "sub" / "a.txt").stat().st_mode == (tmp_path / "other").stat().st_mode, (
+        "as the umask says"
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
@@ -32,7 +35,11 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write_whole(tmp_path / "pipe", "words")
-    assert os.read(reader, 99) == b"words" and (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
+    assert (
+        os.read(reader, 99) == b"words"
+        and (tmp_path / "pipe").is_fifo()
+        and os.listdir(tmp_path) == ["pipe"]
+    )
     os.close(reader)
     with pytest.raises(ValueError, match="pipe: this is a pipe or a device, not a file"):
         read_json(tmp_path / "pipe")
@@ -63,7 +70,13 @@ def test_a_whole_folder_appears_at_the_end_or_not_at_all(tmp_path):
 
 
 def test_what_was_half_written_is_cleared_away(tmp_path):
-    for name in (".a.txt.0123abcd.part", ".[a].txt.0123abcd.part", ".b.txt.0123abcd.part", "a.txt", "mine.part"):
+    for name in (
+        ".a.txt.0123abcd.part",
+        ".[a].txt.0123abcd.part",
+        ".b.txt.0123abcd.part",
+        "a.txt",
+        "mine.part",
+    ):
         (tmp_path / name).write_text("x")
     (tmp_path / ".folder.0123abcd.part" / "deep").mkdir(parents=True)
     clear_half_written(tmp_path / "a.txt", tmp_path / "[a].txt", tmp_path / "folder")
@@ -75,14 +88,17 @@ def test_json_with_more_values_than_fit_into_memory_is_not_parsed(tmp_path, monk
     (tmp_path / "a.json").write_text(f"[{','.join(50 * ['[]'])}]")
     assert len(read_json(tmp_path / "a.json")) == 50
     (tmp_path / "a.json").write_text(f"[{','.join(51 * ['[]'])}]")
-    with pytest.raises(ValueError, match=r"a\.json: this file has too many JSON values.*Received: 102 brackets"):
+    with pytest.raises(
+        ValueError, match=r"a\.json: this file has too many JSON values.*Received: 102 brackets"
+    ):
         read_json(tmp_path / "a.json")
 
 
 def test_text_of_any_kind_comes_back(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    texts = ["\udcff", "é\U0001f600", "\\u00e9"]  # the first is how Python shows a file name that is not UTF-8
+    # The first is how Python shows a file name that is not UTF-8.
+    texts = ["\udcff", "é\U0001f600", "\\u00e9"]
     write_json("~/a.json", texts)
     assert read_json("~/a.json") == read_json(tmp_path / "a.json") == texts
 
@@ -94,7 +110,11 @@ def test_sealed_json_notices_damage(tmp_path):
     path.write_text(path.read_text().replace("14", "15"))
     with pytest.raises(ValueError, match="a.json: the file is damaged.*Expected: a test"):
         read_sealed_json(path, "a test")
-    for content, message in ((b"[]", "is damaged"), (b'{"a":\n1', "line 2"), (b"\xff", "not valid JSON .*utf-8")):
+    for content, message in (
+        (b"[]", "is damaged"),
+        (b'{"a":\n1', "line 2"),
+        (b"\xff", "not valid JSON .*utf-8"),
+    ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=message):
             read_sealed_json(path, "a test")
@@ -134,6 +154,17 @@ def test_the_lock_can_be_waited_for(tmp_path, monkeypatch):
         monkeypatch.setattr("builtins.print", lambda text, file: (said.append(text), other.close()))
         lock(tmp_path / "lock", wait_s=60)  # free as soon as it has said that it waits
         assert said == ["Another process is busy: waiting for up to 60 s."]
+
+
+def test_a_short_wait_for_the_lock_is_not_mentioned(tmp_path, capsys):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLD], cwd=tmp_path, **pipes) as holder:
+        assert holder.stdout.readline() == "held\n"
+        freed = threading.Thread(target=holder.kill)
+        freed.start()
+        lock(tmp_path / "lock", wait_s=60, quiet_s=60)
+        freed.join()
+    assert capsys.readouterr().err == ""
 
 
 def test_a_file_that_is_not_a_lock_file_is_left_alone(tmp_path):

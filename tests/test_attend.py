@@ -1,4 +1,6 @@
-"""Captions that are given: where captioners, and several of them together, look while they read them."""
+"""Captions that are given: where captioners, and several of them together, look while
+they read them.
+"""
 
 import json
 
@@ -14,7 +16,9 @@ WORDS = ["a", "dog", "cat", "runs", "sleeps"]
 
 
 def make_captioner(seed=1, **options):
-    captioner = Captioner(Vocabulary(WORDS), encoder="tiny", image_size=16, hidden_dim=6, seed=seed, **options)
+    captioner = Captioner(
+        Vocabulary(WORDS), encoder="tiny", image_size=16, hidden_dim=6, seed=seed, **options
+    )
     captioner.build(((None, 16, 16, 3), (None, None)))
     randomise(captioner.decoder.trainable_variables, scale=0.9, seed=seed)
     return captioner
@@ -29,16 +33,23 @@ def photos():
 def test_it_is_what_the_whole_caption_at_once_gives(photos, attention):
     captioner = make_captioner(attention=attention)
     result = captioner.attend(photos[0], "A dog flies, a cat runs.")
-    assert result.words == ["a", "dog", "flies", "a", "cat", "runs"] and result.caption == "a dog flies a cat runs"
+    assert (
+        result.words == ["a", "dog", "flies", "a", "cat", "runs"]
+        and result.caption == "a dog flies a cat runs"
+    )
     vocabulary = captioner.vocabulary
     ids = vocabulary.caption_to_ids(result.caption)
     decoded = captioner((photos[0][None], np.array([[vocabulary.start_token_id, *ids]])))
     maps = np.asarray(decoded.attention_weights)[0, :-1]
-    np.testing.assert_allclose(result.attention_weights.reshape(len(ids), -1), maps, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        result.attention_weights.reshape(len(ids), -1), maps, rtol=1e-4, atol=1e-6
+    )
     logits = np.asarray(decoded.logits, float)[0]
     log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     targets = [*ids, vocabulary.end_token_id]
-    assert result.log_prob == pytest.approx(log_probs[np.arange(len(targets)), targets].sum(), rel=1e-4)
+    assert result.log_prob == pytest.approx(
+        log_probs[np.arange(len(targets)), targets].sum(), rel=1e-4
+    )
     assert result.is_finished and np.array_equal(result.image, photos[0])
 
 
@@ -48,11 +59,17 @@ def test_many_photos_and_captions_of_any_length(photos):
     together = captioner.attend(photos, captions, batch_size=2)
     from_features = captioner.attend_features(captioner.encode(np.stack(photos)), captions)
     for result, its in zip(together, from_features):
-        assert its.words == result.words and its.log_prob == pytest.approx(result.log_prob, rel=1e-4)
+        assert its.words == result.words and its.log_prob == pytest.approx(
+            result.log_prob, rel=1e-4
+        )
     for photo, caption, result in zip(photos, captions, together):
         alone = captioner.attend(photo, caption)
-        assert alone.words == result.words and alone.log_prob == pytest.approx(result.log_prob, rel=1e-4)
-        np.testing.assert_allclose(alone.attention_weights, result.attention_weights, rtol=1e-3, atol=1e-6)
+        assert alone.words == result.words and alone.log_prob == pytest.approx(
+            result.log_prob, rel=1e-4
+        )
+        np.testing.assert_allclose(
+            alone.attention_weights, result.attention_weights, rtol=1e-3, atol=1e-6
+        )
     assert [result.words for result in captioner.attend(photos, "a dog")] == 3 * [["a", "dog"]]
 
 
@@ -60,7 +77,9 @@ def test_an_ensemble_attends_too(photos):
     members = [make_captioner(1), make_captioner(2)]
     maps = [member.attend(photos[0], "a dog runs").attention_weights for member in members]
     together = Ensemble(members).attend(photos[0], "a dog runs")
-    np.testing.assert_allclose(together.attention_weights, np.mean(maps, axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        together.attention_weights, np.mean(maps, axis=0), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_errors(photos):
@@ -79,7 +98,16 @@ def test_say_on_the_command_line(photos, tmp_path, capsys):
     captioner.save(tmp_path / "model")
     Image.fromarray(photos[0]).save(tmp_path / "photo.png")
     files = [str(tmp_path / name) for name in ("photo.png", "missing.png")]
-    command = ["caption", *files, "--model", str(tmp_path / "model"), "--json", "--maps", "--say", "A dog barks"]
+    command = [
+        "caption",
+        *files,
+        "--model",
+        str(tmp_path / "model"),
+        "--json",
+        "--maps",
+        "--say",
+        "A dog barks",
+    ]
     assert main(command) == 2
     output, errors = capsys.readouterr()
     first, second = map(json.loads, output.splitlines())

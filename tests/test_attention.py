@@ -21,7 +21,9 @@ def features():
 def test_weights_are_distributions_and_the_context_is_the_selected_sum(attention, scoring):
     layer = make_attention(attention, scoring, attention_dim=6)
     noise = numbers(2 * PHOTOS, REGIONS, seed=2)
-    context, weights, selection, extras = layer(numbers(2 * PHOTOS, DIM, seed=1), features(), noise=noise)
+    context, weights, selection, extras = layer(
+        numbers(2 * PHOTOS, DIM, seed=1), features(), noise=noise
+    )
     assert weights.shape == selection.shape == (2 * PHOTOS, REGIONS) and extras == {}
     np.testing.assert_allclose(np.sum(weights, axis=1), 1, rtol=1e-5)
     assert (np.asarray(weights) >= 0).all()
@@ -56,12 +58,16 @@ def test_configuration_is_complete(attention, scoring):
     assert copy.get_config() == layer.get_config()
     copy(numbers(PHOTOS, DIM, seed=1), features())
     copy.set_weights(layer.get_weights())
-    for one, other in zip(layer(numbers(3, DIM), features())[:3], copy(numbers(3, DIM), features())[:3]):
+    for one, other in zip(
+        layer(numbers(3, DIM), features())[:3], copy(numbers(3, DIM), features())[:3]
+    ):
         np.testing.assert_array_equal(one, other)
 
 
 def test_float16_features_keep_weights_in_float32():
-    layer = make_attention("soft", "additive", attention_dim=6, dtype=keras.DTypePolicy("mixed_float16"))
+    layer = make_attention(
+        "soft", "additive", attention_dim=6, dtype=keras.DTypePolicy("mixed_float16")
+    )
     context, weights, *_ = layer(numbers(PHOTOS, DIM), features())
     assert context.dtype == "float16" and weights.dtype == "float32"
 
@@ -71,7 +77,9 @@ def test_hard_attention_uses_the_sample_only_where_asked():
     hidden_state, noise = numbers(PHOTOS, DIM), numbers(PHOTOS, REGIONS, seed=3)
     without = layer(hidden_state, features())
     np.testing.assert_array_equal(without.selection, without.attention_weights)
-    mixed = layer(hidden_state, features(), noise=noise, sampled=np.array([1.0, 0.0, 1.0], dtype="float32"))
+    mixed = layer(
+        hidden_state, features(), noise=noise, sampled=np.array([1.0, 0.0, 1.0], dtype="float32")
+    )
     np.testing.assert_array_equal(mixed.selection[1], mixed.attention_weights[1])
     for row in (0, 2):
         expected = np.argmax(np.log(mixed.attention_weights[row]) + noise[row])

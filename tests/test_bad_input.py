@@ -1,4 +1,7 @@
-"""Whatever a file holds, it is read, or rejected with a ValueError that names it; untrusted files run nothing."""
+"""Whatever a file holds, it is read, or rejected with a ValueError that names it.
+
+Untrusted files run nothing.
+"""
 
 import hashlib
 import io
@@ -30,9 +33,16 @@ from keras_sat.model.encoders import ENCODERS
 
 @st.composite
 def damaged(draw, whole):
-    """Draw what became of a file: bits flipped, parts cut off, put in, or there twice; or something else altogether."""
+    """Draw what became of a file: bits flipped, parts cut off, put in, or there twice.
+
+    Or something else altogether.
+    """
     if draw(st.integers(0, 5)) == 0:
-        return draw(st.one_of(st.binary(max_size=60), st.text(max_size=60).map(lambda text: text.encode("utf-8"))))
+        return draw(
+            st.one_of(
+                st.binary(max_size=60), st.text(max_size=60).map(lambda text: text.encode("utf-8"))
+            )
+        )
     content = bytearray(whole)
     for _ in range(draw(st.integers(1, 4))):
         place, length = draw(st.integers(0, max(len(content) - 1, 0))), draw(st.integers(1, 40))
@@ -44,12 +54,29 @@ def damaged(draw, whole):
         elif kind == "remove":
             del content[place : place + length]
         else:
-            content[place:place] = draw(st.one_of(st.binary(max_size=9), st.sampled_from([b"\n", b'"', b"\t", b"\0"])))
+            content[place:place] = draw(
+                st.one_of(st.binary(max_size=9), st.sampled_from([b"\n", b'"', b"\t", b"\0"]))
+            )
     return bytes(content)
 
 
 NUMBERS = [-1, 0, 10**12, 10**400, 1e300, float("nan"), float("inf")]
-OTHERS = [None, True, "", "x", "\ud800", "\0", "../..", "a" * 5000, [], {}, [[]], [None], {"a": 1}, [1, 2, 3]]
+OTHERS = [
+    None,
+    True,
+    "",
+    "x",
+    "\ud800",
+    "\0",
+    "../..",
+    "a" * 5000,
+    [],
+    {},
+    [[]],
+    [None],
+    {"a": 1},
+    [1, 2, 3],
+]
 ODD = st.sampled_from([*NUMBERS, *OTHERS, {"class_name": "Lambda", "config": {"value": 1}}])
 
 
@@ -68,7 +95,9 @@ def altered(draw, value):
 
 
 def try_all(contents, write, read, *names):
-    """Write each content that is drawn, and read it: a ValueError must name one of these files or folders."""
+    """Write each content that is drawn, and read it: a ValueError must name one of
+    these files or folders.
+    """
 
     @settings(
         max_examples=50 * int(os.environ.get("KERAS_SAT_EXAMPLES", 1)),
@@ -85,7 +114,10 @@ def try_all(contents, write, read, *names):
             try:
                 read()
             except ValueError as error:
-                assert any(str(name) in str(error) and len(str(error)) > len(str(name)) + 10 for name in names), error
+                assert any(
+                    str(name) in str(error) and len(str(error)) > len(str(name)) + 10
+                    for name in names
+                ), error
                 assert len(str(error)) < 1500, error  # whatever it quotes
 
     assert read() is not None  # whole, it is read
@@ -96,10 +128,19 @@ def try_all(contents, write, read, *names):
 
 READERS = {  # file: (reader, what it holds)
     "Flickr8k.token.txt": ("flickr8k", None),
-    "results.csv": ("flickr30k", b"image_name| comment_number| comment\n0.jpg| 0| A dog .\n1.jpg| 1| A cat .\n"),
+    "results.csv": (
+        "flickr30k",
+        b"image_name| comment_number| comment\n0.jpg| 0| A dog .\n1.jpg| 1| A cat .\n",
+    ),
     "dataset_coco.json": ("coco", None),
-    "captions.csv": ("folder", b'image,caption,split\n0.jpg,A dog,train\n1.jpg,"A ""big"" cat",dev\n'),
-    "captions.jsonl": ("folder", b'{"image": "0.jpg", "caption": "A dog"}\n{"image": "1.jpg", "captions": ["A"]}\n'),
+    "captions.csv": (
+        "folder",
+        b'image,caption,split\n0.jpg,A dog,train\n1.jpg,"A ""big"" cat",dev\n',
+    ),
+    "captions.jsonl": (
+        "folder",
+        b'{"image": "0.jpg", "caption": "A dog"}\n{"image": "1.jpg", "captions": ["A"]}\n',
+    ),
 }
 
 
@@ -115,9 +156,17 @@ def test_files_of_captions(file, tmp_path):
     whole = path.read_bytes()
     contents = damaged(whole)
     if file.endswith("json"):
-        contents = st.one_of(contents, altered(json.loads(whole)).map(lambda value: json.dumps(value).encode()))
+        contents = st.one_of(
+            contents, altered(json.loads(whole)).map(lambda value: json.dumps(value).encode())
+        )
     seed = 0 if name == "flickr30k" else None
-    try_all(contents, path.write_bytes, lambda: DATASETS[name](tmp_path, split_seed=seed), path.name, path.parent)
+    try_all(
+        contents,
+        path.write_bytes,
+        lambda: DATASETS[name](tmp_path, split_seed=seed),
+        path.name,
+        path.parent,
+    )
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"1" * 5000], ids=["nested", "digits"])
@@ -137,7 +186,9 @@ def test_json_without_end(content, tmp_path):
 def small_model(tmp_path_factory):
     """A folder with a captioner of a few weights."""
     folder = tmp_path_factory.mktemp("small") / "model"
-    captioner = Captioner(["dog", "runs"], encoder=None, embedding_dim=3, hidden_dim=4, attention_dim=5)
+    captioner = Captioner(
+        ["dog", "runs"], encoder=None, embedding_dim=3, hidden_dim=4, attention_dim=5
+    )
     captioner.build(((None, 6, 7), (None, None)))
     captioner.save(folder)
     return folder
@@ -223,13 +274,20 @@ def test_names_of_files(name, model_dir, tmp_path):
     "settings, message",
     [
         ({"version": 2}, "another version of keras_sat.*Received: captioner, version 2"),
-        ({"feature_shape": [1]}, r"feature_shape must be \[regions, feature_dim\]. Received: \[1\]"),
+        (
+            {"feature_shape": [1]},
+            r"feature_shape must be \[regions, feature_dim\]. Received: \[1\]",
+        ),
         ({"attention": "sofft"}, "soft, hard, none.*sofft"),
     ],
 )
 def test_settings_of_models(settings, message, model_dir):
     options = json.loads((model_dir / "config.json").read_text())["captioner"]
-    reseal(model_dir, **settings, captioner=options | {name: settings[name] for name in settings.keys() & options})
+    reseal(
+        model_dir,
+        **settings,
+        captioner=options | {name: settings[name] for name in settings.keys() & options},
+    )
     with pytest.raises(ValueError, match=message):
         Captioner.load(model_dir)
 
@@ -238,7 +296,12 @@ def test_weights_of_models(model_dir):
     (path,) = model_dir.glob("weights-*.npz")
 
     contents = damaged(path.read_bytes())
-    try_all(contents, lambda content: seal_weights(model_dir, content), lambda: read_model(model_dir), "weights-")
+    try_all(
+        contents,
+        lambda content: seal_weights(model_dir, content),
+        lambda: read_model(model_dir),
+        "weights-",
+    )
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "gif", "webp", "tif"])
@@ -256,7 +319,9 @@ def test_a_caption_file_of_one_gigabyte_in_one_line(tmp_path):
     with open(tmp_path / "captions.csv", "wb") as file:
         file.truncate(1_000_000_000)  # a hole, which takes no space
     tracemalloc.start()
-    with pytest.raises(ValueError, match=r"captions\.csv: the file is too large.*at most 500 MB.*Received: 1000 MB"):
+    with pytest.raises(
+        ValueError, match=r"captions\.csv: the file is too large.*at most 500 MB.*Received: 1000 MB"
+    ):
         DATASETS["folder"](tmp_path)
     with pytest.raises(ValueError, match=r"captions\.csv: the file is too large"):
         read_json(tmp_path / "captions.csv")
@@ -269,19 +334,28 @@ def test_lines_and_captions_without_end(tmp_path):
     with pytest.raises(ValueError, match=r"a\.txt: a line is too long.*Received: 1000001"):
         load_document(tmp_path / "a.txt")
     write_photos(tmp_path, ["a.jpg"])
-    line = json.dumps({"image": "a.jpg", "caption": "a" + "\u0301\u0323" * 5000})  # sorted in quadratic time
+    # Sorted in quadratic time.
+    line = json.dumps({"image": "a.jpg", "caption": "a" + "\u0301\u0323" * 5000})
     (tmp_path / "captions.jsonl").write_text(line)
-    with pytest.raises(ValueError, match="a caption is too long.*10000 characters.*10001 characters for image_id='a'"):
+    with pytest.raises(
+        ValueError,
+        match="a caption is too long.*10000 characters.*10001 characters for image_id='a'",
+    ):
         DATASETS["folder"](tmp_path)
 
 
 def test_a_zip_that_would_fill_the_disk(tmp_path):
     from data_utils.downloads import extract
 
-    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a", "w") as entry:
+    with (
+        zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("a", "w") as entry,
+    ):
         for _ in range(120):
             entry.write(bytes(1_000_000))
-    with pytest.raises(ValueError, match=r"bomb\.zip: .*\d+ bytes would expand to 120000000 bytes, too many"):
+    with pytest.raises(
+        ValueError, match=r"bomb\.zip: .*\d+ bytes would expand to 120000000 bytes, too many"
+    ):
         extract(tmp_path / "bomb.zip", tmp_path / ".", show_progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["bomb.zip"]
 
@@ -289,7 +363,9 @@ def test_a_zip_that_would_fill_the_disk(tmp_path):
 def claiming(shape):
     """Return an archive with an array of a few bytes that claims this shape."""
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": "<f4", "fortran_order": False, "shape": shape}
+    )
     return archive_of("a.npy", header.getvalue() + bytes(40))
 
 
@@ -299,7 +375,8 @@ def packed(save, **arrays):
     return content.getvalue()
 
 
-SCALES = {"a": np.zeros((9000, 1), np.int8), "a@scale": np.ones((1, 9000), np.float32)}  # together a matrix of 324 MB
+# Together a matrix of 324 MB.
+SCALES = {"a": np.zeros((9000, 1), np.int8), "a@scale": np.ones((1, 9000), np.float32)}
 
 
 @pytest.mark.parametrize(
@@ -309,7 +386,10 @@ SCALES = {"a": np.zeros((9000, 1), np.int8), "a@scale": np.ones((1, 9000), np.fl
         (lambda: claiming((-1, 3)), "not an uncompressed file of"),
         (lambda: packed(np.savez_compressed, a=np.zeros(10**7)), "not an uncompressed file of"),
         (lambda: packed(np.savez, **SCALES), "the scales of a are missing"),
-        (lambda: archive_of("a", b"nothing"), "not an uncompressed file of .*written by numpy.savez. Expected"),
+        (
+            lambda: archive_of("a", b"nothing"),
+            "not an uncompressed file of .*written by numpy.savez. Expected",
+        ),
         (lambda: b"nothing", "not an uncompressed file of"),
     ],
     ids=["huge", "negative", "inflated", "scales", "no array", "no archive"],
@@ -320,12 +400,16 @@ def test_weights_that_are_none(make, message, model_dir):
         read_model(model_dir)
 
 
-@pytest.mark.parametrize("value", [10**7, "x" * 100, True, -1, 1.5, [1, 2], 10**400], ids=lambda value: str(value)[:4])
+@pytest.mark.parametrize(
+    "value", [10**7, "x" * 100, True, -1, 1.5, [1, 2], 10**400], ids=lambda value: str(value)[:4]
+)
 @pytest.mark.parametrize("name", ["embedding_dim", "hidden_dim", "attention_dim", "num_layers"])
 def test_sizes_that_the_weights_do_not_have_allocate_nothing(name, value, model_dir):
     reseal(model_dir, captioner={name: value})
     tracemalloc.start()
-    with pytest.raises(ValueError, match=rf"({name} alone|a size must be .*Received: {name}=)") as caught:
+    with pytest.raises(
+        ValueError, match=rf"({name} alone|a size must be .*Received: {name}=)"
+    ) as caught:
         Captioner.load(model_dir)
     assert tracemalloc.get_traced_memory()[1] < 10_000_000 and str(model_dir) in str(caught.value)
     tracemalloc.stop()
@@ -336,13 +420,18 @@ def test_a_grid_that_is_not_the_models(grid, model_dir):
     reseal(model_dir, captioner={"grid_shape": grid})
     assert Captioner.load(model_dir).rows_and_columns() == (2, 3), "the grid that the model had"
     reseal(model_dir, rows_and_columns=grid)
-    with pytest.raises(ValueError, match=r"rows_and_columns in config\.json does not match the model.* product is 6\."):
+    with pytest.raises(
+        ValueError,
+        match=r"rows_and_columns in config\.json does not match the model.* product is 6\.",
+    ):
         Captioner.load(model_dir)
 
 
 def test_encoder_weights_that_claim_to_be_huge(tmp_path):
     with h5py.File(tmp_path / "huge.weights.h5", "w") as file:
-        file.create_dataset("layers/conv/vars/0", shape=(10**6, 10**7), dtype="f4", chunks=(1000, 1000))
+        file.create_dataset(
+            "layers/conv/vars/0", shape=(10**6, 10**7), dtype="f4", chunks=(1000, 1000)
+        )
     with pytest.raises(ValueError, match=r"it declares 40000\.0 GB.*huge.weights.h5"):
         ENCODERS["tiny"](weights=tmp_path / "huge.weights.h5")
 
@@ -362,7 +451,10 @@ class Payload:
 
 @pytest.fixture
 def marker(tmp_path):
-    """The file that untrusted code would make; it would work, and at the end the file must not be there."""
+    """The file that untrusted code would make.
+
+    It would work, and at the end the file must not be there.
+    """
     path = tmp_path / "marker"
     pickle.loads(pickle.dumps(Payload(path)))
     path.unlink()
@@ -370,7 +462,9 @@ def marker(tmp_path):
     assert not path.exists(), "untrusted code has run"
 
 
-def test_a_pickle_is_no_vocabulary_no_settings_no_weights_and_no_cache(model_dir, cache_dir, marker):
+def test_a_pickle_is_no_vocabulary_no_settings_no_weights_and_no_cache(
+    model_dir, cache_dir, marker
+):
     evil = pickle.dumps(Payload(marker))
     objects = io.BytesIO()
     np.save(objects, np.array([Payload(marker)], dtype=object), allow_pickle=True)
@@ -378,7 +472,10 @@ def test_a_pickle_is_no_vocabulary_no_settings_no_weights_and_no_cache(model_dir
         seal_weights(model_dir, content)
         with pytest.raises(ValueError, match=r"weights-\w+\.npz: this is not an uncompressed file"):
             Captioner.load(model_dir)
-    for name, read in (("vocabulary.json", Vocabulary.load), ("config.json", lambda path: Captioner.load(path.parent))):
+    for name, read in (
+        ("vocabulary.json", Vocabulary.load),
+        ("config.json", lambda path: Captioner.load(path.parent)),
+    ):
         (model_dir / name).write_bytes(evil)
         with pytest.raises(ValueError, match=name):
             read(model_dir / name)
@@ -397,7 +494,9 @@ def touching(marker):
     return lambda x, name=name: open(name, "w").close() or x
 
 
-@pytest.mark.parametrize("option", ["readout_activation", "cell", "attention", "dtype", "encoder", "encoder_training"])
+@pytest.mark.parametrize(
+    "option", ["readout_activation", "cell", "attention", "dtype", "encoder", "encoder_training"]
+)
 def test_settings_that_name_a_lambda_or_a_class(option, model_dir, marker, tmp_path, monkeypatch):
     code = f"from pathlib import Path\nPath({str(marker)!r}).touch()\nclass Evil: pass\n"
     (tmp_path / "evil_module.py").write_text(code)
@@ -406,19 +505,28 @@ def test_settings_that_name_a_lambda_or_a_class(option, model_dir, marker, tmp_p
         warnings.simplefilter("ignore")  # Keras says that this is unsafe
         code = keras.saving.serialize_keras_object(touching(marker))
     for value in (
-        {"class_name": "Lambda", "module": "keras.layers", "config": {"function": code}, "registered_name": None},
+        {
+            "class_name": "Lambda",
+            "module": "keras.layers",
+            "config": {"function": code},
+            "registered_name": None,
+        },
         {"class_name": "Evil", "module": "evil_module", "config": {}, "registered_name": "Evil"},
         "evil_module.Evil",
         "evil_module>Evil",
     ):
         reseal(model_dir, captioner={option: value})
-        with pytest.raises(ValueError, match=r"settings|Expected one of|Could not interpret|Cannot convert|must be"):
+        with pytest.raises(
+            ValueError, match=r"settings|Expected one of|Could not interpret|Cannot convert|must be"
+        ):
             Captioner.load(model_dir)
 
 
 def test_encoder_weights_with_a_lambda(marker, tmp_path):
     images = keras.Input((64, 64, 3))
-    model = keras.Model(images, keras.layers.Lambda(touching(marker), output_shape=(64, 64, 3))(images))
+    model = keras.Model(
+        images, keras.layers.Lambda(touching(marker), output_shape=(64, 64, 3))(images)
+    )
     marker.unlink(missing_ok=True)  # it ran while the model was made
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras says that this is unsafe
@@ -432,6 +540,8 @@ def test_encoder_weights_with_a_lambda(marker, tmp_path):
 
 
 def test_a_postscript_picture_starts_no_other_program(tmp_path):
-    (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n")
+    (tmp_path / "a.png").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n"
+    )
     with pytest.raises(ValueError, match=r"a\.png: this is not a picture that can be read"):
         load_image(tmp_path / "a.png")

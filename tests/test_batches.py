@@ -16,10 +16,22 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*end of sequence.*")
 def three(tmp_path):
     """Three photos with 2, 1 and 3 captions, a vocabulary and a cache of them."""
     write_photos(tmp_path, ["a.png", "b.png", "c.png"])
-    captions = {"a": ["a dog runs", "a dog"], "b": ["a cat"], "c": ["a", "a dog runs away fast", "a cat runs"]}
-    images = [CaptionedImage(i, str(tmp_path / f"{i}.png"), texts, "train") for i, texts in captions.items()]
-    paths, options = [image.image_path for image in images], {"image_size": 16, "show_progress": False}
-    cache = FeatureCache.build(tmp_path / "cache", list(captions), paths, mean_colour_encoder, **options)
+    captions = {
+        "a": ["a dog runs", "a dog"],
+        "b": ["a cat"],
+        "c": ["a", "a dog runs away fast", "a cat runs"],
+    }
+    images = [
+        CaptionedImage(i, str(tmp_path / f"{i}.png"), texts, "train")
+        for i, texts in captions.items()
+    ]
+    paths, options = (
+        [image.image_path for image in images],
+        {"image_size": 16, "show_progress": False},
+    )
+    cache = FeatureCache.build(
+        tmp_path / "cache", list(captions), paths, mean_colour_encoder, **options
+    )
     return images, Vocabulary.build(images), cache
 
 
@@ -28,7 +40,9 @@ def as_numpy(dataset):
 
 
 def captions_in(batches, vocabulary):
-    """Return a Counter of all captions in batches, read back from the targets by their weights."""
+    """Return a Counter of all captions in batches, read back from the targets by their
+    weights.
+    """
     found = Counter()
     for _, target_ids, token_weights in batches:
         time = target_ids.shape[-1]
@@ -39,12 +53,17 @@ def captions_in(batches, vocabulary):
 
 
 def test_the_shift_the_padding_and_the_weights_of_a_caption_done_by_hand():
-    vocabulary = Vocabulary(["a", "dog", "runs"])  # <pad> 0, <start> 1, <end> 2, <unk> 3, a 4, dog 5, runs 6
+    # <pad> 0, <start> 1, <end> 2, <unk> 3, a 4, dog 5, runs 6
+    vocabulary = Vocabulary(["a", "dog", "runs"])
     input_ids, target_ids, token_weights = inputs_and_targets([[4, 5, 6], [4]], vocabulary)
     np.testing.assert_array_equal(input_ids, [[1, 4, 5, 6], [1, 4, 0, 0]])
     np.testing.assert_array_equal(target_ids, [[4, 5, 6, 2], [4, 2, 0, 0]])
     np.testing.assert_array_equal(token_weights, [[1, 1, 1, 1], [1, 1, 0, 0]])
-    assert (input_ids.dtype, target_ids.dtype, token_weights.dtype) == (np.int32, np.int32, np.float32)
+    assert (input_ids.dtype, target_ids.dtype, token_weights.dtype) == (
+        np.int32,
+        np.int32,
+        np.float32,
+    )
 
 
 @pytest.mark.parametrize("group_by", GROUPINGS)
@@ -52,9 +71,13 @@ def test_the_shift_the_padding_and_the_weights_of_a_caption_done_by_hand():
 def test_every_caption_appears_exactly_once_in_an_epoch(
     scene_images, scene_vocabulary, scene_cache, group_by, batch_size
 ):
-    dataset = make_batches(scene_images, scene_vocabulary, scene_cache, batch_size, split="train", group_by=group_by)
+    dataset = make_batches(
+        scene_images, scene_vocabulary, scene_cache, batch_size, split="train", group_by=group_by
+    )
     batches = as_numpy(dataset)
-    expected = Counter(caption for image in scene_images if image.split == "train" for caption in image.captions)
+    expected = Counter(
+        caption for image in scene_images if image.split == "train" for caption in image.captions
+    )
     assert captions_in(batches, scene_vocabulary) == expected
     assert len(batches) == len(dataset)  # progress bars know the length
     sizes = [int((weights.sum(axis=-1) > 0).sum()) for _, _, weights in batches]
@@ -62,16 +85,24 @@ def test_every_caption_appears_exactly_once_in_an_epoch(
 
 
 @pytest.mark.parametrize("group_by", GROUPINGS)
-def test_each_caption_comes_with_the_features_of_its_photo(scene_images, scene_vocabulary, scene_cache, group_by):
+def test_each_caption_comes_with_the_features_of_its_photo(
+    scene_images, scene_vocabulary, scene_cache, group_by
+):
     photo_of = {}
     for image in scene_images:
         for caption in image.captions:
-            photo_of.setdefault(caption, set()).add(scene_cache.features([image.image_id]).tobytes())
+            photo_of.setdefault(caption, set()).add(
+                scene_cache.features([image.image_id]).tobytes()
+            )
     for (features, _), target_ids, token_weights in as_numpy(
-        make_batches(scene_images, scene_vocabulary, scene_cache, 16, split="train", group_by=group_by)
+        make_batches(
+            scene_images, scene_vocabulary, scene_cache, 16, split="train", group_by=group_by
+        )
     ):
         assert features.shape[1:] == (4, 3) and features.dtype == np.float16
-        assert group_by == "image" or token_weights.min() == 1, "captions of one length need no padding"
+        assert group_by == "image" or token_weights.min() == 1, (
+            "captions of one length need no padding"
+        )
         target_ids = target_ids[:, None] if group_by == "length" else target_ids
         for row, captions in zip(features, target_ids):
             for ids in captions:
@@ -79,15 +110,20 @@ def test_each_caption_comes_with_the_features_of_its_photo(scene_images, scene_v
 
 
 @pytest.mark.parametrize("group_by", GROUPINGS)
-def test_epochs_are_shuffled_and_reproducible(scene_images, scene_vocabulary, scene_cache, group_by):
+def test_epochs_are_shuffled_and_reproducible(
+    scene_images, scene_vocabulary, scene_cache, group_by
+):
     def epochs(n, **options):
-        dataset = make_batches(scene_images, scene_vocabulary, scene_cache, 16, group_by=group_by, **options)
+        dataset = make_batches(
+            scene_images, scene_vocabulary, scene_cache, 16, group_by=group_by, **options
+        )
         return [[target_ids.tolist() for _, target_ids, _ in as_numpy(dataset)] for _ in range(n)]
 
     first, second = epochs(2, seed=1)
     assert first != second
     assert [first, second] == epochs(2, seed=1)
-    assert epochs(1, seed=1, first_epoch=1) == [second]  # a training that goes on sees what it would have seen
+    # a training that goes on sees what it would have seen
+    assert epochs(1, seed=1, first_epoch=1) == [second]
     assert epochs(1, seed=2) != [first]
     still, again = epochs(2, shuffle=False)
     assert still == again
@@ -96,7 +132,10 @@ def test_epochs_are_shuffled_and_reproducible(scene_images, scene_vocabulary, sc
 @pytest.mark.parametrize("group_by", GROUPINGS)
 def test_captions_without_a_word_are_left_out_and_counted(three, group_by):
     images, vocabulary, cache = three
-    images = [*images[:2], CaptionedImage("c", images[2].image_path, ["...", "a cat", "!"], "train")]
+    images = [
+        *images[:2],
+        CaptionedImage("c", images[2].image_path, ["...", "a cat", "!"], "train"),
+    ]
     with pytest.warns(UserWarning, match="captions without a word left out: 2 .first: c"):
         dataset = make_batches(images, vocabulary, cache, group_by=group_by)
     assert captions_in(as_numpy(dataset), vocabulary) == {"a dog runs": 1, "a dog": 1, "a cat": 2}
@@ -108,11 +147,15 @@ def test_all_captions_of_a_photo_stay_together(three):
         make_batches(images, vocabulary, cache, 64, group_by="image", shuffle=False)
     )
     assert not others
-    # sorted by the number of captions: b has 1, a has 2, c has 3; the longest caption has 5 words and <end>
+    # sorted by the number of captions: b has 1, a has 2, c has 3; the longest caption
+    # has 5 words and <end>
     np.testing.assert_array_equal(features, cache.features(["b", "a", "c"]))
     assert input_ids.shape == target_ids.shape == token_weights.shape == (3, 3, 6)
-    np.testing.assert_array_equal(token_weights.sum(axis=2), [[3, 0, 0], [4, 3, 0], [6, 4, 2]])  # longest first
-    assert (input_ids[token_weights == 0] == 0).all() and (target_ids[token_weights == 0] == 0).all()
+    # Longest first.
+    np.testing.assert_array_equal(token_weights.sum(axis=2), [[3, 0, 0], [4, 3, 0], [6, 4, 2]])
+    assert (input_ids[token_weights == 0] == 0).all() and (
+        target_ids[token_weights == 0] == 0
+    ).all()
     assert vocabulary.ids_to_caption(target_ids[2, 0]) == "a dog runs away fast"
 
 
@@ -121,9 +164,13 @@ def test_photos_for_a_trained_encoder(scene_images, scene_vocabulary, where):
     images = scene_images[:10]
     if where == "in memory":
         images = [replace(image, image_path=load_image(image.image_path)) for image in images]
-    dataset = make_batches(images, scene_vocabulary, image_size=(32, 48), keep_images=where == "kept")
+    dataset = make_batches(
+        images, scene_vocabulary, image_size=(32, 48), keep_images=where == "kept"
+    )
     assert dataset.element_spec[0][0].shape.as_list() == [None, 32, 48, 3]
-    by_pixels = {load_image(image.image_path, (32, 48)).tobytes(): image for image in scene_images[:10]}
+    by_pixels = {
+        load_image(image.image_path, (32, 48)).tobytes(): image for image in scene_images[:10]
+    }
     for _ in range(2):
         count = 0
         for (images, _), target_ids, _ in as_numpy(dataset):
@@ -138,18 +185,25 @@ def test_views_of_photos_for_a_trained_encoder(scene_images, scene_vocabulary):
     images = scene_images[:10]
     options = {"image_size": 32, "num_views": 3, "group_by": "image", "seed": 4}
     known = {
-        view_of(load_image(image.image_path, 32), view, image.image_id).tobytes(): (image.image_id, view)
+        view_of(load_image(image.image_path, 32), view, image.image_id).tobytes(): (
+            image.image_id,
+            view,
+        )
         for image in images
         for view in range(4)
     }
     dataset, again = (make_batches(images, scene_vocabulary, **options) for _ in range(2))
     epochs = []
     for _ in range(6):
-        epochs.append([known[pixels.tobytes()] for (photos, _), *_ in as_numpy(dataset) for pixels in photos])
+        epochs.append(
+            [known[pixels.tobytes()] for (photos, _), *_ in as_numpy(dataset) for pixels in photos]
+        )
         assert sorted(name for name, _ in epochs[-1]) == sorted(image.image_id for image in images)
     views = [view for epoch in epochs for _, view in epoch]
     assert set(views) == {0, 1, 2} and min(map(views.count, {0, 1, 2})) > 8
-    assert [known[pixels.tobytes()] for (photos, _), *_ in as_numpy(again) for pixels in photos] == epochs[0]
+    assert [
+        known[pixels.tobytes()] for (photos, _), *_ in as_numpy(again) for pixels in photos
+    ] == epochs[0]
 
 
 def test_a_photo_that_cannot_be_read_is_named(three):
@@ -166,7 +220,13 @@ def test_captions_of_unreadable_photos_are_left_out_and_counted(three, tmp_path)
         file.write(b"torn")
     ids, paths = zip(*[(image.image_id, image.image_path) for image in images])
     cache = FeatureCache.build(
-        tmp_path / "skipping", ids, paths, mean_colour_encoder, image_size=16, errors="skip", show_progress=False
+        tmp_path / "skipping",
+        ids,
+        paths,
+        mean_colour_encoder,
+        image_size=16,
+        errors="skip",
+        show_progress=False,
     )
     with pytest.warns(UserWarning, match="captions of unreadable photos left out: 3 .first: c"):
         dataset = make_batches(images, vocabulary, cache)
@@ -176,9 +236,16 @@ def test_captions_of_unreadable_photos_are_left_out_and_counted(three, tmp_path)
 @pytest.fixture
 def views(three, tmp_path):
     images, vocabulary, cache = three
-    arguments = [image.image_id for image in images], [image.image_path for image in images], mean_colour_encoder
+    arguments = (
+        [image.image_id for image in images],
+        [image.image_path for image in images],
+        mean_colour_encoder,
+    )
     options = {"image_size": 16, "show_progress": False}
-    others = [FeatureCache.build(tmp_path / f"view{view}", *arguments, view=view, **options) for view in (1, 2)]
+    others = [
+        FeatureCache.build(tmp_path / f"view{view}", *arguments, view=view, **options)
+        for view in (1, 2)
+    ]
     return images, vocabulary, [cache, *others]
 
 
@@ -192,14 +259,22 @@ def test_each_time_a_photo_is_shown_one_of_its_views_is_drawn(views, group_by):
     }
     batches = make_batches(images, vocabulary, caches, 2, group_by=group_by, seed=1)
     epochs = [as_numpy(batches) for _ in range(12)]
-    drawn = {known[grid.tobytes()] for epoch in epochs for (features, _), *_ in epoch for grid in features}
+    drawn = {
+        known[grid.tobytes()]
+        for epoch in epochs
+        for (features, _), *_ in epoch
+        for grid in features
+    }
     assert drawn == {*known.values()} and len(drawn) == 9
-    again = as_numpy(make_batches(images, vocabulary, caches, 2, group_by=group_by, seed=1, first_epoch=11))
+    again = as_numpy(
+        make_batches(images, vocabulary, caches, 2, group_by=group_by, seed=1, first_epoch=11)
+    )
     for one, other in zip(epochs[11], again, strict=True):
         np.testing.assert_array_equal(one[0][0], other[0][0])
     single = as_numpy(make_batches(images, vocabulary, caches[0], 2, group_by=group_by, seed=1))
     for one, other in zip(epochs[0], single, strict=True):
-        np.testing.assert_array_equal(one[1], other[1])  # which captions share a batch does not depend on the views
+        # Which captions share a batch does not depend on the views.
+        np.testing.assert_array_equal(one[1], other[1])
 
 
 def test_errors(three):
@@ -216,7 +291,11 @@ def test_errors(three):
         ((images, vocabulary, cache, 0), {}, "batch_size=0"),
         ((images, vocabulary), {"image_size": 16, "num_views": 0}, "num_views=0"),
         ((images, vocabulary), {"image_size": 16, "jitter": 2}, "jitter=2"),
-        ((images, vocabulary, cache), {"grid_shape": (2, 2)}, "`boxes` and `grid_shape` must be passed together"),
+        (
+            (images, vocabulary, cache),
+            {"grid_shape": (2, 2)},
+            "`boxes` and `grid_shape` must be passed together",
+        ),
         (([*images, stranger], vocabulary, cache), {}, "no features for the photo 'stranger'"),
     ):
         with pytest.raises(ValueError, match=message):

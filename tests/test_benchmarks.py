@@ -1,4 +1,7 @@
-"""The benchmarks: that they count and compare what they say. None of these measures how fast anything is."""
+"""The benchmarks: that they count and compare what they say.
+
+None of these measures how fast anything is.
+"""
 
 import json
 import shutil
@@ -34,19 +37,32 @@ def test_the_least_arithmetic_counts_every_product_of_the_decoder():
     captioner = Captioner(["a", "dog", "runs"], encoder=None, **dims)
     captioner.build(((None, 6, 5), (None, None)))
     photos, steps, beams = 2, 3, 4
-    weights = {weight.path.split("decoder/")[-1]: np.prod(weight.shape) for weight in captioner.decoder.weights}
+    weights = {
+        weight.path.split("decoder/")[-1]: np.prod(weight.shape)
+        for weight in captioner.decoder.weights
+    }
     flops, read = 2 * photos * steps * beams * 6 * 5, 0  # the context
     for name, numbers in weights.items():
         if "bias" in name or "embeddings" in name:
             continue  # added or looked up
-        rows = photos if name.startswith("initial") else photos * 6 if "feature_projection" in name else None
+        rows = (
+            photos
+            if name.startswith("initial")
+            else photos * 6
+            if "feature_projection" in name
+            else None
+        )
         read += numbers * (rows is None and "gate" not in name and "score_vector" not in name)
-        flops += 2 * numbers * (rows or photos * steps * beams * (6 if "score_vector" in name else 1))
+        flops += (
+            2 * numbers * (rows or photos * steps * beams * (6 if "score_vector" in name else 1))
+        )
     assert limits.caption_work(sizes, photos, steps, beams).flops == flops
     assert limits.weights_of_a_word(sizes) == read
     forward = limits.caption_work(sizes, photos, steps, 1).flops
     train = limits.train_work(sizes, photos, photos * steps).flops
-    no_gradient_of_features = 2 * photos * 6 * 5 * 4 + 2 * 2 * photos * 5 * 2 + 2 * photos * steps * 6 * 5
+    no_gradient_of_features = (
+        2 * photos * 6 * 5 * 4 + 2 * 2 * photos * 5 * 2 + 2 * photos * steps * 6 * 5
+    )
     assert train == 3 * forward - no_gradient_of_features
     assert limits.caption_work(sizes, 1, 1, 1).evaluations == 6 * 4 + 6 + 1 + 5 * 2 + 7 + 2 * 2
     assert limits.Work(10.0, 20.0).seconds({"flops": 5.0, "evaluations": 10.0}) == 4.0
@@ -59,16 +75,30 @@ def test_functions_take_turns_and_a_ratio_is_that_of_medians_with_half_its_range
     own, theirs = Seconds([1.0, 2.0, 1.5]), Seconds([3.0, 5.0, 4.5])
     result = figure(1.0, "photos/s")
     compare(result, "peer", own, theirs, their_share=0.5)
-    assert result["ratios"]["peer"] == 6.0 and result["spreads"]["peer"] == pytest.approx((3.0 - 2.5) / 2 / 3.0)
+    assert result["ratios"]["peer"] == 6.0 and result["spreads"]["peer"] == pytest.approx(
+        (3.0 - 2.5) / 2 / 3.0
+    )
     assert ratio_in_words("peer", result) == "6.00 x peer (± 8%)"
 
 
 def test_the_profile_counts_what_an_operation_takes_by_itself():
-    spans = {"outer": (0, 100), "first": (10, 20), "inmost": (12, 5), "second": (40, 30), "after": (100, 7)}
-    events = [SimpleNamespace(name=name, offset_ps=start, duration_ps=long) for name, (start, long) in spans.items()]
+    spans = {
+        "outer": (0, 100),
+        "first": (10, 20),
+        "inmost": (12, 5),
+        "second": (40, 30),
+        "after": (100, 7),
+    }
+    events = [
+        SimpleNamespace(name=name, offset_ps=start, duration_ps=long)
+        for name, (start, long) in spans.items()
+    ]
     own = {event.name: picoseconds for event, picoseconds in where_time_goes._own_durations(events)}
     assert own == {"outer": 50, "first": 15, "inmost": 5, "second": 30, "after": 7}
-    assert where_time_goes.kind_of("while/body/_#/context_projection_#/MatMul") == "products in the loop"
+    assert (
+        where_time_goes.kind_of("while/body/_#/context_projection_#/MatMul")
+        == "products in the loop"
+    )
 
 
 # === The peers do the same work ===
@@ -84,7 +114,9 @@ def peers():
 
 @pytest.fixture
 def trio(peers):
-    """Our captioner, the textbook's decoder and the careful one with its weights, without dropout."""
+    """Our captioner, the textbook's decoder and the careful one with its weights,
+    without dropout.
+    """
     keras.utils.set_random_seed(2)
     sizes = {"embedding_dim": 6, "hidden_dim": 8, "attention_dim": 7}
     no_dropout = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
@@ -92,8 +124,12 @@ def trio(peers):
     captioner.build(((None, 9, 5), (None, None)))
     for weight in captioner.decoder.weights:
         weight.assign(np.random.default_rng(len(weight.path)).normal(scale=0.6, size=weight.shape))
-    decoders = (kind(20, feature_dim=5, **sizes) for kind in (peers.TextbookDecoder, peers.CarefulDecoder))
-    return captioner, *(peers.copy_weights(captioner.decoder, decoder).eval() for decoder in decoders)
+    decoders = (
+        kind(20, feature_dim=5, **sizes) for kind in (peers.TextbookDecoder, peers.CarefulDecoder)
+    )
+    return captioner, *(
+        peers.copy_weights(captioner.decoder, decoder).eval() for decoder in decoders
+    )
 
 
 def test_the_peers_train_on_the_same_loss(trio, peers):
@@ -101,17 +137,22 @@ def test_the_peers_train_on_the_same_loss(trio, peers):
     random = np.random.default_rng(0)
     weights = (np.arange(4) < np.array([[4, 2], [3, 0]])[..., None]).astype("float32")
     input_ids, target_ids = random.integers(4, 20, (2, 2, 2, 4)).astype("int32")
-    batch = tf.nest.map_structure(tf.constant, ((random.random((2, 9, 5), "float32"), input_ids), target_ids, weights))
+    batch = tf.nest.map_structure(
+        tf.constant, ((random.random((2, 9, 5), "float32"), input_ids), target_ids, weights)
+    )
     with tf.GradientTape() as tape:
         mean = captioner.objective(batch, training=False).mean
     expected = tape.gradient(mean, captioner.decoder.readout.word_logits.kernel.value).numpy()
     for peer in decoders:
         optimizer = peers.torch.optim.SGD(peer.parameters(), lr=1e-3)
-        loss = peers.train_step(peer, optimizer, peers.as_peer_batch(batch), captioner.attention_penalty_weight)
+        loss = peers.train_step(
+            peer, optimizer, peers.as_peer_batch(batch), captioner.attention_penalty_weight
+        )
         assert loss == pytest.approx(float(mean), rel=1e-5)
         assert all(weight.grad.abs().max() > 0 for weight in peer.parameters())
         found = peer.word_logits.weight.grad.numpy().T
-        scale = np.abs(expected).max() / np.abs(found).max()  # 1, or more where gradients were clipped
+        # 1, or more where gradients were clipped
+        scale = np.abs(expected).max() / np.abs(found).max()
         assert scale >= 0.999
         np.testing.assert_allclose(scale * found, expected, atol=2e-3)
 
@@ -126,13 +167,15 @@ def test_the_peers_find_the_same_captions(trio, peers, beams):
     ours = [captioner.vocabulary.caption_to_ids(result.caption) for result in ours]
     assert careful.search(of_peers, beams, **special) == ours
     found = [textbook.search(photo[None], beams, **special)[0] for photo in of_peers]
-    # The textbook's beams shrink when one has ended; most captions are the same all the same.
+    # The textbook's beams shrink when one has ended; most captions are the same all the
+    # same.
     assert sum(one == other for one, other in zip(ours, found)) >= (6 if beams == 1 else 3)
 
 
 def test_the_peers_vgg16_has_block5(peers):
     encoder = peers.VGG16()
-    assert sum(weight.numel() for weight in encoder.parameters()) == 14_714_688  # as keras.applications counts it
+    # As keras.applications counts it.
+    assert sum(weight.numel() for weight in encoder.parameters()) == 14_714_688
     assert encoder(peers.torch.zeros(1, 3, 32, 32)).shape == (1, 512, 2, 2)
 
 
@@ -142,9 +185,13 @@ def test_the_peers_vgg16_has_block5(peers):
 def test_the_recorded_results_have_every_figure():
     results = json.loads((bench.HERE / "results.json").read_text())
     assert list(results["figures"]) == list(bench.FIGURES)
-    assert {"pytorch_loop", "pytorch_vgg16"} <= {peer for one in results["figures"].values() for peer in one["ratios"]}
+    assert {"pytorch_loop", "pytorch_vgg16"} <= {
+        peer for one in results["figures"].values() for peer in one["ratios"]
+    }
     for name, one in results["figures"].items():
-        assert {"value", "unit", "share_of_limit", "ratios"} <= one.keys() and one["value"] > 0, name
+        assert {"value", "unit", "share_of_limit", "ratios"} <= one.keys() and one["value"] > 0, (
+            name
+        )
         assert one["spreads"].keys() == one["ratios"].keys()
         assert {"flops", "flops_bfloat16", "evaluations", "bytes_read"} <= one["rates"].keys()
     assert {"cores", "python", "tensorflow", "keras", "torch"} <= results["machine"].keys()
@@ -152,13 +199,21 @@ def test_the_recorded_results_have_every_figure():
 
 def test_a_figure_is_measured_printed_and_kept(monkeypatch, tmp_path, capsys):
     (tmp_path / "results.json").write_text(json.dumps({"figures": {"batches": {"value": 1.0}}}))
-    one = figure(2.0, "photos/s", 0.5) | {"ratios": {"pytorch_loop": 3.0}, "spreads": {"pytorch_loop": 0.1}}
+    one = figure(2.0, "photos/s", 0.5) | {
+        "ratios": {"pytorch_loop": 3.0},
+        "spreads": {"pytorch_loop": 0.1},
+    }
     monkeypatch.setattr(bench, "measured_rates", lambda: {"flops": 1.0})
     monkeypatch.setattr(bench, "set_up", lambda: None)
-    monkeypatch.setitem(bench.FIGURES, "train_soft", lambda its_bench: one | {"unit": f"{its_bench.batch_size}"})
+    monkeypatch.setitem(
+        bench.FIGURES, "train_soft", lambda its_bench: one | {"unit": f"{its_bench.batch_size}"}
+    )
     bench.main(["train_soft", "--batch-size", "8", "--results", f"{tmp_path}/results.json"])
     assert "3.00 x pytorch_loop" in capsys.readouterr().out
-    expected = {"train_soft": one | {"unit": "8", "rates": {"flops": 1.0}}, "batches": {"value": 1.0}}
+    expected = {
+        "train_soft": one | {"unit": "8", "rates": {"flops": 1.0}},
+        "batches": {"value": 1.0},
+    }
     assert json.loads((tmp_path / "results.json").read_text())["figures"] == expected
     with pytest.raises(SystemExit):
         bench.main(["speed"])
@@ -172,12 +227,16 @@ def test_a_sparse_cache_reads_as_any_other(tmp_path):
     assert size.st_size > 1e9 and size.st_blocks * 512 < 1e7
 
 
-@pytest.mark.filterwarnings("ignore")  # Flickr30k's folder has a photo without captions, as the real one has
+# Flickr30k's folder has a photo without captions, as the real one has
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("data, counts", [("flickr30k", (29, 1, 1)), ("coco", (114, 5, 5))])
 def test_drawn_folders_are_read_like_the_real_ones(tmp_path, data, counts):
     write_data_set(data, tmp_path, fraction=0.001)
     images = DATASETS[data](tmp_path)
-    assert tuple(sum(image.split == split for image in images) for split in ("train", "dev", "test")) == counts
+    assert (
+        tuple(sum(image.split == split for image in images) for split in ("train", "dev", "test"))
+        == counts
+    )
     assert all(len(image.captions) == 5 for image in images)
     assert load_image(images[0].image_path).shape == (375, 500, 3)
 
@@ -196,15 +255,36 @@ def test_mistakes_are_counted_word_by_word_and_how_much_maps_say():
 
 def test_seeds_become_one_row(tmp_path, capsys):
     for number, score in enumerate((0.2, 0.21, 0.25)):
-        scores = {"bleu_1": 0.6, "bleu_4": score, "cider": 2 * score, "rouge_l": 0.5, "meteor": None, "meteor_kind": ""}
-        counts = ["photos", "distinct_captions", "vocabulary_used", "empty_captions", "seen_in_training"]
+        scores = {
+            "bleu_1": 0.6,
+            "bleu_4": score,
+            "cider": 2 * score,
+            "rouge_l": 0.5,
+            "meteor": None,
+            "meteor_kind": "",
+        }
+        counts = [
+            "photos",
+            "distinct_captions",
+            "vocabulary_used",
+            "empty_captions",
+            "seen_in_training",
+        ]
         photos = {"bleu_counts": [[0] * 10], "rouge_l": [0.5], "cider": [0.5], "meteor": None}
-        table = ScoreTable(scores, {}, [{"image_id": "1", "caption": "a dog"}], dict.fromkeys(counts, 10), photos)
+        table = ScoreTable(
+            scores, {}, [{"image_id": "1", "caption": "a dog"}], dict.fromkeys(counts, 10), photos
+        )
         table.to_json(tmp_path / f"soft-{number}.json")
     seeds.main([f"soft={tmp_path}/soft-*.json"])
     row = capsys.readouterr().out.splitlines()[-1]
-    assert row == "| soft | 60.0 ± 0.0 |  |  | 22.0 ± 2.6 |  | 50.0 ± 0.0 | 0.440 ± 0.053 | 10 | 10 | 0 | 0 |"
-    endings = [seeds.bad_ending(text.split()) for text in ("dogs play with a", "a man in red in red", "a red dog", "")]
+    assert (
+        row == "| soft | 60.0 ± 0.0 |  |  | 22.0 ± 2.6 |  | 50.0 ± 0.0 | 0.440 ± 0.053 | 10 | "
+        "10 | 0 | 0 |"
+    )
+    endings = [
+        seeds.bad_ending(text.split())
+        for text in ("dogs play with a", "a man in red in red", "a red dog", "")
+    ]
     assert endings == ["breaks off", "repeats", None, None]
 
 
@@ -219,24 +299,42 @@ def test_a_blend_is_between_captioners_and_gets_the_encoder_of_one(tmp_path):
     blend.main([out, f"{folders[0]}=.25", f"{folders[1]}=.75", "--encoder-from", folders[0]])
     blended = Captioner.load(out)
     assert blended.photo_blur == first.photo_blur != second.photo_blur
-    for weight, same in zip(blended.encoder_model.weights, first.encoder_model.weights, strict=True):
+    for weight, same in zip(
+        blended.encoder_model.weights, first.encoder_model.weights, strict=True
+    ):
         np.testing.assert_allclose(weight, same, atol=1e-6)
-    for weight, *both in zip(*(captioner.decoder.get_weights() for captioner in (blended, first, second))):
-        np.testing.assert_allclose(weight, np.average(both, axis=0, weights=[0.25, 0.75]), rtol=1e-5, atol=1e-7)
+    for weight, *both in zip(
+        *(captioner.decoder.get_weights() for captioner in (blended, first, second))
+    ):
+        np.testing.assert_allclose(
+            weight, np.average(both, axis=0, weights=[0.25, 0.75]), rtol=1e-5, atol=1e-7
+        )
     with pytest.raises(SystemExit, match="must add up to 1"):
         blend.main([out, f"{folders[0]}=.25"])
 
 
 @pytest.mark.slow
 def test_a_blend_has_one_encoder_and_the_grid_that_was_asked_for(tmp_path):
-    options = {"encoder": "efficientnet_lite0", "encoder_weights": None, "image_size": 64, "hidden_dim": 5}
+    options = {
+        "encoder": "efficientnet_lite0",
+        "encoder_weights": None,
+        "image_size": 64,
+        "hidden_dim": 5,
+    }
     options |= {"encoder_layer": "block_7", "trained_up_to": "top", "feature_projection_dim": 6}
     captioner = Captioner(["a", "dog"], **options)
     captioner.build(((None, 16, 80), (None, None)))
     captioner.save(tmp_path / "parts")
     blend.main([str(tmp_path / "whole"), f"{tmp_path / 'parts'}=1", "--grid", "4x4"])
-    whole, photo = Captioner.load(tmp_path / "whole"), draw_scenes(1, seed=3, image_size=64)[0].image
-    assert (whole.encoder_training, whole.trained_up_to, whole.encoder_layer) == ("fine-tuned", None, None)
+    whole, photo = (
+        Captioner.load(tmp_path / "whole"),
+        draw_scenes(1, seed=3, image_size=64)[0].image,
+    )
+    assert (whole.encoder_training, whole.trained_up_to, whole.encoder_layer) == (
+        "fine-tuned",
+        None,
+        None,
+    )
     one, other = whole.caption(photo), captioner.adapted(grid="4x4").caption(photo)
     assert one.attention_weights.shape[1:] == (4, 4)
     assert one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
@@ -250,8 +348,13 @@ def test_bundled_captioners_share_equal_encoders(tmp_path, monkeypatch):
     monkeypatch.setattr(bundle, "converted", lambda directory: (b"a network", None, None, None))
     saved = {}
     for name, value in (("one", 1.0), ("other", 2.0)):
-        saved[name] = {"encoder/000/kernel": np.ones((8, 4), "float32"), "baseline": np.float32(value)}
-        model_folder.write_model(tmp_path / name, {"captioner": {}}, Vocabulary(["dog"]), saved[name], "int8")
+        saved[name] = {
+            "encoder/000/kernel": np.ones((8, 4), "float32"),
+            "baseline": np.float32(value),
+        }
+        model_folder.write_model(
+            tmp_path / name, {"captioner": {}}, Vocabulary(["dog"]), saved[name], "int8"
+        )
         bundle.main([str(tmp_path / name), name])
     assert len(list(encoders.iterdir())) == 1 and (bundled / "one" / GRAPH).exists()
     bundle.main([str(model_folder.copy_of_model(bundled / "one", tmp_path / "again")), "again"])
@@ -265,7 +368,8 @@ def test_bundled_captioners_share_equal_encoders(tmp_path, monkeypatch):
             np.testing.assert_allclose(array, expected[key], rtol=1e-6)
     shutil.copytree(bundled / "one", tmp_path / "copy")
     with pytest.raises(ValueError, match="copy.encoder-.*: this file is missing"):
-        model_folder.read_model(tmp_path / "copy")  # only a bundled folder reads the encoders that bundled ones share
+        # Only a bundled folder reads the encoders that bundled ones share.
+        model_folder.read_model(tmp_path / "copy")
 
 
 def test_true_and_untrue_nouns_of_other_photos():
@@ -278,7 +382,8 @@ def test_true_and_untrue_nouns_of_other_photos():
 
 def test_word_offsets_compare_how_often_people_and_the_captioner_say_a_word():
     captions = [["a", "dog", "dog"], ["a", "man"]] * 20  # "dog" 20 times, "man" 20 times
-    references = [[["a", "dog"], ["a", "cat"]], [["a", "man"], ["a", "man"]]] * 20  # 10, 10 and 20 times
+    # 10, 10 and 20 times
+    references = [[["a", "dog"], ["a", "cat"]], [["a", "man"], ["a", "man"]]] * 20
     vocabulary = Vocabulary(["a", "dog", "cat", "man"])
     for weight in (0.5, 90.0):
         found = word_offsets(vocabulary, captions, references, weight)

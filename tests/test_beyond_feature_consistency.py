@@ -1,4 +1,6 @@
-"""Feature consistency: what it costs, what it changes and what it leaves, and its epochs within `fit`."""
+"""Feature consistency: what it costs, what it changes and what it leaves, and its
+epochs within `fit`.
+"""
 
 import keras
 import numpy as np
@@ -21,13 +23,17 @@ def images():
 
 @pytest.fixture
 def captioner(images):
-    made = Captioner(Vocabulary.build(images), encoder="tiny", hidden_dim=8, embedding_dim=8, attention_dim=8)
+    made = Captioner(
+        Vocabulary.build(images), encoder="tiny", hidden_dim=8, embedding_dim=8, attention_dim=8
+    )
     made.build(((None, 64, 64, 3), (None, None)))
     return made
 
 
 def batches_of(images, captioner):
-    return make_batches(images, captioner.vocabulary, image_size=64, group_by="image", batch_size=40)
+    return make_batches(
+        images, captioner.vocabulary, image_size=64, group_by="image", batch_size=40
+    )
 
 
 def normalised_by_numpy(features):
@@ -91,7 +97,10 @@ def consistency_training(tmp_path_factory):
 def test_fit_trains_for_consistency(consistency_training, tmp_path):
     folder, captioner = consistency_training
     assert len(captioner.history["loss"]) == 3
-    words, after = Captioner.load(folder / "model"), Captioner.load(folder / "consistency" / "model")
+    words, after = (
+        Captioner.load(folder / "model"),
+        Captioner.load(folder / "consistency" / "model"),
+    )
     assert after.weights_digest() == captioner.weights_digest() != words.weights_digest()
     for one, other in zip(words.decoder.weights, after.decoder.weights):
         np.testing.assert_allclose(one, other, rtol=1e-5)  # but for what moving averages round
@@ -112,7 +121,10 @@ def test_it_is_resumed_and_loaded(consistency_training, capsys):
 @pytest.mark.slow
 def test_nothing_but_the_encoder_changes_whatever_the_optimizer(consistency_training, tmp_path):
     before = Captioner.load(consistency_training[0] / "model")
-    sizes = {name: getattr(before, name, None) or getattr(before.decoder, name) for name in ("encoder", *SIZES)}
+    sizes = {
+        name: getattr(before, name, None) or getattr(before.decoder, name)
+        for name in ("encoder", *SIZES)
+    }
     optimizer = keras.optimizers.Adam(1e-2)
     options = {"epochs": 0, "consistency_epochs": 1, "initial_model": before, "weight_decay": 0.1}
     options["optimizer"] = optimizer
@@ -130,13 +142,27 @@ def test_rewards_follow_it(tmp_path):
 
 def test_a_frozen_encoder_cannot_learn(tmp_path):
     options = {"encoder_training": "frozen", "epochs": 1, "consistency_epochs": 1}
-    with pytest.raises(ValueError, match="no effect on a frozen encoder.* Received: consistency_epochs=1"):
+    with pytest.raises(
+        ValueError, match="no effect on a frozen encoder.* Received: consistency_epochs=1"
+    ):
         train(tmp_path / "run", **options)
     assert not (tmp_path / "run" / "checkpoint").exists()  # it is noticed before an epoch is spent
 
 
 def test_the_command_line_has_it(tmp_path, capsys):
-    command = ["fit", "--data", "scenes", "--consistency-rate", "1e-4", "--output-dir", str(tmp_path / "run")]
-    assert build_parser().parse_args([*command, "--consistency-epochs", "2"]).consistency_epochs == 2
+    command = [
+        "fit",
+        "--data",
+        "scenes",
+        "--consistency-rate",
+        "1e-4",
+        "--output-dir",
+        str(tmp_path / "run"),
+    ]
+    assert (
+        build_parser().parse_args([*command, "--consistency-epochs", "2"]).consistency_epochs == 2
+    )
     assert main(command) == 2
-    assert "--consistency-rate has no effect without --consistency-epochs" in capsys.readouterr().err
+    assert (
+        "--consistency-rate has no effect without --consistency-epochs" in capsys.readouterr().err
+    )

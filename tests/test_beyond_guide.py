@@ -1,4 +1,6 @@
-"""Word detectors, what they cost, and the guide: by hand, in numpy, and where it is known."""
+"""Word detectors, what they cost, and the guide: by hand, in numpy, and where it is
+known.
+"""
 
 from types import SimpleNamespace
 
@@ -23,7 +25,9 @@ def test_a_photo_has_a_word_if_one_of_its_regions_has_it():
     is_there = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]], "float32")
     cross_entropy = -(is_there * np.log(expected) + (1 - is_there) * np.log(1 - expected))
     np.testing.assert_allclose(equations.detection_loss(logits, is_there), cross_entropy, rtol=1e-3)
-    np.testing.assert_allclose(equations.detector_maps(logits), p / p.sum(axis=1, keepdims=True), rtol=1e-4)
+    np.testing.assert_allclose(
+        equations.detector_maps(logits), p / p.sum(axis=1, keepdims=True), rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("value", [-80.0, 80.0])
@@ -32,7 +36,9 @@ def test_nothing_overflows(value):
     with tf.GradientTape() as tape:
         cost = equations.detection_loss(logits, np.array([[1.0, 0.0]], "float32"))
     assert np.isfinite(cost).all() and np.isfinite(tape.gradient(cost, logits)).all()
-    np.testing.assert_allclose(equations.detector_maps(logits), np.full((1, 49, 2), 1 / 49), rtol=1e-5)
+    np.testing.assert_allclose(
+        equations.detector_maps(logits), np.full((1, 49, 2), 1 / 49), rtol=1e-5
+    )
 
 
 def test_map_cross_entropy_is_least_for_the_map_itself():
@@ -54,7 +60,9 @@ def make_guide(weight=0.5):
 
 def read(attention_weights, token_weights):
     """Return what the guide takes of a Reading."""
-    return SimpleNamespace(attention_weights=attention_weights, extras={}, token_weights=token_weights)
+    return SimpleNamespace(
+        attention_weights=attention_weights, extras={}, token_weights=token_weights
+    )
 
 
 def test_words_that_name_nothing_have_no_detector():
@@ -65,7 +73,9 @@ def test_words_that_name_nothing_have_no_detector():
 
 
 def test_what_the_guide_costs():
-    """Against loops in numpy: two photos with two captions each, one of which is shorter."""
+    """Against loops in numpy: two photos with two captions each, one of which is
+    shorter.
+    """
     guide, vocabulary = make_guide(), Vocabulary(WORDS)
     features, attention_weights = numbers(2, 3, 4), np.abs(numbers(4, 4, 3, seed=5)) + 0.1
     attention_weights /= attention_weights.sum(axis=-1, keepdims=True)
@@ -75,12 +85,16 @@ def test_what_the_guide_costs():
         ids = [*vocabulary.caption_to_ids(caption), vocabulary.end_token_id]
         targets[row, : len(ids)], weights[row, : len(ids)] = ids, 1
     guide.detectors.get_layer("drop").rate = 0.0
-    costs, figures = guide(features, targets, read(attention_weights.astype("float32"), weights), [])
+    costs, figures = guide(
+        features, targets, read(attention_weights.astype("float32"), weights), []
+    )
     p = 1 / (1 + np.exp(-np.asarray(guide.detectors(features), float)))  # (photos, regions, words)
     detected = 1 - np.prod(1 - p, axis=1)
     for row, caption in enumerate(captions):
         photo = row // 2
-        named = {word for of_photo in captions[2 * photo : 2 * photo + 2] for word in of_photo.split()}
+        named = {
+            word for of_photo in captions[2 * photo : 2 * photo + 2] for word in of_photo.split()
+        }
         there = np.array([word in named for word in guide.words])
         detection = -np.where(there, np.log(detected[photo]), np.log(1 - detected[photo])).sum()
         difference = 0.0
@@ -88,7 +102,9 @@ def test_what_the_guide_costs():
             if word in guide.words:
                 number = guide.words.index(word)
                 its_map = p[photo, :, number] / p[photo, :, number].sum()
-                difference -= detected[photo, number] * (its_map * np.log(attention_weights[row, t])).sum()
+                difference -= (
+                    detected[photo, number] * (its_map * np.log(attention_weights[row, t])).sum()
+                )
         assert float(costs[row]) == pytest.approx(0.5 * difference + detection, rel=1e-3)
     values, says = figures["guide"]
     assert values.shape == says.shape == (4, 4) and np.asarray(says)[0, 0] == 0  # of "a"
@@ -104,8 +120,12 @@ def test_attention_learns_from_the_maps_and_detectors_from_captions_alone():
     for factor in (1.0, 3.0):
         guide.weight = factor
         with tf.GradientTape() as tape:
-            cost = tf.reduce_sum(guide(numbers(1, 3, 4), targets, read(ops.softmax(scores), weights), [])[0])
-        gradients.append(tape.gradient(cost, [scores, *[w.value for w in guide.detectors.trainable_variables]]))
+            cost = tf.reduce_sum(
+                guide(numbers(1, 3, 4), targets, read(ops.softmax(scores), weights), [])[0]
+            )
+        gradients.append(
+            tape.gradient(cost, [scores, *[w.value for w in guide.detectors.trainable_variables]])
+        )
     (one, *of_detectors), (other, *of_same_detectors) = gradients
     np.testing.assert_allclose(3 * one, other, rtol=1e-4, atol=1e-6)
     for gradient, same in zip(of_detectors, of_same_detectors):
@@ -115,7 +135,10 @@ def test_attention_learns_from_the_maps_and_detectors_from_captions_alone():
 
 @pytest.mark.slow
 def test_detectors_find_where_a_word_is():
-    """Each photo has its words in one cell, the others are noise; captions say which words, not where."""
+    """Each photo has its words in one cell, the others are noise.
+
+    Captions say which words, not where.
+    """
     keras.utils.set_random_seed(0)
     random = np.random.default_rng(0)
     detectors, optimizer = word_detectors(3), keras.optimizers.Adam(3e-3)
@@ -132,29 +155,42 @@ def test_detectors_find_where_a_word_is():
     for _ in range(150):
         features, there, _ = photos(64)
         with tf.GradientTape() as tape:
-            cost = tf.reduce_sum(equations.detection_loss(detectors(features, training=True), there)) / 64
+            cost = (
+                tf.reduce_sum(equations.detection_loss(detectors(features, training=True), there))
+                / 64
+            )
         variables = detectors.trainable_variables
         optimizer.apply(tape.gradient(cost, [variable.value for variable in variables]), variables)
     features, there, place = photos(100)
     maps = np.asarray(equations.detector_maps(detectors(features)))
-    found = [maps[photo, :, word].argmax() == place[photo, word] for photo, word in np.argwhere(there)]
+    found = [
+        maps[photo, :, word].argmax() == place[photo, word] for photo, word in np.argwhere(there)
+    ]
     assert np.mean(found) > 0.9
 
 
 def test_the_guide_supervises_the_sentinel_too():
     """It costs more by -log of the fraction from the photo."""
     (_, input_ids, covered), targets, weights = batch_with_boxes()
-    captioner = make_captioner(guide_weight=1.0, attends="after", sentinel=True, dropout_before_readout=0.0)
+    captioner = make_captioner(
+        guide_weight=1.0, attends="after", sentinel=True, dropout_before_readout=0.0
+    )
     captioner.compile("sgd")
     (guide,) = captioner.paper_objective.terms
     guide.detectors.get_layer("drop").rate = 0.0
     batch = (numbers(2, 4, 3), input_ids, covered), targets, weights
-    difference, certainty = map(np.asarray, captioner.objective(batch, training=True).figures["guide"])
+    difference, certainty = map(
+        np.asarray, captioner.objective(batch, training=True).figures["guide"]
+    )
     rows = [np.reshape(x, (-1, x.shape[-1])) for x in (input_ids, targets, weights)]
     adapted = captioner.adapter(batch[0][0])
     read = captioner.read(adapted, *rows)
-    from_photo, maps = np.asarray(read.extras["from_photo"])[..., 0], np.asarray(read.attention_weights)
-    of_words = np.asarray(equations.detector_maps(guide.detectors(adapted)))  # (photos, regions, words)
+    from_photo, maps = (
+        np.asarray(read.extras["from_photo"])[..., 0],
+        np.asarray(read.attention_weights),
+    )
+    # (photos, regions, words)
+    of_words = np.asarray(equations.detector_maps(guide.detectors(adapted)))
     assert (certainty > 0).sum() == 6 and from_photo.max() < 0.9
     for row, t in zip(*np.nonzero(certainty)):
         its_map = of_words[row // 2, :, guide.detector_of[rows[1][row, t]]]
@@ -192,9 +228,11 @@ def test_words_that_name_nothing_get_no_supervision():
 
 
 def test_captions_by_length_cannot_teach_detectors(scene_images, scene_cache):
-    """Each caption would count as a photo of its own, without the words of the others."""
+    """Each caption would count as a photo of its own, without the other words."""
     images = [image for image in scene_images if image.split == "train"][:4]
-    captioner = Captioner(Vocabulary.build(images), encoder=None, hidden_dim=4, embedding_dim=4, guide_weight=0.5)
+    captioner = Captioner(
+        Vocabulary.build(images), encoder=None, hidden_dim=4, embedding_dim=4, guide_weight=0.5
+    )
     captioner.compile("sgd")
     with pytest.raises(ValueError, match="batches of captions by length, with guide_weight=0.5"):
         captioner.fit(make_batches(images, captioner.vocabulary, scene_cache, 8), verbose=0)

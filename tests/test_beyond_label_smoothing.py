@@ -1,4 +1,6 @@
-"""Label smoothing against its definition: what is minimised, what is measured, and what stays without it."""
+"""Label smoothing against its definition: what is minimised, what is measured, and what
+stays without it.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from test_beyond_boxes import batch_with_boxes, make_captioner, numbers
 def test_a_fraction_of_each_target_is_spread_over_the_vocabulary(attention):
     (_, input_ids, _), targets, weights = batch_with_boxes()
     batch = (numbers(2, 4, 3), input_ids), targets, weights
-    plain, smooth = (make_captioner(attention=attention, label_smoothing=fraction) for fraction in (0.0, 0.1))
+    plain, smooth = (
+        make_captioner(attention=attention, label_smoothing=fraction) for fraction in (0.0, 0.1)
+    )
     smooth.decoder.set_weights(plain.decoder.get_weights())
     one, other = (captioner.objective(batch, training=False) for captioner in (plain, smooth))
     rows = tf.reshape(weights, (4, -1))
@@ -19,5 +23,7 @@ def test_a_fraction_of_each_target_is_spread_over_the_vocabulary(attention):
     expected = -0.9 * np.asarray(one.log_prob) - 0.1 * spread + penalty
     np.testing.assert_allclose(other.figures["loss"][0], expected, rtol=1e-5)
     np.testing.assert_allclose(other.mean, expected.mean(), rtol=1e-5)
-    np.testing.assert_array_equal(one.figures["cross_entropy"][0], other.figures["cross_entropy"][0])
+    np.testing.assert_array_equal(
+        one.figures["cross_entropy"][0], other.figures["cross_entropy"][0]
+    )
     assert smooth.get_config()["label_smoothing"] == 0.1

@@ -43,14 +43,18 @@ def batch_of(captions, vocabulary):
 
 
 def every_caption(vocabulary):
-    """Return all captions of at most LENGTH words as the search writes them, (captions, LENGTH)."""
+    """Return all captions of at most LENGTH words as the search writes them, (captions,
+    LENGTH).
+    """
     words = [vocabulary.caption_to_ids(word)[0] for word in WORDS]
     longer = itertools.product(words, [*words, vocabulary.end_token_id])
     return np.array([(vocabulary.end_token_id, 0), *longer], "int32")
 
 
 def exact_gradient(captioner, objective, batch):
-    """Return the gradient of the expected reward of the first photo, by listing all captions."""
+    """Return the gradient of the expected reward of the first photo, by listing all
+    captions.
+    """
     (features, _), target_ids, _ = batch
     token_ids = every_caption(captioner.vocabulary)
     rewards = objective.reward(token_ids[None], target_ids[:1])[0]
@@ -77,7 +81,12 @@ def flat(gradients):
 @pytest.mark.slow
 def test_the_mean_of_drawn_gradients_is_that_of_the_expected_reward(reward_baseline, kind):
     captioner = make_captioner(**kind)
-    options = {"num_drawn": 40, "temperature": 0.8, "max_length": LENGTH, "reward_baseline": reward_baseline}
+    options = {
+        "num_drawn": 40,
+        "temperature": 0.8,
+        "max_length": LENGTH,
+        "reward_baseline": reward_baseline,
+    }
     objective = SelfCritical(CAPTIONS, captioner.vocabulary, **options)
     batch = batch_of(CAPTIONS[:1], captioner.vocabulary)
 
@@ -89,11 +98,15 @@ def test_the_mean_of_drawn_gradients_is_that_of_the_expected_reward(reward_basel
 
     drawn = -np.array([flat(gradient()) for _ in range(200)])
     exact = exact_gradient(captioner, objective, batch)
-    deviation = np.abs(drawn.mean(axis=0) - exact) / (drawn.std(axis=0) / np.sqrt(len(drawn)) + 1e-6)
+    deviation = np.abs(drawn.mean(axis=0) - exact) / (
+        drawn.std(axis=0) / np.sqrt(len(drawn)) + 1e-6
+    )
     size = np.linalg.norm(exact)
     assert size > 0.05, "there is something to learn"
     assert deviation.max() < 5
-    assert np.linalg.norm(drawn.mean(axis=0) - exact) < 0.1 * size < np.linalg.norm(drawn[0] - exact)
+    assert (
+        np.linalg.norm(drawn.mean(axis=0) - exact) < 0.1 * size < np.linalg.norm(drawn[0] - exact)
+    )
 
 
 def test_the_reward_is_cider():
@@ -129,10 +142,17 @@ def test_what_is_read_is_what_was_drawn_with_dropout_too():
         found = run_search(step, state, captioner.vocabulary, REGIONS, noise, **options)
         token_ids = tf.reshape(found.token_ids, (12, 5))
         input_ids = np.concatenate([np.ones((12, 1), "int32"), token_ids[:, :-1]], axis=1)
-        order = np.argsort(-(np.asarray(token_ids) > 0).sum(axis=1).reshape(3, 4), axis=1) + 4 * np.arange(3)[:, None]
+        order = (
+            np.argsort(-(np.asarray(token_ids) > 0).sum(axis=1).reshape(3, 4), axis=1)
+            + 4 * np.arange(3)[:, None]
+        )
         rows = order.ravel()
         drop_of = None if dropout is None else lambda rows: dropout.of_photos(rows // 4)
-        ids = input_ids[rows], np.asarray(token_ids)[rows], (np.asarray(token_ids)[rows] > 0).astype("float32")
+        ids = (
+            input_ids[rows],
+            np.asarray(token_ids)[rows],
+            (np.asarray(token_ids)[rows] > 0).astype("float32"),
+        )
         read = captioner.read(features, *ids, drop_of=drop_of)
         word_log_probs = read.unpack_words(equations.word_log_probs(read.logits, read.targets))
         received = equations.caption_log_prob(word_log_probs, ids[2])
@@ -146,7 +166,9 @@ def test_what_is_read_is_what_was_drawn_with_dropout_too():
 
 def test_word_detectors_stay_as_they_are():
     captioner = make_captioner(guide_weight=0.5, attends="after", sentinel=True)
-    captioner.compile("sgd", training_objective=SelfCritical(CAPTIONS, captioner.vocabulary, max_length=3))
+    captioner.compile(
+        "sgd", training_objective=SelfCritical(CAPTIONS, captioner.vocabulary, max_length=3)
+    )
     detectors, before = captioner.term_layers[0].get_weights(), captioner.decoder.get_weights()
     captioner.train_step(batch_of(CAPTIONS, captioner.vocabulary))
     assert detectors and all(map(np.array_equal, detectors, captioner.term_layers[0].get_weights()))
@@ -154,7 +176,9 @@ def test_word_detectors_stay_as_they_are():
 
 
 def test_boxes_hold_attention_where_it_is():
-    """They cost what they cost with words: of people's captions, in the mean over these."""
+    """They cost what they cost with words: of people's captions, in the mean over
+    these.
+    """
     captioner = make_captioner(attends="after", box_weight=0.7)
     (on_boxes,) = captioner.paper_objective.terms
     (features, input_ids), target_ids, weights = batch_of(CAPTIONS, captioner.vocabulary)
@@ -169,7 +193,9 @@ def test_boxes_hold_attention_where_it_is():
         return objective(captioner, batch)
 
     plain, with_boxes = measured(0.0), measured(0.7)
-    read = captioner.read(features, *(np.reshape(x, (-1, x.shape[-1])) for x in (input_ids, target_ids, weights)))
+    read = captioner.read(
+        features, *(np.reshape(x, (-1, x.shape[-1])) for x in (input_ids, target_ids, weights))
+    )
     off_boxes = equations.box_loss(read.attention_weights[:1, :2], covered[0, :1, :2])
     expected = 0.7 * np.asarray(off_boxes).sum() / 5  # captions
     assert expected > 0.01 and len(weights.any(axis=-1).ravel().nonzero()[0]) == 5
@@ -205,7 +231,9 @@ def test_errors(scene_images, scene_cache):
     for options in ({"num_drawn": 1, "reward_baseline": "others"}, {"temperature": 0.0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             SelfCritical(CAPTIONS, vocabulary, **options)
-    captioner = Captioner(Vocabulary.build(scene_images), encoder=None, embedding_dim=3, hidden_dim=3, attention_dim=3)
+    captioner = Captioner(
+        Vocabulary.build(scene_images), encoder=None, embedding_dim=3, hidden_dim=3, attention_dim=3
+    )
     objective = SelfCritical([image.captions for image in scene_images], captioner.vocabulary)
     captioner.compile("adam", training_objective=objective)
     with pytest.raises(ValueError, match='group_by="image"'):
@@ -214,7 +242,9 @@ def test_errors(scene_images, scene_cache):
 
 @pytest.fixture(scope="module")
 def rewarded(tmp_path_factory):
-    """A training with two epochs on words and three on rewards: its folder and its captioner."""
+    """A training with two epochs on words and three on rewards: its folder and its
+    captioner.
+    """
     folder = tmp_path_factory.mktemp("rewarded")
     return folder, train(folder, epochs=2, **SELF_CRITICAL)
 
@@ -222,7 +252,10 @@ def rewarded(tmp_path_factory):
 def test_basics(rewarded):
     folder, captioner = rewarded
     assert len(captioner.history["loss"]) == 5
-    assert np.isnan(captioner.history["reward"][:2]).all() and np.isfinite(captioner.history["reward"][2:]).all()
+    assert (
+        np.isnan(captioner.history["reward"][:2]).all()
+        and np.isfinite(captioner.history["reward"][2:]).all()
+    )
     assert np.isfinite(captioner.history["val_cider"]).all()
     loaded = Captioner.load(folder / "self_critical" / "model")
     assert loaded.weights_digest() == captioner.weights_digest()
@@ -253,7 +286,9 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_p
     ended = run_training(again, "", "self-critical")
     assert ended.returncode == 0, ended.stderr
     assert "resuming after self-critical epoch 2" in ended.stdout
-    (_, weights), (_, expected) = (read_checkpoint(path / "self_critical" / "checkpoint") for path in (again, folder))
+    (_, weights), (_, expected) = (
+        read_checkpoint(path / "self_critical" / "checkpoint") for path in (again, folder)
+    )
     for name, values in expected.items():
         np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
 
@@ -262,42 +297,75 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_p
 def test_any_saved_model_can_be_trained_on_and_never_gets_worse(rewarded, tmp_path, capsys):
     folder, _ = rewarded
     before = Captioner.load(folder / "model")
-    ruinous = {**SELF_CRITICAL, "self_critical_rate": 10.0, "clip_norm": None, "self_critical_epochs": 1}
+    ruinous = {
+        **SELF_CRITICAL,
+        "self_critical_rate": 10.0,
+        "clip_norm": None,
+        "self_critical_epochs": 1,
+    }
     images = DATASETS["scenes"](None, num_scenes=40, seed=3)
-    options = {"initial_model": folder / "model", "epochs": 0, "batch_size": 40, "output_dir": tmp_path}
+    options = {
+        "initial_model": folder / "model",
+        "epochs": 0,
+        "batch_size": 40,
+        "output_dir": tmp_path,
+    }
     after = keras_sat.fit(images, **options, **ruinous)
     assert after.weights_digest() == before.weights_digest()
     said = capsys.readouterr().out
-    assert "before self-critical training: CIDEr" in said and "is better than the initial captioner" in said
+    assert (
+        "before self-critical training: CIDEr" in said
+        and "is better than the initial captioner" in said
+    )
     assert len(after.history["reward"]) == 1
 
 
 @pytest.mark.slow
 def test_scores_from_before_are_those_of_the_initial_captioner(rewarded, tmp_path):
-    """Scores left by a training stopped in its first epoch do not count for another initial captioner."""
+    """Scores left by a training stopped in its first epoch do not count for another
+    initial captioner.
+    """
     folder, _ = rewarded
     images = DATASETS["scenes"](None, num_scenes=40, seed=3)
-    options = {"epochs": 0, "batch_size": 40, "output_dir": tmp_path, "show_progress": False, **SELF_CRITICAL}
+    options = {
+        "epochs": 0,
+        "batch_size": 40,
+        "output_dir": tmp_path,
+        "show_progress": False,
+        **SELF_CRITICAL,
+    }
     give_up = At(0, lambda: signal.raise_signal(signal.SIGINT))
     better, worse = folder / "self_critical" / "model", folder / "model"
     for model in (worse, better):
         stopped = keras_sat.fit(images, **options, initial_model=model, callbacks=[give_up])
         assert stopped.weights_digest() == Captioner.load(model).weights_digest()
-        assert Captioner.load(tmp_path / "self_critical" / "model").weights_digest() == stopped.weights_digest()
+        assert (
+            Captioner.load(tmp_path / "self_critical" / "model").weights_digest()
+            == stopped.weights_digest()
+        )
 
 
 @pytest.mark.slow
 def test_more_epochs_of_cross_entropy_come_too_late(rewarded):
     folder, _ = rewarded
-    with pytest.raises(ValueError, match="self_critical_epochs in this folder started after epoch 2"):
+    with pytest.raises(
+        ValueError, match="self_critical_epochs in this folder started after epoch 2"
+    ):
         train(folder, epochs=3, **SELF_CRITICAL)
 
 
 @pytest.mark.slow
 def test_without_a_dev_split_nothing_is_lost_either(rewarded, tmp_path):
     folder, _ = rewarded
-    images = [image for image in DATASETS["scenes"](None, num_scenes=40, seed=3) if image.split == "train"]
-    options = {"epochs": 0, "batch_size": 40, "initial_model": folder / "model", "show_progress": False}
+    images = [
+        image for image in DATASETS["scenes"](None, num_scenes=40, seed=3) if image.split == "train"
+    ]
+    options = {
+        "epochs": 0,
+        "batch_size": 40,
+        "initial_model": folder / "model",
+        "show_progress": False,
+    }
     options |= {**SELF_CRITICAL, "self_critical_epochs": 1}
     give_up = At(0, lambda: signal.raise_signal(signal.SIGINT))
     stopped = keras_sat.fit(images, **options, output_dir=tmp_path / "stopped", callbacks=[give_up])

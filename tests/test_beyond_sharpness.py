@@ -1,4 +1,6 @@
-"""Sharpness against its definition: the entropy of the maps is minimised in training, and not measured."""
+"""Sharpness against its definition: the entropy of the maps is minimised in training,
+and not measured.
+"""
 
 import numpy as np
 import pytest

@@ -8,7 +8,14 @@ from PIL import Image
 from tensorflow.python.summary.summary_iterator import summary_iterator
 
 from data_utils import DATASETS, CaptionedImage, Vocabulary, make_batches
-from keras_sat import BeginWithExpectations, Captioner, DrawAttention, KeepTraining, ScoreCaptions, ShowCaptions
+from keras_sat import (
+    BeginWithExpectations,
+    Captioner,
+    DrawAttention,
+    KeepTraining,
+    ScoreCaptions,
+    ShowCaptions,
+)
 from keras_sat.scoring.bleu import bleu
 from keras_sat.training import callbacks
 from keras_sat.training.history import (
@@ -33,7 +40,9 @@ def captioner_and_batches(images):
     small = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8}
     captioner = Captioner(vocabulary, encoder="tiny", attention="hard", **small)
     captioner.compile()
-    return captioner, make_batches(images, vocabulary, image_size=64, split="train", group_by="image", batch_size=80)
+    return captioner, make_batches(
+        images, vocabulary, image_size=64, split="train", group_by="image", batch_size=80
+    )
 
 
 @pytest.mark.usefixtures("without_graphs")
@@ -41,7 +50,10 @@ def test_captions_are_free_running_and_scored(images, captioner_and_batches):
     captioner, batches = captioner_and_batches
     dev = [image for image in images if image.split == "dev"]
     lines = []
-    callbacks = [ScoreCaptions(dev, max_length=6), ShowCaptions(dev, num_photos=1, max_length=6, output=lines.append)]
+    callbacks = [
+        ScoreCaptions(dev, max_length=6),
+        ShowCaptions(dev, num_photos=1, max_length=6, output=lines.append),
+    ]
     history = captioner.fit(batches, epochs=2, callbacks=callbacks, verbose=0).history
     captions = [result.caption for result in captioner.caption(dev, num_beams=1, max_length=6)]
     expected = bleu([image.captions for image in dev], captions)
@@ -57,9 +69,14 @@ def test_maps_of_a_few_photos_are_drawn_for_tensorboard(images, captioner_and_ba
     draw.on_epoch_end(4)
     paths = sorted(map(str, tmp_path.iterdir()))
     values = [
-        (event.step, value) for path in paths for event in summary_iterator(path) for value in event.summary.value
+        (event.step, value)
+        for path in paths
+        for event in summary_iterator(path)
+        for value in event.summary.value
     ]
-    assert [(step, value.tag) for step, value in values] == [(5, f"attention/{image.image_id}") for image in images[:2]]
+    assert [(step, value.tag) for step, value in values] == [
+        (5, f"attention/{image.image_id}") for image in images[:2]
+    ]
     for _, value in values:
         assert value.metadata.plugin_data.plugin_name == "images"
         *size, content = value.tensor.string_val
@@ -74,11 +91,15 @@ def test_expectations_come_first(captioner_and_batches):
 
     class Watch(BeginWithExpectations):
         def on_epoch_end(self, epoch, logs=None):
-            shares.append((float(self.model.expectation_share.numpy()), float(self.model.baseline.numpy())))
+            shares.append(
+                (float(self.model.expectation_share.numpy()), float(self.model.baseline.numpy()))
+            )
 
     captioner.fit(batches, epochs=3, callbacks=[Watch(2)], verbose=0)
     assert [share for share, _ in shares] == [1.0, 1.0, 0.5]
-    assert shares[1][1] == 0 > shares[2][1], "nothing is sampled before, and so the baseline does not move"
+    assert shares[1][1] == 0 > shares[2][1], (
+        "nothing is sampled before, and so the baseline does not move"
+    )
 
 
 def test_which_epoch_is_best():
@@ -87,10 +108,15 @@ def test_which_epoch_is_best():
 
     assert best_epoch(epochs(0.1, 0.3, 0.2, 0.3)) == 1
     assert best_epoch([{"loss": 1.0}, {"loss": 2.0}]) == 1 and best_epoch([]) == -1
-    lost = [{"val_bleu_4": 1e-12 * n, "val_cross_entropy": loss} for n, loss in enumerate((3.0, 2.0, 2.5))]
+    lost = [
+        {"val_bleu_4": 1e-12 * n, "val_cross_entropy": loss}
+        for n, loss in enumerate((3.0, 2.0, 2.5))
+    ]
     assert best_epoch(lost) == 1, "without a score the cross-entropy decides"
     assert best_epoch([*lost, {"val_bleu_4": 0.01, "val_cross_entropy": 9.0}]) == 3
-    assert has_plateaued(epochs(0.1, 0.3, 0.2, 0.3), 2) and not has_plateaued(epochs(0.1, 0.3, 0.2, 0.3), 3)
+    assert has_plateaued(epochs(0.1, 0.3, 0.2, 0.3), 2) and not has_plateaued(
+        epochs(0.1, 0.3, 0.2, 0.3), 3
+    )
     assert not has_plateaued(epochs(0.0, 0.0, 0.0), 1), "a score of 0 is no plateau"
     assert not has_plateaued(epochs(0.1, 0.1, 0.1), None) and not has_plateaued([], 1)
 
@@ -122,32 +148,50 @@ def test_ctrl_c_waits_until_an_epoch_is_kept_whole():
 
 def test_curves_and_their_table(tmp_path):
     curves = Curves([{"loss": 2.0}, {"loss": 1.0, "val_loss": 3.0}])
-    assert list(curves) == ["loss", "val_loss"] and len(curves) == 2 and curves["loss"] == [2.0, 1.0]
+    assert (
+        list(curves) == ["loss", "val_loss"] and len(curves) == 2 and curves["loss"] == [2.0, 1.0]
+    )
     assert np.isnan(curves["val_loss"][0]) and curves.history["val_loss"][1] == 3.0
     write_history(tmp_path / "history.csv", [{"loss": 2.0}, {"loss": 1.0, "val_loss": 3.0}])
     assert (tmp_path / "history.csv").read_text() == "epoch,loss,val_loss\n1,2,nan\n2,1,3\n"
 
 
 def test_bleu_of_a_few_words_says_nothing_and_cross_entropy_decides():
-    # Captions of three words have no group of four, and yet coco-caption's tiny numbers make a BLEU-4 of them:
-    # the fourth root of 1 * 1 * 1 * (1e-15 / 1e-9), which is 0.03.
+    # Captions of three words have no group of four, and yet coco-caption's tiny numbers
+    # make a BLEU-4 of them: the fourth root of 1 * 1 * 1 * (1e-15 / 1e-9), which is
+    # 0.03.
     short = bleu([["a red dog"]], ["a red dog"])["bleu_4"]
     assert short == pytest.approx(1e-6**0.25, rel=1e-6) and short > 100 * LEAST_SCORE
 
     def epoch(score, matches, cross_entropy):
-        return {"loss": 1.0, "val_bleu_4": score, "val_matches": matches, "val_cross_entropy": cross_entropy}
+        return {
+            "loss": 1.0,
+            "val_bleu_4": score,
+            "val_matches": matches,
+            "val_cross_entropy": cross_entropy,
+        }
 
-    tiny = [epoch(short, 0, 6.0), epoch(0.2, 1, 5.0), epoch(0.0, 0, 4.0), epoch(0.1, LEAST_MATCHES - 1, 4.5)]
+    tiny = [
+        epoch(short, 0, 6.0),
+        epoch(0.2, 1, 5.0),
+        epoch(0.0, 0, 4.0),
+        epoch(0.1, LEAST_MATCHES - 1, 4.5),
+    ]
     assert [is_above_chance(figures) for figures in tiny] == [False] * 4
     assert best_epoch(tiny) == 2 and has_plateaued(tiny, 1) and not has_plateaued(tiny, 2)
     assert not has_plateaued(tiny[:3], 1), "the cross-entropy falls: no plateau"
     assert best_epoch([*tiny, epoch(0.05, LEAST_MATCHES, 9.0)]) == 4
     assert is_above_chance({"val_bleu_4": 0.05}), "a callback of your own may not count them"
-    assert is_above_chance({"val_cider": 0.1, "val_matches": 0}, "val_cider"), "CIDEr counts shorter groups too"
+    assert is_above_chance({"val_cider": 0.1, "val_matches": 0}, "val_cider"), (
+        "CIDEr counts shorter groups too"
+    )
 
 
 def test_the_matches_are_those_of_four_words(monkeypatch):
-    images = [CaptionedImage("a", "a.jpg", ["a b c d e", "x"], "dev"), CaptionedImage("b", "b.jpg", ["a b c"], "dev")]
+    images = [
+        CaptionedImage("a", "a.jpg", ["a b c d e", "x"], "dev"),
+        CaptionedImage("b", "b.jpg", ["a b c"], "dev"),
+    ]
     results = [SimpleNamespace(caption=caption) for caption in ("a b c d e f", "a b c")]
     monkeypatch.setattr(callbacks, "caption_photos", lambda *_, **__: results)
     assert callbacks.score_captions(None, images)["val_matches"] == 2, "a b c d, b c d e"

@@ -17,7 +17,14 @@ from conftest import all_slow_but, write_photos
 from PIL import Image
 
 import keras_sat
-from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, load_image, make_batches
+from data_utils import (
+    CaptionedImage,
+    FeatureCache,
+    Vocabulary,
+    draw_scenes,
+    load_image,
+    make_batches,
+)
 from keras_sat import ATTENTIONS, Captioner, equations
 from keras_sat.files import saving
 from keras_sat.files.model_folder import read_model, write_model
@@ -25,24 +32,39 @@ from keras_sat.model.encoders import ENCODERS
 
 pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 KINDS = [  # each attention, scoring and cell
-    ("soft", "additive", "lstm"), ("soft", "bilinear", "gru"), ("hard", "dot", "gru"), ("none", "additive", "lstm"),
-]  # fmt: skip
+    ("soft", "additive", "lstm"),
+    ("soft", "bilinear", "gru"),
+    ("hard", "dot", "gru"),
+    ("none", "additive", "lstm"),
+]
 CAPTIONS = [
-    "a red dog runs", "two cats sleep on a sofa", "a man rides", "the sea at night", "snow on a green hill",
-    "a girl reads a book", "birds", "an old car in the rain",
-]  # fmt: skip
+    "a red dog runs",
+    "two cats sleep on a sofa",
+    "a man rides",
+    "the sea at night",
+    "snow on a green hill",
+    "a girl reads a book",
+    "birds",
+    "an old car in the rain",
+]
 SMALL = {"embedding_dim": 24, "hidden_dim": 24, "attention_dim": 24}
 QUIET = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
 
 
 def random_grid(images):
-    """An encoder that knows every photo apart: 2 x 2 cells of 24 numbers that depend on all pixels."""
-    return np.stack([np.random.default_rng(int(image.sum())).normal(size=(2, 2, 24)) for image in images])
+    """An encoder that knows every photo apart: 2 x 2 cells of 24 numbers that depend on
+    all pixels.
+    """
+    return np.stack(
+        [np.random.default_rng(int(image.sum())).normal(size=(2, 2, 24)) for image in images]
+    )
 
 
 @pytest.fixture(scope="module")
 def eight(tmp_path_factory):
-    """Eight photos with a caption each, their vocabulary and the cache of their features."""
+    """Eight photos with a caption each, their vocabulary and the cache of their
+    features.
+    """
     folder = tmp_path_factory.mktemp("eight")
     names = [f"{number}.png" for number in range(8)]
     write_photos(folder / "photos", names)
@@ -51,9 +73,13 @@ def eight(tmp_path_factory):
         for number, name in enumerate(names)
     ]
     cache = FeatureCache.build(
-        folder / "cache", [i.image_id for i in images], [i.image_path for i in images], random_grid, image_size=16,
+        folder / "cache",
+        [i.image_id for i in images],
+        [i.image_path for i in images],
+        random_grid,
+        image_size=16,
         show_progress=False,
-    )  # fmt: skip
+    )
     return images, Vocabulary.build(images), cache
 
 
@@ -75,9 +101,13 @@ def first_batch(eight, **options):
 @pytest.mark.parametrize("attention, scoring, cell", all_slow_but(KINDS[0], KINDS))
 def test_every_kind_learns_its_captions_by_heart(eight, attention, scoring, cell, tmp_path):
     images, vocabulary, cache = eight
-    captioner = Captioner(vocabulary, encoder=None, attention=attention, scoring=scoring, cell=cell, **SMALL, **QUIET)
+    captioner = Captioner(
+        vocabulary, encoder=None, attention=attention, scoring=scoring, cell=cell, **SMALL, **QUIET
+    )
     captioner.compile(learning_rate=1e-2)
-    history = captioner.fit(make_batches(images, vocabulary, cache, batch_size=8), epochs=60, verbose=0).history
+    history = captioner.fit(
+        make_batches(images, vocabulary, cache, batch_size=8), epochs=60, verbose=0
+    ).history
     assert history["loss"][-1] < 0.2 * history["loss"][0]
     features = cache.features([image.image_id for image in images])
     results = captioner.caption_features(features)
@@ -95,7 +125,9 @@ def test_the_loss_is_that_of_the_paper(eight):
     captioner = make_captioner(vocabulary, attention_penalty_weight=0.7)
     batch = first_batch(eight, group_by="image")
     measured = captioner.evaluate(
-        make_batches(images, vocabulary, cache, group_by="image", shuffle=False), verbose=0, return_dict=True
+        make_batches(images, vocabulary, cache, group_by="image", shuffle=False),
+        verbose=0,
+        return_dict=True,
     )
     weights = paper.weights_of(captioner.decoder)
     losses, words, penalties, right, entropies = [], 0, [], 0, []
@@ -111,33 +143,51 @@ def test_the_loss_is_that_of_the_paper(eight):
         entropies += [-(alpha * np.log(alpha)).sum() for alpha in alphas]
     assert measured["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
     assert measured["penalty"] == pytest.approx(np.mean(penalties), rel=1e-5)
-    assert measured["cross_entropy"] == pytest.approx((sum(losses) - 0.7 * sum(penalties)) / words, rel=1e-5)
+    assert measured["cross_entropy"] == pytest.approx(
+        (sum(losses) - 0.7 * sum(penalties)) / words, rel=1e-5
+    )
     assert measured["token_accuracy"] == pytest.approx(right / words, rel=1e-5)
     assert measured["attention_entropy"] == pytest.approx(np.mean(entropies), rel=1e-5)
-    assert float(captioner.objective(batch, training=False).mean) == pytest.approx(np.mean(losses), rel=1e-5)
+    assert float(captioner.objective(batch, training=False).mean) == pytest.approx(
+        np.mean(losses), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("attention", [*ATTENTIONS, "drawn"])
 def test_what_is_left_out_moves_nothing(attention, monkeypatch):
-    """Training leaves out padding in the loop and in the readout; `call` and the equations leave out nothing."""
+    """Training leaves out padding in the loop and in the readout; `call` and the
+    equations leave out nothing.
+    """
     random = np.random.default_rng(5)
-    captioner = Captioner([f"word{i}" for i in range(20)], encoder=None, attention=attention, **SMALL, **QUIET)
-    lengths = np.array([[5, 3, 1], [2, 4, 0], [5, 5, 2]])  # the second photo's captions are in no order
+    captioner = Captioner(
+        [f"word{i}" for i in range(20)], encoder=None, attention=attention, **SMALL, **QUIET
+    )
+    # The second photo's captions are in no order.
+    lengths = np.array([[5, 3, 1], [2, 4, 0], [5, 5, 2]])
     token_weights = (np.arange(6) < lengths[..., None]).astype("float32")
     input_ids, target_ids = random.integers(4, 24, (2, 3, 3, 6)).astype("int32")
     features = random.normal(size=(3, 4, 24)).astype("float32")
-    noise, sampled = random.gumbel(size=(9, 6, 4)).astype("float32"), np.tile([1.0, 0.0, 1.0], 3).astype("float32")
+    noise, sampled = (
+        random.gumbel(size=(9, 6, 4)).astype("float32"),
+        np.tile([1.0, 0.0, 1.0], 3).astype("float32"),
+    )
     noise, sampled = (noise, sampled) if captioner.samples_attention else (None, None)
-    monkeypatch.setattr(captioner.paper_objective, "_chance", lambda *_: {"noise": noise, "sampled": sampled})
+    monkeypatch.setattr(
+        captioner.paper_objective, "_chance", lambda *_: {"noise": noise, "sampled": sampled}
+    )
     captioner.build((features.shape, input_ids.shape))
     captioner.baseline.assign(-9.0)
 
     with tf.GradientTape() as tape:
-        mean = captioner.objective(((features, input_ids), target_ids, token_weights), training=True).mean
+        mean = captioner.objective(
+            ((features, input_ids), target_ids, token_weights), training=True
+        ).mean
     variables = captioner.trainable_variables
     found = tape.gradient(mean, variables)
 
-    rows = {name: x.reshape(9, 6) for name, x in (("targets", target_ids), ("weights", token_weights))}
+    rows = {
+        name: x.reshape(9, 6) for name, x in (("targets", target_ids), ("weights", token_weights))
+    }
     with tf.GradientTape() as tape:
         decoded = captioner((features, input_ids), noise=noise, sampled=sampled)
         word_log_probs = equations.word_log_probs(decoded.logits, rows["targets"])
@@ -147,7 +197,9 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
             entropy = equations.attention_entropy(decoded.attention_weights)
             gain = equations.hard_attention_surrogate(
                 log_prob,
-                equations.location_log_prob(decoded.attention_weights, decoded.selection, rows["weights"]),
+                equations.location_log_prob(
+                    decoded.attention_weights, decoded.selection, rows["weights"]
+                ),
                 tf.reduce_sum(entropy * rows["weights"], axis=-1),
                 reward=log_prob + 9.0,
                 sampled=sampled,
@@ -180,7 +232,10 @@ def test_gradients_are_clipped(eight):
     captioner.compile("sgd", learning_rate=1.0, clip_norm=1e-2)
     before = [weight.numpy() for weight in captioner.trainable_variables]
     captioner.train_step(first_batch(eight))
-    moved = sum(((w.numpy() - old) ** 2).sum() for w, old in zip(captioner.trainable_variables, before)) ** 0.5
+    moved = (
+        sum(((w.numpy() - old) ** 2).sum() for w, old in zip(captioner.trainable_variables, before))
+        ** 0.5
+    )
     assert moved == pytest.approx(1e-2, rel=1e-3)
 
 
@@ -188,10 +243,16 @@ def test_gradients_are_clipped(eight):
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_xla_and_eager_training_give_the_same(eight, attention):
     logs = []
-    for how in ({"jit_compile": True}, {"run_eagerly": True, "jit_compile": False}, {"jit_compile": False}):
+    for how in (
+        {"jit_compile": True},
+        {"run_eagerly": True, "jit_compile": False},
+        {"jit_compile": False},
+    ):
         keras.utils.set_random_seed(0)
         # Without samples: the random numbers of XLA are others.
-        captioner = make_captioner(eight[1], attention=attention, expectation_probability=1.0, **QUIET)
+        captioner = make_captioner(
+            eight[1], attention=attention, expectation_probability=1.0, **QUIET
+        )
         captioner.compile(learning_rate=1e-2, **how)
         batches = tf.data.Dataset.from_tensors(first_batch(eight)).repeat(2)
         history = captioner.fit(batches, epochs=2, verbose=0).history
@@ -210,7 +271,10 @@ def test_averaged_weights_are_evaluated_and_left_at_the_end(eight):
     expected = seen[0]
     for step, weights in enumerate(seen[1:], start=1):
         momentum = min(0.2, step / (step + 10))
-        expected = [momentum * average + (1 - momentum) * weight for average, weight in zip(expected, weights)]
+        expected = [
+            momentum * average + (1 - momentum) * weight
+            for average, weight in zip(expected, weights)
+        ]
     with captioner.averaged_weights():
         for weight, average in zip(captioner.trainable_variables, expected):
             np.testing.assert_allclose(weight.numpy(), average, atol=1e-6)
@@ -256,7 +320,9 @@ def test_weight_decay_is_for_matrices(eight, optimizer, options, is_matrix_alone
     captioner.compile(optimizer, learning_rate=1.0, **options)
     captioner.make_training_state()
     before = [weight.numpy() for weight in captioner.trainable_variables]
-    captioner.optimizer.apply([np.zeros(weight.shape, "float32") for weight in before], captioner.trainable_variables)
+    captioner.optimizer.apply(
+        [np.zeros(weight.shape, "float32") for weight in before], captioner.trainable_variables
+    )
     for weight, old in zip(captioner.trainable_variables, before):
         shrinks = old.ndim >= 2 or not is_matrix_alone
         np.testing.assert_allclose(weight.numpy(), old * (0.9 if shrinks else 1.0), atol=1e-6)
@@ -300,11 +366,17 @@ def finishing(eight, tmp_path_factory):
     images, vocabulary, _ = eight
     folder = tmp_path_factory.mktemp("finishing")
     ENCODERS["tiny"](image_size=16).save_weights(folder / "tiny.weights.h5")
-    options = {"encoder": "tiny", "encoder_training": "frozen", "encoder_weights": folder / "tiny.weights.h5"}
+    options = {
+        "encoder": "tiny",
+        "encoder_training": "frozen",
+        "encoder_weights": folder / "tiny.weights.h5",
+    }
     options |= {"encoder_layer": "conv1", "trained_up_to": "coordinates", "image_size": 16}
     captioner = Captioner(vocabulary, **options, **SMALL, **QUIET)
     ids, paths = [image.image_id for image in images], [image.image_path for image in images]
-    cache = FeatureCache.build(folder / "cache", ids, paths, captioner.encoder_model, show_progress=False)
+    cache = FeatureCache.build(
+        folder / "cache", ids, paths, captioner.encoder_model, show_progress=False
+    )
     batches = make_batches(images, vocabulary, cache)
     captioner.compile("sgd", learning_rate=1.0, encoder_rate=0.1)
     captioner.build_for(batches)
@@ -325,7 +397,9 @@ def test_the_last_layers_of_the_encoder_learn_more_slowly(finishing):
     slow = {id(weight) for weight in captioner.encoder_variables}
     for weight, old, gradient in zip(captioner.trainable_variables, before, gradients):
         rate = (0.1 if id(weight) in slow else 1.0) * min(1, 5 / norm)
-        np.testing.assert_allclose(weight.numpy(), old - rate * tf.convert_to_tensor(gradient), atol=1e-5)
+        np.testing.assert_allclose(
+            weight.numpy(), old - rate * tf.convert_to_tensor(gradient), atol=1e-5
+        )
 
 
 def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, finishing, tmp_path):
@@ -343,15 +417,24 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     with pytest.warns(UserWarning, match="encoder_weights='other.weights.h5' is ignored"):
         whole = Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
     assert whole.get_config() == captioner.get_config()
-    with pytest.raises(ValueError, match="must keep its encoder and encoder weights.* Received: encoder_weights"):
+    with pytest.raises(
+        ValueError, match="must keep its encoder and encoder weights.* Received: encoder_weights"
+    ):
         captioner.adapted(encoder_weights="other.weights.h5")
     on = captioner.adapted(attention="hard", encoder_weights=captioner.encoder_weights)
-    np.testing.assert_array_equal(on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy())
-    with pytest.raises(ValueError, match=r"expect features of 8 x 8 x 16, .* Received: features of shape \(64, 32\)"):
+    np.testing.assert_array_equal(
+        on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy()
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"expect features of 8 x 8 x 16, .* Received: features of shape \(64, 32\)",
+    ):
         Captioner(**captioner.get_config()).build(((None, 64, 32), (None, None)))
     with pytest.raises(ValueError, match="Leave them out. Received: trained_up_to=None"):
         captioner.adapted(trained_up_to=None)
-    with pytest.raises(ValueError, match="Received: trained_up_to='coordinates', encoder_layer=None"):
+    with pytest.raises(
+        ValueError, match="Received: trained_up_to='coordinates', encoder_layer=None"
+    ):
         Captioner(eight[1], encoder="tiny", trained_up_to="coordinates")
 
 
@@ -369,7 +452,9 @@ def test_a_grid_is_checked_and_written_in_one_way(eight):
 def test_the_first_layers_of_an_encoder_learn_most_slowly(eight):
     images, vocabulary, _ = eight
     captioner = Captioner(vocabulary, encoder="tiny", image_size=16, **SMALL, **QUIET)
-    captioner.compile("sgd", learning_rate=1.0, clip_norm=None, encoder_rate=0.5, first_layer_rate=0.04)
+    captioner.compile(
+        "sgd", learning_rate=1.0, clip_norm=None, encoder_rate=0.5, first_layer_rate=0.04
+    )
     batches = make_batches(images, vocabulary, image_size=16)
     captioner.build_for(batches)
     batch = next(iter(batches))
@@ -398,7 +483,9 @@ def test_only_attention_that_draws_shows_a_baseline(eight):
 
 def bn_encoder():
     images = keras.Input((16, 16, 3))
-    grid = keras.layers.Conv2D(24, 8, strides=8, name="conv")(keras.layers.Rescaling(1 / 255)(images))
+    grid = keras.layers.Conv2D(24, 8, strides=8, name="conv")(
+        keras.layers.Rescaling(1 / 255)(images)
+    )
     return keras.Model(images, keras.layers.BatchNormalization(name="norm")(grid), name="small")
 
 
@@ -412,9 +499,15 @@ def test_what_training_does_to_the_encoder(eight, training):
     batches = make_batches(images, vocabulary, image_size=16)
     captioner.build_for(batches)
     captioner.train_step(next(iter(batches)))
-    moved = {weight.name for weight, old in zip(encoder.weights, before) if not np.array_equal(old, weight.numpy())}
+    moved = {
+        weight.name
+        for weight, old in zip(encoder.weights, before)
+        if not np.array_equal(old, weight.numpy())
+    }
     trained, statistics = {"kernel", "bias", "gamma", "beta"}, {"moving_mean", "moving_variance"}
-    assert moved == {"frozen": set(), "fine-tuned": trained, "scratch": trained | statistics}[training]
+    assert (
+        moved == {"frozen": set(), "fine-tuned": trained, "scratch": trained | statistics}[training]
+    )
 
 
 @pytest.mark.parametrize("training", all_slow_but("fine-tuned", ["frozen", "fine-tuned"]))
@@ -429,7 +522,9 @@ def test_an_own_encoder_is_never_taken_for_another(eight, training, tmp_path):
         Captioner.load(tmp_path / "model").caption(eight[0][0].image_path)
     other = bn_encoder() if training == "fine-tuned" else encoder
     loaded = Captioner.load(tmp_path / "model", encoder=other)
-    assert loaded.caption(eight[0][0].image_path).log_prob == pytest.approx(result.log_prob, rel=1e-6)
+    assert loaded.caption(eight[0][0].image_path).log_prob == pytest.approx(
+        result.log_prob, rel=1e-6
+    )
 
 
 def test_a_frozen_encoder_with_random_weights_is_saved(eight, tmp_path):
@@ -447,21 +542,32 @@ def test_an_encoder_starts_from_the_bundled_weights(eight, training, tmp_path, m
     trained.build(((None, 32, 32, 3), (None, None)))
     trained.note_training_photos(["a", "b"])
     trained.save(tmp_path / saving.DEFAULT_MODEL)
-    options = {"encoder": "tiny", "encoder_weights": "bundled", "encoder_training": training, **SMALL}
+    options = {
+        "encoder": "tiny",
+        "encoder_weights": "bundled",
+        "encoder_training": training,
+        **SMALL,
+    }
     captioner = Captioner(eight[1], **options)
     seen = (captioner.training_photos.names, trained.training_photos.names)
     np.testing.assert_array_equal(*seen, "`evaluate` must know what the encoder has seen")
     assert captioner.photo_encoder.photo_size == (64, 64), "sizes are its own"
-    for old, new in zip(trained.encoder_model.weights, captioner.encoder_model.weights, strict=True):
+    for old, new in zip(
+        trained.encoder_model.weights, captioner.encoder_model.weights, strict=True
+    ):
         np.testing.assert_array_equal(old.numpy(), new.numpy())
     expected = captioner.caption(eight[0][0].image_path)
     captioner.save(tmp_path / "model")
-    with pytest.raises(ValueError, match="Choose that encoder.*encoder_weights='bundled' with encoder='vgg16'"):
+    with pytest.raises(
+        ValueError, match="Choose that encoder.*encoder_weights='bundled' with encoder='vgg16'"
+    ):
         Captioner(eight[1], encoder="vgg16", encoder_weights="bundled")
     shutil.rmtree(tmp_path / saving.DEFAULT_MODEL)  # as if another one were bundled since
     loaded = Captioner.load(tmp_path / "model")
     for other in (loaded, loaded.adapted(label_smoothing=0.1)):
-        assert other.caption(eight[0][0].image_path).log_prob == pytest.approx(expected.log_prob, rel=1e-6)
+        assert other.caption(eight[0][0].image_path).log_prob == pytest.approx(
+            expected.log_prob, rel=1e-6
+        )
 
 
 @pytest.mark.slow
@@ -478,7 +584,9 @@ def test_a_frozen_encoder_is_made_when_photos_come(eight):
     new.compile()
     assert np.isfinite(new.evaluate(batches, verbose=0, return_dict=True)["loss"])
     for captioner in (for_features, new):
-        assert not {id(w) for w in captioner.encoder_model.weights} & {id(w) for w in captioner.weights}
+        assert not {id(w) for w in captioner.encoder_model.weights} & {
+            id(w) for w in captioner.weights
+        }
 
 
 # === Captions ===
@@ -495,7 +603,9 @@ def test_photos_in_every_form(eight, untrained):
     expected = untrained.caption(path)
     for form in (str(path), Image.open(path), load_image(path)):
         result = untrained.caption(form)
-        assert result.words == expected.words and result.log_prob == pytest.approx(expected.log_prob, rel=1e-5)
+        assert result.words == expected.words and result.log_prob == pytest.approx(
+            expected.log_prob, rel=1e-5
+        )
     assert expected.image.shape == (16, 16, 3) and expected.image.dtype == np.uint8
     assert expected.caption == " ".join(expected.words)
     assert expected.attention_weights.shape == (len(expected.words), 2, 2)
@@ -508,16 +618,23 @@ def test_many_photos_in_batches(eight, untrained):
     assert isinstance(together, list) and len(together) == 8 and untrained.caption([]) == []
     array = np.stack([load_image(path) for path in paths])
     for same in (array, tf.constant(array), iter(paths), eight[0]):
-        assert [result.caption for result in untrained.caption(same)] == [result.caption for result in together]
+        assert [result.caption for result in untrained.caption(same)] == [
+            result.caption for result in together
+        ]
     for path, result in zip(paths, together):
         alone = untrained.caption(path)
-        assert alone.caption == result.caption and alone.log_prob == pytest.approx(result.log_prob, rel=1e-5)
+        assert alone.caption == result.caption and alone.log_prob == pytest.approx(
+            result.log_prob, rel=1e-5
+        )
 
 
 def test_alternatives_come_best_first(eight, untrained):
     result = untrained.caption(eight[0][0].image_path, num_beams=4, num_results=4)
     log_probs = [result.log_prob, *(other.log_prob for other in result.alternatives)]
-    assert len(log_probs) == 4 and len({result.caption, *(o.caption for o in result.alternatives)}) == 4
+    assert (
+        len(log_probs) == 4
+        and len({result.caption, *(o.caption for o in result.alternatives)}) == 4
+    )
     finished = [result.is_finished, *(other.is_finished for other in result.alternatives)]
     assert finished == sorted(finished, reverse=True)
     assert log_probs == sorted(log_probs, reverse=True) or len(set(finished)) == 2
@@ -525,13 +642,17 @@ def test_alternatives_come_best_first(eight, untrained):
 
 def test_sampled_captions_depend_on_the_seed_alone(eight, untrained):
     path = eight[0][0].image_path
-    one, same, other = (untrained.caption(path, temperature=1.0, num_results=5, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (
+        untrained.caption(path, temperature=1.0, num_results=5, seed=seed) for seed in (1, 1, 2)
+    )
 
     def captions(result):
         return [result.caption, *(alternative.caption for alternative in result.alternatives)]
 
     assert captions(one) == captions(same) != captions(other)
-    unseeded = {tuple(captions(untrained.caption(path, temperature=1.0, num_results=5))) for _ in range(3)}
+    unseeded = {
+        tuple(captions(untrained.caption(path, temperature=1.0, num_results=5))) for _ in range(3)
+    }
     assert len(unseeded) == 3, "without a seed each call draws others"
     state = random.getstate()
     untrained.caption(path)
@@ -540,9 +661,13 @@ def test_sampled_captions_depend_on_the_seed_alone(eight, untrained):
 
 @pytest.mark.parametrize("num_members", all_slow_but(2, [1, 2]))
 def test_the_probabilities_of_the_words_make_that_of_the_caption(eight, num_members):
-    writer = keras_sat.Ensemble([make_captioner(eight[1], seed=seed) for seed in range(num_members)])
+    writer = keras_sat.Ensemble(
+        [make_captioner(eight[1], seed=seed) for seed in range(num_members)]
+    )
     features = eight[2].features(["0"])
-    (best,) = writer.caption_features(features, temperature=2.0, num_results=6, max_length=5, seed=0)
+    (best,) = writer.caption_features(
+        features, temperature=2.0, num_results=6, max_length=5, seed=0
+    )
     results = [best, *best.alternatives]
     assert {result.is_finished for result in results} == {True, False}
     for result in results:
@@ -557,20 +682,27 @@ def test_the_probabilities_of_the_words_make_that_of_the_caption(eight, num_memb
         assert result.log_prob < of_words, "the probability of <end> is in log_prob alone"
 
 
-@pytest.mark.parametrize("options", [{"temperature": 1.0, "num_results": 2}, {"sample_attention": True}])
+@pytest.mark.parametrize(
+    "options", [{"temperature": 1.0, "num_results": 2}, {"sample_attention": True}]
+)
 def test_chance_belongs_to_the_photo_not_to_the_batch(eight, options):
     captioner = make_captioner(eight[1], attention="hard")
     features = np.repeat(eight[2].features(["0"]), 8, axis=0)
-    together, apart = (captioner.caption_features(features, batch_size=size, seed=0, **options) for size in (8, 3))
+    together, apart = (
+        captioner.caption_features(features, batch_size=size, seed=0, **options) for size in (8, 3)
+    )
     for one, other in zip(together, apart):
         assert one.words == other.words and one.log_prob == pytest.approx(other.log_prob, rel=1e-5)
         np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-5)
-    assert len({result.log_prob for result in together}) > 1  # the same photo eight times, each with its own chance
+    # The same photo eight times, each with its own chance.
+    assert len({result.log_prob for result in together}) > 1
 
 
 def test_drawn_places_follow_the_attention_weights(eight):
     captioner = make_captioner(eight[1], attention="drawn")
-    captioner.decoder.readout.word_logits.bias.assign(-10 * np.eye(len(eight[1]))[eight[1].end_token_id])  # never ends
+    captioner.decoder.readout.word_logits.bias.assign(
+        -10 * np.eye(len(eight[1]))[eight[1].end_token_id]
+    )  # never ends
     for result in captioner.caption_features(eight[2].features(["0", "1"]), sample_attention=True):
         assert set(np.unique(result.attention_weights)) == {0.0, 1.0}
         np.testing.assert_array_equal(result.attention_weights.sum(axis=(1, 2)), 1)
@@ -578,7 +710,9 @@ def test_drawn_places_follow_the_attention_weights(eight):
     options = {"num_beams": 1, "max_length": 1, "batch_size": 4000}
     drawn = captioner.caption_features(features, sample_attention=True, **options)
     expected = captioner.caption_features(features[:1], **options)[0].attention_weights
-    np.testing.assert_allclose(np.mean([r.attention_weights for r in drawn], axis=0), expected, atol=0.035)
+    np.testing.assert_allclose(
+        np.mean([r.attention_weights for r in drawn], axis=0), expected, atol=0.035
+    )
 
 
 def test_searching_compiles_once(eight):
@@ -599,16 +733,23 @@ def test_grid_shapes():
 
 def test_the_grid_shape_is_kept(tmp_path):
     images = keras.Input((32, 24, 3))
-    captioner = Captioner(["dog"], encoder=keras.Model(images, keras.layers.Conv2D(6, 8, strides=8)(images)), **SMALL)
+    captioner = Captioner(
+        ["dog"], encoder=keras.Model(images, keras.layers.Conv2D(6, 8, strides=8)(images)), **SMALL
+    )
     captioner.build(((None, 32, 24, 3), (None, None)))
     captioner.save(tmp_path / "model")
     loaded = Captioner.load(tmp_path / "model")
     assert loaded.rows_and_columns() == captioner.rows_and_columns() == (4, 3)
     assert loaded.get_config() == captioner.get_config()
     for_features = Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL)
-    assert for_features.caption_features(np.zeros((1, 12, 6)))[0].attention_weights.shape[1:] == (6, 2)
+    assert for_features.caption_features(np.zeros((1, 12, 6)))[0].attention_weights.shape[1:] == (
+        6,
+        2,
+    )
     with pytest.raises(ValueError, match=r"must have 10 regions.* Received: grid_shape=\(6, 2\)"):
-        Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL).caption_features(np.zeros((1, 10, 6)))
+        Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL).caption_features(
+            np.zeros((1, 10, 6))
+        )
 
 
 # === Errors ===
@@ -618,7 +759,10 @@ def test_the_grid_shape_is_kept(tmp_path):
     "options, message",
     [
         ({"encoder": "vgg99"}, "Received: encoder='vgg99'"),
-        ({"encoder": keras.Sequential([keras.layers.Conv2D(3, 2)])}, "starts with keras.Input.*Received: input_shape="),
+        (
+            {"encoder": keras.Sequential([keras.layers.Conv2D(3, 2)])},
+            "starts with keras.Input.*Received: input_shape=",
+        ),
         ({"num_samples": 2.5}, "num_samples=2.5"),
         ({"hiden_dim": 5}, "no such option.*hidden_dim.*Received: hiden_dim"),
         ({"attention_penalty_weight": -1}, "at least 0. Received: attention_penalty_weight=-1"),
@@ -633,19 +777,29 @@ def test_impossible_options(options, message):
 def test_impossible_requests(eight, tmp_path):
     captioner = make_captioner(eight[1])
     features = eight[2].features(["0"])
-    with pytest.raises(ValueError, match=r"hard attention.*Received: sample_attention=True with attention='soft'"):
+    with pytest.raises(
+        ValueError, match=r"hard attention.*Received: sample_attention=True with attention='soft'"
+    ):
         captioner.caption_features(features, sample_attention=True)
     with pytest.raises(ValueError, match=r"num_results=4, num_beams=3"):
         captioner.caption_features(features, num_beams=3, num_results=4)
-    assert len(captioner.caption_features(features, num_results=4)[0].alternatives) == 3, "as many beams as that"
+    assert len(captioner.caption_features(features, num_results=4)[0].alternatives) == 3, (
+        "as many beams as that"
+    )
     assert captioner.caption_features(features, num_beams=np.int64(1), temperature=np.float32(0.5))
-    with pytest.raises(ValueError, match=r"Pass only one of them. Received: temperature=1.0, num_beams=2"):
+    with pytest.raises(
+        ValueError, match=r"Pass only one of them. Received: temperature=1.0, num_beams=2"
+    ):
         captioner.caption_features(features, temperature=1.0, num_beams=2)
     with pytest.raises(ValueError, match=r"accepts only features.*Received: encoder=None"):
         captioner.caption(eight[0][0].image_path)
-    with pytest.raises(ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"):
+    with pytest.raises(
+        ValueError, match=r"\(photos, 4, 24\). Received: features.shape=\(1, 4, 5\)"
+    ):
         captioner.caption_features(features[:, :, :5])
-    with pytest.raises(ValueError, match=r"Expected batches made by make_batches.*Received: x of type"):
+    with pytest.raises(
+        ValueError, match=r"Expected batches made by make_batches.*Received: x of type"
+    ):
         captioner.fit(eight[0])
     with pytest.raises(ValueError, match=r"Received: validation_data of type list"):
         captioner.fit(make_batches(*eight), validation_data=eight[0])
@@ -666,7 +820,9 @@ def test_impossible_requests(eight, tmp_path):
 
 @pytest.mark.parametrize("copy_of", [copy.deepcopy, pickle.dumps, keras.models.clone_model])
 def test_a_copy_is_made_by_saving_and_loading(copy_of):
-    with pytest.raises(ValueError, match=r"captioner\.save\(folder\).*keras_sat\.Captioner\.load\(folder\)"):
+    with pytest.raises(
+        ValueError, match=r"captioner\.save\(folder\).*keras_sat\.Captioner\.load\(folder\)"
+    ):
         copy_of(Captioner(["dog"], encoder=None))
 
 
@@ -674,20 +830,30 @@ def test_weights_of_another_model_are_rejected(eight, tmp_path):
     captioner = make_captioner(eight[1])
     captioner.save(tmp_path / "model")
     settings, vocabulary, arrays = read_model(tmp_path / "model")
-    for name, array in (("baseline", None), ("surplus", np.ones(3)), (next(iter(arrays)), np.ones((9, 3)))):
-        changed = {n: values for n, values in (arrays | {name: array}).items() if values is not None}
+    for name, array in (
+        ("baseline", None),
+        ("surplus", np.ones(3)),
+        (next(iter(arrays)), np.ones((9, 3))),
+    ):
+        changed = {
+            n: values for n, values in (arrays | {name: array}).items() if values is not None
+        }
         write_model(tmp_path / "model", settings, vocabulary, changed)
         with pytest.raises(ValueError, match=f"the weights do not fit the model.* for {name}"):
             Captioner.load(tmp_path / "model")
     arrays["baseline"] = np.array(np.nan, np.float32)
     write_model(tmp_path / "model", settings, vocabulary, arrays)
-    with pytest.raises(ValueError, match=r"weights-.*npz: baseline contains NaN or infinite values. Expected"):
+    with pytest.raises(
+        ValueError, match=r"weights-.*npz: baseline contains NaN or infinite values. Expected"
+    ):
         Captioner.load(tmp_path / "model")
 
 
 def test_an_adapted_captioner_keeps_all_trained_weights(eight):
     before = make_captioner(eight[1], feature_projection_dim=24)  # as long as the features are
-    with pytest.raises(ValueError, match="the shapes of trained weights.*feature_projection_dim=None"):
+    with pytest.raises(
+        ValueError, match="the shapes of trained weights.*feature_projection_dim=None"
+    ):
         before.adapted(feature_projection_dim=None)
 
 
@@ -696,7 +862,11 @@ def test_an_adapted_captioner_goes_on_with_its_words(eight):
     before = make_captioner(vocabulary)
     words = [*reversed(vocabulary.words), "zebra"]
     after = before.adapted(Vocabulary(words), attention="hard", dropout_after_readout=0.1)
-    assert after.vocabulary.words == words and after.samples_attention and after.decoder.dropout_after_readout == 0.1
+    assert (
+        after.vocabulary.words == words
+        and after.samples_attention
+        and after.decoder.dropout_after_readout == 0.1
+    )
     features = cache.features(["0"])
     logits = [
         model((features, np.array([[1, *model.vocabulary.caption_to_ids(CAPTIONS[0])]]))).logits[0]
@@ -709,7 +879,9 @@ def test_an_adapted_captioner_goes_on_with_its_words(eight):
 
 def test_an_adapted_captioner_takes_its_encoder_along(tmp_path):
     vocabulary, training = Vocabulary(["a", "dog"]), "fine-tuned"
-    before = Captioner(vocabulary, encoder="tiny", encoder_training=training, image_size=32, **SMALL)
+    before = Captioner(
+        vocabulary, encoder="tiny", encoder_training=training, image_size=32, **SMALL
+    )
     before.build(((None, 32, 32, 3), (None, None)))
     after = before.adapted(label_smoothing=0.1)
     for old, new in zip(before.encoder_model.weights, after.encoder_model.weights, strict=True):
@@ -718,13 +890,19 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path):
     frozen.save(tmp_path / "frozen")
     for captioner in (frozen, Captioner.load(tmp_path / "frozen"), frozen.adapted()):
         assert not captioner.encoder_variables and captioner.encoder_training == "frozen"
-        for old, new in zip(before.encoder_model.weights, captioner.encoder_model.weights, strict=True):
+        for old, new in zip(
+            before.encoder_model.weights, captioner.encoder_model.weights, strict=True
+        ):
             np.testing.assert_array_equal(old.numpy(), new.numpy())
     own = Captioner(vocabulary, encoder=bn_encoder(), encoder_training=training, **SMALL)
     own.build(((None, 16, 16, 3), (None, None)))
-    with pytest.raises(ValueError, match=r"the shapes of trained weights.*encoder_training='frozen'"):
+    with pytest.raises(
+        ValueError, match=r"the shapes of trained weights.*encoder_training='frozen'"
+    ):
         own.adapted(encoder_training="frozen")
-    with pytest.raises(ValueError, match=r"shapes of trained weights.* Received: hidden_dim=7 \(it is 24\)"):
+    with pytest.raises(
+        ValueError, match=r"shapes of trained weights.* Received: hidden_dim=7 \(it is 24\)"
+    ):
         before.adapted(hidden_dim=7)
 
 
@@ -742,7 +920,9 @@ def test_an_adapted_captioner_may_look_at_a_finer_grid(tmp_path, trained):
     finer = before.adapted(grid="4x4")
     assert (before.rows_and_columns(), finer.rows_and_columns()) == ((2, 2), (4, 4))
     one, other = (captioner.adapt(captioner.encode(photo[None])) for captioner in (before, finer))
-    np.testing.assert_allclose(np.reshape(other, (4, 4, -1))[1::2, 1::2].reshape(4, -1), one[0], atol=1e-4)
+    np.testing.assert_allclose(
+        np.reshape(other, (4, 4, -1))[1::2, 1::2].reshape(4, -1), one[0], atol=1e-4
+    )
     finer.save(tmp_path / "finer")
     loaded = Captioner.load(tmp_path / "finer")
     assert loaded.caption(photo).attention_weights.shape[1:] == (4, 4)

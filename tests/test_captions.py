@@ -23,20 +23,30 @@ def test_the_five_steps_follow_each_other(tmp_path):
     (tmp_path / "token.txt").write_text(TOKEN_FILE)
     descriptions = load_descriptions(load_document(tmp_path / "token.txt"))
     assert descriptions == {
-        "1000268201_693b08cb0e": ["A child in a pink dress .", "A girl going into a wooden building ."],
+        "1000268201_693b08cb0e": [
+            "A child in a pink dress .",
+            "A girl going into a wooden building .",
+        ],
         "1001773457_577c3a7d70": ["A black dog and a spotted dog are fighting"],
     }
     cleaned = clean_descriptions(descriptions)
     assert cleaned["1000268201_693b08cb0e"][0] == "a child in a pink dress"
-    assert descriptions["1000268201_693b08cb0e"][0] == "A child in a pink dress ."  # the original is left alone
-    assert {"a", "child", "spotted"} <= vocabulary_words(cleaned) and "." not in vocabulary_words(cleaned)
+    # The original is left alone.
+    assert descriptions["1000268201_693b08cb0e"][0] == "A child in a pink dress ."
+    assert {"a", "child", "spotted"} <= vocabulary_words(cleaned) and "." not in vocabulary_words(
+        cleaned
+    )
     save_descriptions(cleaned, tmp_path / "descriptions.txt")
     assert len((tmp_path / "descriptions.txt").read_text().splitlines()) == 3
     assert load_descriptions(load_document(tmp_path / "descriptions.txt")) == cleaned
 
 
 def test_saving_survives_odd_ids(tmp_path):
-    odd = {"2258277193_586949ec62.jpg.1": ["a man"], "my holiday photo": ["a b", "c d"], "x#y": ["é 犬"]}
+    odd = {
+        "2258277193_586949ec62.jpg.1": ["a man"],
+        "my holiday photo": ["a b", "c d"],
+        "x#y": ["é 犬"],
+    }
     save_descriptions(odd, tmp_path / "odd.txt")
     assert load_descriptions(load_document(tmp_path / "odd.txt")) == odd
 
@@ -59,9 +69,17 @@ def test_every_spelling_of_a_file_gives_the_same_descriptions(tmp_path, content)
 
 
 def test_bytes_that_are_not_utf8_are_read_and_counted_once(tmp_path):
-    lines = ("a.jpg#0\tUn café\n", "cp1252"), ("a.jpg#1\tdéjà vu\n", "utf-8"), ("b.jpg#0\tà côté\n", "cp1252")
-    (tmp_path / "token.txt").write_bytes(b"".join(line.encode(encoding) for line, encoding in lines))
-    with pytest.warns(UserWarning, match="not UTF-8, read as Windows-1252: 2 .first: line 1") as warned:
+    lines = (
+        ("a.jpg#0\tUn café\n", "cp1252"),
+        ("a.jpg#1\tdéjà vu\n", "utf-8"),
+        ("b.jpg#0\tà côté\n", "cp1252"),
+    )
+    (tmp_path / "token.txt").write_bytes(
+        b"".join(line.encode(encoding) for line, encoding in lines)
+    )
+    with pytest.warns(
+        UserWarning, match="not UTF-8, read as Windows-1252: 2 .first: line 1"
+    ) as warned:
         document = load_document(tmp_path / "token.txt")
     assert load_descriptions(document) == {"a": ["Un café", "déjà vu"], "b": ["à côté"]}
     assert len(warned) == 1
@@ -69,7 +87,9 @@ def test_bytes_that_are_not_utf8_are_read_and_counted_once(tmp_path):
 
 def test_lines_without_a_description_are_counted_once():
     document = TOKEN_FILE + "lost words without a tab\nb.jpg#0\t \nb.jpg#1\n\tno name\n\n"
-    with pytest.warns(UserWarning, match=r"token.txt: lines without .* left out: 4 \(first: line 4\)") as warned:
+    with pytest.warns(
+        UserWarning, match=r"token.txt: lines without .* left out: 4 \(first: line 4\)"
+    ) as warned:
         descriptions = load_descriptions(document, source="token.txt")
     assert len(warned) == 1 and "b" not in descriptions
     assert warned[0].filename == __file__  # the warning points at the caller
@@ -85,11 +105,17 @@ def test_cleaning_drops_and_counts_descriptions_without_a_word():
 
 
 def test_image_id_is_the_name_without_folder_and_ending():
-    assert image_id_of("folder/sub/a.b.JPG") == image_id_of("a.b.png") == image_id_of("C:\\photos\\a.b.jpeg") == "a.b"
+    assert (
+        image_id_of("folder/sub/a.b.JPG")
+        == image_id_of("a.b.png")
+        == image_id_of("C:\\photos\\a.b.jpeg")
+        == "a.b"
+    )
     assert image_id_of("photo.v2") == "photo.v2" and image_id_of(".jpg") == ".jpg"
 
 
-# What the Penn Treebank tokeniser of coco-caption leaves of each sentence, punctuation removed; run once with Java.
+# What the Penn Treebank tokeniser of coco-caption leaves of each sentence, punctuation
+# removed; run once with Java.
 PENN_TREEBANK = {
     "A man's dog isn't here.": "a man 's dog is n't here",
     "They can't, won't and cannot.": "they ca n't wo n't and can not",

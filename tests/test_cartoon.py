@@ -16,7 +16,9 @@ def maps():
 
 
 def frames_of(path):
-    """The frames of a GIF, (height, width, 3), and how long each is shown, in milliseconds."""
+    """The frames of a GIF, (height, width, 3), and how long each is shown, in
+    milliseconds.
+    """
     frames, seconds = [], []
     with Image.open(path) as cartoon:
         assert cartoon.info["loop"] == 0
@@ -38,7 +40,9 @@ def test_the_photo_then_word_by_word(maps, tmp_path):
     frames, seconds = frames_of(tmp_path / "new" / "dog.gif")
     assert frames[0].shape[1] == 480
     assert seconds == [1000, 60, 500, 60, 500, 60, 500, 2000]
-    np.testing.assert_allclose(frames[0][:320], np.broadcast_to((120, 160, 90), (320, 480, 3)), atol=20)
+    np.testing.assert_allclose(
+        frames[0][:320], np.broadcast_to((120, 160, 90), (320, 480, 3)), atol=20
+    )
     held = [frames[i] for i in (0, 2, 4, 6, 7)]
     ink = [(frame[320:].sum(axis=2) < 300).sum() for frame in held]
     assert 0 == ink[0] < ink[1] < ink[2] < ink[3] == ink[4]
@@ -54,10 +58,15 @@ def test_the_photo_then_word_by_word(maps, tmp_path):
 def test_content_words_come_with_the_words_before_them(maps, tmp_path):
     photo = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
     words = ["a", "dog", "in", "the", "snow", "there"]
-    AttentionDisplay(photo, words, maps[[0, 1, 2, 0, 2, 1]]).animate(tmp_path / "dog.gif", look="paper")
+    AttentionDisplay(photo, words, maps[[0, 1, 2, 0, 2, 1]]).animate(
+        tmp_path / "dog.gif", look="paper"
+    )
     frames, seconds = frames_of(tmp_path / "dog.gif")
     assert seconds == [1000, 60, 700, 60, 700, 2000]
-    widths = [np.flatnonzero((frame[360:].sum(axis=2) < 300).any(axis=0)).max() for frame in (frames[2], frames[4])]
+    widths = [
+        np.flatnonzero((frame[360:].sum(axis=2) < 300).any(axis=0)).max()
+        for frame in (frames[2], frames[4])
+    ]
     last = np.flatnonzero((frames[5][360:].sum(axis=2) < 300).any(axis=0)).max()
     assert widths[0] < widths[1] < last, "then the rest of the caption"
 
@@ -93,7 +102,12 @@ def test_nan_is_marked_and_memory_has_no_map(maps, tmp_path):
 
 def test_errors(maps, tmp_path):
     display = AttentionDisplay(np.zeros((8, 8, 3), np.uint8), WORDS, maps)
-    for options in ({"seconds_per_word": -1}, {"seconds_per_word": 700}, {"width": -1}, {"width": 0}):
+    for options in (
+        {"seconds_per_word": -1},
+        {"seconds_per_word": 700},
+        {"width": -1},
+        {"width": 0},
+    ):
         with pytest.raises(ValueError, match="a width from 16 to 4096 pixels"):
             display.animate(tmp_path / "dog.gif", **options)
     with pytest.raises(ValueError, match="ending in .gif"):

@@ -7,18 +7,39 @@ from keras_sat.scoring.comparison import compare
 from keras_sat.scoring.evaluate import evaluate_captions
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
-WORDS = ["a", "the", "dog", "cat", "man", "runs", "sleeps", "jumps", "on", "in", "grass", "snow", "red", "white", "big"]
+WORDS = [
+    "a",
+    "the",
+    "dog",
+    "cat",
+    "man",
+    "runs",
+    "sleeps",
+    "jumps",
+    "on",
+    "in",
+    "grass",
+    "snow",
+    "red",
+    "white",
+    "big",
+]
 
 
 @pytest.fixture(scope="module")
 def images():
     choose = np.random.default_rng(2)
     texts = [[" ".join(choose.choice(WORDS, 7)) for _ in range(4)] for _ in range(60)]
-    return [CaptionedImage(f"photo{number}", "nowhere.jpg", captions, "test") for number, captions in enumerate(texts)]
+    return [
+        CaptionedImage(f"photo{number}", "nowhere.jpg", captions, "test")
+        for number, captions in enumerate(texts)
+    ]
 
 
 def table_of(images, right, seed=0):
-    """The ScoreTable of captions of which a share is a reference, and the rest is about another photo."""
+    """The ScoreTable of captions of which a share is a reference, and the rest is about
+    another photo.
+    """
     choose = np.random.default_rng(seed)
     texts = [
         image.captions[0] if choose.random() < right else images[number - 1].captions[1]
@@ -40,9 +61,21 @@ def test_a_captioner_that_is_better(images, tmp_path):
         assert row["difference"] == pytest.approx(row["second"][0] - row["first"][0])
         assert low < row["difference"] < high and low > 0, name
     assert comparison.rows["bleu_4"]["second"] == [pytest.approx(good.scores["bleu_4"])]
-    assert list(comparison.rows) == ["bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider"]
+    assert list(comparison.rows) == [
+        "bleu_1",
+        "bleu_2",
+        "bleu_3",
+        "bleu_4",
+        "meteor",
+        "rouge_l",
+        "cider",
+    ]
     text = str(comparison)
-    assert "good.json, seeds: 1" in text and "60 photos" in text and f"{good.scores['cider']:.3f}" in text
+    assert (
+        "good.json, seeds: 1" in text
+        and "60 photos" in text
+        and f"{good.scores['cider']:.3f}" in text
+    )
 
 
 def test_the_interval_of_a_mean_is_that_of_the_normal_distribution(images):
@@ -50,11 +83,15 @@ def test_the_interval_of_a_mean_is_that_of_the_normal_distribution(images):
     row = compare(one, two, num_resamples=4000).rows["rouge_l"]
     differences = np.array(two.photos["rouge_l"]) - np.array(one.photos["rouge_l"])
     half = 1.96 * differences.std() / len(differences) ** 0.5
-    np.testing.assert_allclose(row["interval"], [differences.mean() - half, differences.mean() + half], atol=0.1 * half)
+    np.testing.assert_allclose(
+        row["interval"], [differences.mean() - half, differences.mean() + half], atol=0.1 * half
+    )
 
 
 def test_resampled_bleu_is_bleu_of_the_drawn_photos(images):
-    """The counts of photos that were drawn twice count twice: checked with BLEU of that very corpus."""
+    """The counts of photos that were drawn twice count twice: checked with BLEU of that
+    very corpus.
+    """
     from keras_sat.scoring.comparison import _scores_of_draws
 
     table = table_of(images, 0.5)
@@ -88,7 +125,9 @@ def test_what_cannot_be_compared(images, tmp_path):
     with pytest.raises(ValueError, match="`split` differs"):
         compare(table, replace(table, settings={**table.settings, "split": "dev"}))
     other = replace(table, scores={**table.scores, "meteor_kind": "METEOR 1.5"})
-    assert "meteor" not in compare(table, other).rows and "kinds: METEOR" in str(compare(table, other))
+    assert "meteor" not in compare(table, other).rows and "kinds: METEOR" in str(
+        compare(table, other)
+    )
     for nothing in ([], str(tmp_path / "*.json")):
         with pytest.raises(ValueError, match="at least one ScoreTable"):
             compare(table, nothing)

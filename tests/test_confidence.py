@@ -42,19 +42,29 @@ def saved(calibrated, tmp_path):
 
 def test_clues():
     word_probs = np.array([[[0.5, 0.25, 0.0], [1.0, 1.0, 1.0]], [[0.0, 0.0, 0.0], [0.1, 0.0, 0.0]]])
-    features = np.array([[[3.0, 4.0], [0.0, 1.0]], [[6.0, 8.0], [0.0, 0.0]]])  # two photos of two regions
+    # Two photos of two regions.
+    features = np.array([[[3.0, 4.0], [0.0, 1.0]], [[6.0, 8.0], [0.0, 0.0]]])
     clues, norms = clues_of(word_probs, features)
     logs = -np.log([2, 4, 10])
-    expected = [[[logs[:2].mean(), logs[1], 2, 0.75], [0, 0, 3, 0.75]], [[0, 0, 1, 0.5], [logs[2], logs[2], 1, 0.5]]]
+    expected = [
+        [[logs[:2].mean(), logs[1], 2, 0.75], [0, 0, 3, 0.75]],
+        [[0, 0, 1, 0.5], [logs[2], logs[2], 1, 0.5]],
+    ]
     np.testing.assert_allclose(clues, expected, rtol=1e-6)
     np.testing.assert_allclose(norms, [[3], [5]], rtol=1e-6)
 
 
 def test_confidence_is_a_sigmoid_and_falls_to_0_for_photos_unlike_the_others():
     confidence = Confidence([1.0, 2.0, 0.0, -1.0, 0.0], [1.0, 2.0, 4.0, 8.0])
-    found = confidence.of_clues(np.array([-1.0, 0.0, 1.0, 7.0]), np.array([0.5, 1.5, 3.0, 5.0, 9.0]))
+    found = confidence.of_clues(
+        np.array([-1.0, 0.0, 1.0, 7.0]), np.array([0.5, 1.5, 3.0, 5.0, 9.0])
+    )
     np.testing.assert_allclose(found, np.array([0, 0.5, 1, 0.75, 0]) / (1 + np.exp(2)), rtol=1e-6)
-    for damaged in ((np.ones(4), [1, 2, 4, 8]), (np.full(5, np.nan), [1, 2, 4, 8]), (np.ones(5), [1, 2, 8, 4])):
+    for damaged in (
+        (np.ones(4), [1, 2, 4, 8]),
+        (np.full(5, np.nan), [1, 2, 4, 8]),
+        (np.ones(5), [1, 2, 8, 4]),
+    ):
         with pytest.raises(ValueError, match="confidence of this model is damaged"):
             Confidence(*damaged)
 
@@ -80,8 +90,11 @@ def test_calibration_measures_the_error():
     first, last = json.loads(json.dumps(measured.to_dict()))["bins"]
     assert first == {"from": 0.0, "photos": 2, "confidence": pytest.approx(0.05), "right": 0.5}
     assert last == {"from": 0.9, "photos": 2, "confidence": pytest.approx(0.95), "right": 1.0}
-    assert measured.expected_error == pytest.approx((0.45 + 0.05) / 2) and "error: 0.250" in str(measured)
-    assert measured.separation == pytest.approx(2.5 / 3)  # a wrong one ties with one of three right ones
+    assert measured.expected_error == pytest.approx((0.45 + 0.05) / 2) and "error: 0.250" in str(
+        measured
+    )
+    # a wrong one ties with one of three right ones
+    assert measured.separation == pytest.approx(2.5 / 3)
     figure, ax = plt.subplots()
     np.testing.assert_allclose(measured.plot(ax).lines[1].get_xydata(), [(0.05, 0.5), (0.95, 1.0)])
     plt.close(figure)
@@ -89,21 +102,32 @@ def test_calibration_measures_the_error():
 
 def test_a_captioner_is_calibrated(calibrated, scenes, tmp_path):
     captioner, measured = calibrated
-    assert len(measured.confidences) == 120 and measured.are_right.mean() > 0.9 and measured.expected_error < 0.1
+    assert (
+        len(measured.confidences) == 120
+        and measured.are_right.mean() > 0.9
+        and measured.expected_error < 0.1
+    )
     results = captioner.caption([image.image_path for image in scenes[:20]], num_results=3)
-    assert all(0 <= each.confidence <= 1 for result in results for each in (result, *result.alternatives))
+    assert all(
+        0 <= each.confidence <= 1 for result in results for each in (result, *result.alternatives)
+    )
     assert np.mean([result.confidence for result in results]) > 0.8
     alone = captioner.caption(scenes[0].image_path, num_results=3)
-    assert alone.confidence == pytest.approx(results[0].confidence, abs=1e-4)  # whatever else is in the batch
+    # Whatever else is in the batch.
+    assert alone.confidence == pytest.approx(results[0].confidence, abs=1e-4)
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8)
-    bundled = Captioner.from_pretrained("scenes")  # calibrated on scenes of which some captions are wrong
+    # Calibrated on scenes of which some captions are wrong.
+    bundled = Captioner.from_pretrained("scenes")
     assert all(result.confidence < 0.1 for result in bundled.caption([np.zeros_like(noise), noise]))
     assert captioner.attend(scenes[0].image_path, "a red circle").confidence is None
     assert Ensemble([captioner, captioner]).caption(scenes[0].image_path).confidence is None
     ids, paths = zip(*((image.image_id, image.image_path) for image in scenes))
-    cache = FeatureCache.build(tmp_path, list(ids), list(paths), captioner.encoder_model, show_progress=False)
+    cache = FeatureCache.build(
+        tmp_path, list(ids), list(paths), captioner.encoder_model, show_progress=False
+    )
     other = calibrate(captioner.adapted(), scenes, cache=cache, show_progress=False)
-    np.testing.assert_allclose(other.confidences, measured.confidences, atol=0.02)  # features have 16 bits
+    # Features have 16 bits.
+    np.testing.assert_allclose(other.confidences, measured.confidences, atol=0.02)
 
 
 def test_photos_that_cannot_serve(calibrated, scenes, tmp_path):
@@ -123,7 +147,9 @@ def test_photos_that_cannot_serve(calibrated, scenes, tmp_path):
 
 def test_it_is_saved_with_the_captioner(calibrated, scenes, saved):
     loaded, path = Captioner.load(saved), scenes[0].image_path
-    assert loaded.caption(path).confidence == pytest.approx(calibrated[0].caption(path).confidence, abs=1e-5)
+    assert loaded.caption(path).confidence == pytest.approx(
+        calibrated[0].caption(path).confidence, abs=1e-5
+    )
     weights, confidence = loaded.weights_digest(), loaded.confidence
     loaded.confidence = None
     loaded.save(saved)
@@ -140,7 +166,9 @@ def test_it_does_not_outlive_the_weights(calibrated, scenes):
     captioner = calibrated[0].adapted()
     captioner.confidence = calibrated[0].confidence
     captioner.compile()
-    captioner.fit(make_batches(scenes[:4], captioner.vocabulary, image_size=64), steps_per_epoch=1, verbose=0)
+    captioner.fit(
+        make_batches(scenes[:4], captioner.vocabulary, image_size=64), steps_per_epoch=1, verbose=0
+    )
     assert captioner.confidence is None
 
 
@@ -154,7 +182,8 @@ def test_fit_calibrates_at_the_end(monkeypatch, tmp_path, capsys, without_graphs
     assert "of the dev captions are correct" in capsys.readouterr().out
     train(tmp_path / "run", show_progress=True, **options)  # loaded: it has one already
     assert "of the dev captions are correct" not in capsys.readouterr().out
-    train(tmp_path / "run", epochs=1)  # the captioner before the rewards gets its own, and the other one keeps its
+    # The captioner before the rewards gets its own, and the other one keeps its.
+    train(tmp_path / "run", epochs=1)
     folders = [tmp_path / "run" / folder for folder in ("self_critical/model", "model")]
     assert Captioner.load(folders[0]).confidence.to_dict() == confidence.to_dict()
     assert Captioner.load(folders[1]).confidence is not None
@@ -174,12 +203,23 @@ def test_a_failed_calibration_does_not_lose_the_training(monkeypatch, tmp_path, 
 
 @pytest.mark.slow
 def test_calibrate_on_the_command_line(saved, tmp_path, capsys):
-    options = ["--data", "scenes", "--data-dir", str(tmp_path / "scenes"), "--output-dir", str(tmp_path / "copy")]
+    options = [
+        "--data",
+        "scenes",
+        "--data-dir",
+        str(tmp_path / "scenes"),
+        "--output-dir",
+        str(tmp_path / "copy"),
+    ]
     before = (saved / "config.json").read_bytes()
     assert main(["calibrate", str(saved), *options, "--json", str(tmp_path / "out.json")]) == 0
     assert "calibration error" in capsys.readouterr().out
     assert json.loads((tmp_path / "out.json").read_text())["photos"] >= 100
-    assert (saved / "config.json").read_bytes() == before != (tmp_path / "copy" / "config.json").read_bytes()
+    assert (
+        (saved / "config.json").read_bytes()
+        == before
+        != (tmp_path / "copy" / "config.json").read_bytes()
+    )
     assert main(["calibrate", str(saved), *options]) == 2  # noticed before anything is captioned
     assert "to a new or empty folder" in capsys.readouterr().err
     assert main(["calibrate", "scenes", *options[:4]]) == 2
@@ -188,10 +228,19 @@ def test_calibrate_on_the_command_line(saved, tmp_path, capsys):
 
 def test_players_and_galleries_show_it(calibrated, scenes, tmp_path):
     results = calibrated[0].caption([image.image_path for image in scenes[:2]])
-    results = [dataclasses.replace(result, confidence=value) for result, value in zip(results, (0.624, 0.1))]
-    assert "&quot;confidence&quot;: 0.624}" in AttentionDisplay.from_result(results[0])._repr_html_()
+    results = [
+        dataclasses.replace(result, confidence=value)
+        for result, value in zip(results, (0.624, 0.1))
+    ]
+    assert (
+        "&quot;confidence&quot;: 0.624}" in AttentionDisplay.from_result(results[0])._repr_html_()
+    )
     page = gallery(results, tmp_path / "gallery").read_text()
-    assert 'data-sort="confidence"' in page and 'data-confidence="0.624000"' in page and "confidence 10 %" in page
+    assert (
+        'data-sort="confidence"' in page
+        and 'data-confidence="0.624000"' in page
+        and "confidence 10 %" in page
+    )
 
 
 def test_the_command_line_shows_it(calibrated, scenes, saved, monkeypatch, capsys):
@@ -206,11 +255,18 @@ def test_the_command_line_shows_it(calibrated, scenes, saved, monkeypatch, capsy
     assert second["confidence"] < 0.3 and second["is_sure"] is False and second["caption"]
     shown = [f"(confidence {100 * result.confidence:.0f} %)" for result in (best, doubtful)]
     plain = [f"{known}\t{best.caption}", f"{black}\t{doubtful.caption}"]
-    assert [_as_line(*pair, None) for pair in ((known, best), (black, doubtful))] == plain, "programs read that"
+    assert [_as_line(*pair, None) for pair in ((known, best), (black, doubtful))] == plain, (
+        "programs read that"
+    )
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert main(command) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{plain[0]} {shown[0]}", f"not sure: {plain[1]} {shown[1]}"]
-    assert _as_line(black, doubtful, 0.0) == f"{plain[1]} {shown[1]}", "a bound of one's own takes the place of ours"
+    assert capsys.readouterr().out.splitlines() == [
+        f"{plain[0]} {shown[0]}",
+        f"not sure: {plain[1]} {shown[1]}",
+    ]
+    assert _as_line(black, doubtful, 0.0) == f"{plain[1]} {shown[1]}", (
+        "a bound of one's own takes the place of ours"
+    )
     monkeypatch.undo()
     assert main(["caption", known, "--model", str(saved), "--num-results", "3"]) == 0
     others = [f"\t{other.caption}" for other in best.alternatives]

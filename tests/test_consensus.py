@@ -26,7 +26,9 @@ def scenes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def indexed(scenes):
-    captioner = Captioner.from_pretrained("scenes").adapted(consensus_weight=3.0, consensus_photos=9)
+    captioner = Captioner.from_pretrained("scenes").adapted(
+        consensus_weight=3.0, consensus_photos=9
+    )
     captioner.consensus = Consensus.build(captioner, scenes, show_progress=False)
     return captioner
 
@@ -45,7 +47,11 @@ def similarity(one, other, counts, num_photos):
     total = 0
     for n in range(1, 5):
         vectors = [
-            {ngram: math.log(num_photos / max(counts[ngram], 1)) for ngram in ngrams(words) if len(ngram) == n}
+            {
+                ngram: math.log(num_photos / max(counts[ngram], 1))
+                for ngram in ngrams(words)
+                if len(ngram) == n
+            }
             for words in (one, other)
         ]
         norms = [math.sqrt(sum(value**2 for value in vector.values())) or 1 for vector in vectors]
@@ -61,13 +67,23 @@ def test_the_agreement_is_the_mean_of_the_greatest_similarities(indexed, scenes)
     candidates = ["a red circle is above a blue square", "a red red circle a red red circle"]
     candidates += ["square a under", "red", ""]
     photos = [7, 0, 30]
-    found, alike = indexed.consensus._agreement([text.split() for text in candidates], np.array(photos), 4)
+    found, alike = indexed.consensus._agreement(
+        [text.split() for text in candidates], np.array(photos), 4
+    )
     expected = similarity(candidates[0].split(), candidates[0].split()[:5], counts, len(scenes))
-    shorter = indexed.consensus._agreement([candidates[0].split(), candidates[0].split()[:5]], np.array(photos), 4)[1]
-    assert shorter[0, 1] == pytest.approx(expected, abs=1e-5) and alike[0, 0] == pytest.approx(1) and not alike[4].any()
+    shorter = indexed.consensus._agreement(
+        [candidates[0].split(), candidates[0].split()[:5]], np.array(photos), 4
+    )[1]
+    assert (
+        shorter[0, 1] == pytest.approx(expected, abs=1e-5)
+        and alike[0, 0] == pytest.approx(1)
+        and not alike[4].any()
+    )
     for text, value in zip(candidates, found):
         others = [caption.split() for photo in photos for caption in scenes[photo].captions]
-        greatest = sorted(similarity(text.split(), other, counts, len(scenes)) for other in others)[-4:]
+        greatest = sorted(similarity(text.split(), other, counts, len(scenes)) for other in others)[
+            -4:
+        ]
         assert value == pytest.approx(sum(greatest) / 4, abs=1e-5)
     assert found[0] > found[2] > 0 == found[4]
 
@@ -77,8 +93,12 @@ def test_the_beam_with_the_best_sum_is_chosen(indexed, scenes, paths):
     assert plain[0].consensus is None and plain[0].similar_photos == []
     chosen, changed = indexed.caption(paths, num_results=10), 0
     for scene, before, result in zip(scenes, plain, chosen):
-        beams = sorted([result, *result.alternatives], key=lambda beam: [beam.words, -beam.log_prob])
-        assert [beam.words for beam in beams] == sorted(beam.words for beam in [before, *before.alternatives])
+        beams = sorted(
+            [result, *result.alternatives], key=lambda beam: [beam.words, -beam.log_prob]
+        )
+        assert [beam.words for beam in beams] == sorted(
+            beam.words for beam in [before, *before.alternatives]
+        )
         log_probs = [other.log_prob for other in result.alternatives]
         assert log_probs == sorted(log_probs, reverse=True)
         assert result.similar_photos[0] == scene.image_id and len(result.similar_photos) == 5
@@ -87,7 +107,10 @@ def test_the_beam_with_the_best_sum_is_chosen(indexed, scenes, paths):
         assert scores[best] >= scores.max() - 0.3, "the rest is the similarity to the other beams"
         changed += result.words != before.words
     heavy = indexed.caption(paths, consensus_weight=1e4, num_results=10)
-    assert all(result.consensus > max(beam.consensus for beam in result.alternatives) - 0.1 for result in heavy)
+    assert all(
+        result.consensus > max(beam.consensus for beam in result.alternatives) - 0.1
+        for result in heavy
+    )
     assert any(result.words != before.words for result, before in zip(heavy, plain))
     assert indexed.caption(paths[0]).alternatives == []
     for options in ({"num_beams": 1}, {"temperature": 1.0, "seed": 3}):
@@ -100,7 +123,9 @@ def test_features_unlike_those_of_the_training_photos_have_no_weight(indexed, pa
     random = np.random.default_rng(0).normal(size=(6, *indexed.feature_shape)).astype(np.float32)
     features = indexed.consensus.arrays["mean"] + random
     plain = indexed.caption_features(features, consensus_weight=0, num_beams=10)
-    assert [r.words for r in indexed.caption_features(features, consensus_weight=1e4)] == [r.words for r in plain]
+    assert [r.words for r in indexed.caption_features(features, consensus_weight=1e4)] == [
+        r.words for r in plain
+    ]
 
 
 @pytest.mark.slow
@@ -116,14 +141,18 @@ def test_drawings_and_charts_have_no_weight():
         pictures.append(np.array(figure.canvas.buffer_rgba())[..., :3])
         plt.close(figure)
     plain = captioner.caption(pictures, consensus_weight=0, num_beams=10)
-    assert [r.words for r in captioner.caption(pictures, consensus_weight=1e4)] == [r.words for r in plain]
+    assert [r.words for r in captioner.caption(pictures, consensus_weight=1e4)] == [
+        r.words for r in plain
+    ]
 
 
 def test_without_an_index_the_weight_is_off_and_cannot_be_asked_for(indexed, paths):
     other = indexed.adapted()
     assert other.consensus is None and other.consensus_weight == 3.0
     assert other.caption(paths[0]).consensus is None
-    with pytest.raises(ValueError, match="requires an index of training photos: run `keras-sat index`"):
+    with pytest.raises(
+        ValueError, match="requires an index of training photos: run `keras-sat index`"
+    ):
         other.caption(paths[0], consensus_weight=1.0)
 
 
@@ -132,7 +161,9 @@ def test_an_index_needs_photos(indexed, scenes, monkeypatch, tmp_path):
         Consensus.build(indexed, scenes[:99])
     monkeypatch.setattr(consensus, "MOST_PHOTOS", 100)
     ids, named = zip(*((image.image_id, image.image_path) for image in scenes))
-    cache = FeatureCache.build(tmp_path, list(ids), list(named), indexed.encoder_model, show_progress=False)
+    cache = FeatureCache.build(
+        tmp_path, list(ids), list(named), indexed.encoder_model, show_progress=False
+    )
     long = [dataclasses.replace(scene, captions=["red " * 99] * 9) for scene in scenes]
     few = Consensus.build(indexed, long, cache=cache, show_progress=False)
     assert few.photo_ids == [scene.image_id for scene in scenes[::2]]
@@ -142,7 +173,9 @@ def test_an_index_needs_photos(indexed, scenes, monkeypatch, tmp_path):
 def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
     indexed.save(tmp_path / "model", precision="float16")
     loaded = Captioner.load(tmp_path / "model")
-    assert loaded.caption(paths[0]).consensus == pytest.approx(indexed.caption(paths[0]).consensus, abs=0.01)
+    assert loaded.caption(paths[0]).consensus == pytest.approx(
+        indexed.caption(paths[0]).consensus, abs=0.01
+    )
     settings, vocabulary, arrays = read_model(tmp_path / "model")
     index = settings.pop("index")
     text = bytes(index["captions"]).decode()
@@ -155,12 +188,23 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
         "captions": np.frombuffer(text.replace(text[0], "\u1000").encode(), np.uint8),
     }
     damages = [{**index, name: array} for name, array in damages.items()]
-    damages += [{**index, "captions": index["captions"][:-1]}, {**index, "names": np.full(9, 255, np.uint8)}]
+    damages += [
+        {**index, "captions": index["captions"][:-1]},
+        {**index, "names": np.full(9, 255, np.uint8)},
+    ]
     damages += [{**index, "captions": np.append(np.full(20_000, 5, np.uint8), index["captions"])}]
     damages += [{name: array for name, array in index.items() if name != "mean"}]
     for damaged in damages:
-        write_model(tmp_path / "damaged", settings, vocabulary, arrays, index=SimpleNamespace(arrays=damaged))
-        with pytest.raises(ValueError, match=r"damaged: The index of training photos is damaged.*keras-sat index"):
+        write_model(
+            tmp_path / "damaged",
+            settings,
+            vocabulary,
+            arrays,
+            index=SimpleNamespace(arrays=damaged),
+        )
+        with pytest.raises(
+            ValueError, match=r"damaged: The index of training photos is damaged.*keras-sat index"
+        ):
             Captioner.load(tmp_path / "damaged")
     (path,) = (tmp_path / "model").glob("index-*.npz")
     path.write_bytes(path.read_bytes()[:-1])
@@ -179,7 +223,9 @@ def test_the_command_line_builds_and_shows_it(scenes, paths, tmp_path, capsys):
     assert main(["caption", paths[0], "--model", str(tmp_path / "copy"), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert 0 < shown["consensus"] <= 1 and len(shown["similar_photos"]) == 5
-    table = evaluate(Captioner.load(tmp_path / "copy"), "scenes", data_dir=tmp_path / "scenes", split="dev")
+    table = evaluate(
+        Captioner.load(tmp_path / "copy"), "scenes", data_dir=tmp_path / "scenes", split="dev"
+    )
     assert table.settings["num_beams"] == 10 and table.settings["consensus_weight"] == 2
     assert main(["index", "scenes", *data]) == 2
     assert "a bundled or downloaded model cannot be changed" in capsys.readouterr().err.lower()

@@ -16,7 +16,11 @@ from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import DecoderOptions
 
 PHOTOS, REGIONS, DIM, TIME, VOCABULARY = 2, 5, 6, 4, 11
-KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
+KINDS = [
+    kind
+    for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS)
+    if kind[0] != "none" or kind[1] == "additive"
+]
 pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 
 
@@ -43,7 +47,10 @@ OF_THE_PAPER = [{}, {"num_layers": 2, "readout_activation": "tanh"}, {"deep_outp
 @pytest.mark.parametrize("attention, scoring, cell", KINDS)
 @pytest.mark.parametrize(
     "options",
-    [*OF_THE_PAPER, *all_slow_but(AFTER_READING, [{"attends": "after"}, {"sentinel": True}, AFTER_READING])],
+    [
+        *OF_THE_PAPER,
+        *all_slow_but(AFTER_READING, [{"attends": "after"}, {"sentinel": True}, AFTER_READING]),
+    ],
 )
 def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, **options)
@@ -53,14 +60,18 @@ def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
         log_probs = tf.nn.log_softmax(decoded.logits)
         for row, words in enumerate(input_ids):
             row_noise = None if used is None else used[row]
-            expected = paper.forward(paper.weights_of(decoder), features[row // 2], words, row_noise)
+            expected = paper.forward(
+                paper.weights_of(decoder), features[row // 2], words, row_noise
+            )
             for ours, theirs in zip((log_probs[row], *(x[row] for x in decoded[1:3])), expected):
                 np.testing.assert_allclose(ours, theirs, atol=1e-5)
             for extra in decoded.extras.values():
                 np.testing.assert_allclose(extra[row], expected[-1], atol=1e-5)
 
 
-@pytest.mark.parametrize("attention, scoring, cell", [*KINDS, ("drawn", "dot", "lstm"), ("even", "dot", "gru")])
+@pytest.mark.parametrize(
+    "attention, scoring, cell", [*KINDS, ("drawn", "dot", "lstm"), ("even", "dot", "gru")]
+)
 @pytest.mark.parametrize("options", [{}, {"attends": "after", "sentinel": True}])
 def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, num_layers=2, **options)
@@ -73,7 +84,9 @@ def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell, options
         step = decoder.step(input_ids[:, t], state, features, projected, noise=step_noise)
         state = step.state
         np.testing.assert_allclose(step.logits, decoded.logits[:, t], atol=1e-5)
-        np.testing.assert_allclose(step.attention_weights, decoded.attention_weights[:, t], atol=1e-6)
+        np.testing.assert_allclose(
+            step.attention_weights, decoded.attention_weights[:, t], atol=1e-6
+        )
         np.testing.assert_allclose(step.selection, decoded.selection[:, t], atol=1e-6)
         for name in decoder.extra_dims:
             np.testing.assert_allclose(step.extras[name], decoded.extras[name][:, t], atol=1e-6)
@@ -86,8 +99,11 @@ def test_attention_reads_the_top_layer_before_the_step():
     features, input_ids, _ = inputs()
     state, projected = decoder.initial_state(features), decoder.project_features(features)
     weights = decoder.step(input_ids[:, 0], state, features, projected).attention_weights
-    other_word = decoder.step((input_ids[:, 0] + 1) % VOCABULARY, state, features, projected).attention_weights
-    np.testing.assert_array_equal(weights, other_word)  # h_{t-1} knows nothing of the word that comes in now
+    other_word = decoder.step(
+        (input_ids[:, 0] + 1) % VOCABULARY, state, features, projected
+    ).attention_weights
+    # h_{t-1} knows nothing of the word that comes in now
+    np.testing.assert_array_equal(weights, other_word)
     bottom, top = state.hidden_states
     for hidden_states, moves in (((bottom + 1, top), False), ((bottom, top + 1), True)):
         moved = state._replace(hidden_states=hidden_states)
@@ -104,10 +120,12 @@ def test_attention_after_reading_knows_the_word_and_leaves_the_state_alone(senti
     other_word = decoder.step((input_ids[:, 0] + 1) % VOCABULARY, state, features, projected)
     moved = np.abs(np.asarray(step.attention_weights) - np.asarray(other_word.attention_weights))
     assert moved.max(axis=1).min() > 1e-4
-    mirrored = features[:, ::-1] + [[[1], [-1], [0], [0], [0]]] * np.ones(DIM, "float32")  # of the same mean
+    # Of the same mean.
+    mirrored = features[:, ::-1] + [[[1], [-1], [0], [0], [0]]] * np.ones(DIM, "float32")
     elsewhere = decoder.step(input_ids[:, 0], state, mirrored, decoder.project_features(mirrored))
     for one, other in zip(step.state.hidden_states, elsewhere.state.hidden_states):
-        np.testing.assert_allclose(one, other, atol=1e-6)  # of the photo only its mean enters the recurrent layers
+        # Of the photo only its mean enters the recurrent layers.
+        np.testing.assert_allclose(one, other, atol=1e-6)
     assert np.abs(np.asarray(step.logits) - np.asarray(elsewhere.logits)).max() > 1e-2
 
 
@@ -118,7 +136,9 @@ def test_the_sentinel_takes_its_share_from_the_photo():
     assert shares.min() > 0 and shares.max() < 1 and np.ptp(shares) > 0.05
     assert not decoder.has_gate and not hasattr(decoder, "gate")
     without = make_decoder(attends="after")
-    assert without(features, input_ids).extras == make_decoder("none", sentinel=True).extra_dims == {}
+    assert (
+        without(features, input_ids).extras == make_decoder("none", sentinel=True).extra_dims == {}
+    )
 
 
 def test_the_state_is_carried_on_and_later_words_change_nothing_before_them():
@@ -131,7 +151,9 @@ def test_the_state_is_carried_on_and_later_words_change_nothing_before_them():
     input_ids[:, 2:] = (input_ids[:, 2:] + 1) % VOCABULARY
     changed = decoder(features, input_ids)
     np.testing.assert_array_equal(decoded.logits[:, :2], changed.logits[:, :2])
-    assert np.abs(np.asarray(decoded.logits[:, 2:]) - np.asarray(changed.logits[:, 2:])).max() > 1e-3
+    assert (
+        np.abs(np.asarray(decoded.logits[:, 2:]) - np.asarray(changed.logits[:, 2:])).max() > 1e-3
+    )
 
 
 @pytest.mark.parametrize("attention", [*ATTENTIONS, "even"])
@@ -142,9 +164,18 @@ def test_only_the_recurrent_part_is_in_the_loop(attention, monkeypatch):
     readout, cell, shapes = decoder.readout, decoder.cells[0], {}
 
     def spy(layer, call):
-        monkeypatch.setattr(layer, "call", lambda x, **_: shapes.setdefault(layer.name, []).append(x.shape) or call(x))
+        monkeypatch.setattr(
+            layer,
+            "call",
+            lambda x, **_: shapes.setdefault(layer.name, []).append(x.shape) or call(x),
+        )
 
-    at_once = [cell.input_projection, readout.state_readout, readout.context_readout, readout.word_logits]
+    at_once = [
+        cell.input_projection,
+        readout.state_readout,
+        readout.context_readout,
+        readout.word_logits,
+    ]
     spied = [*at_once, decoder.embedding, cell.context_projection]
     spied += [decoder.attention_layer.feature_projection] if decoder.chooses else []
     for layer in spied:
@@ -179,9 +210,12 @@ def test_every_weight_has_a_gradient_compiled_too(attention, xla):
         return tape.gradient(loss, decoder.trainable_variables)
 
     eager = gradients(tf.constant(features), tf.constant(input_ids))
-    compiled = tf.function(gradients, jit_compile=xla)(tf.constant(features), tf.constant(input_ids))
+    compiled = tf.function(gradients, jit_compile=xla)(
+        tf.constant(features), tf.constant(input_ids)
+    )
     for one, other in zip(eager, compiled, strict=True):
-        one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)  # an error where a gradient is None
+        # An error where a gradient is None.
+        one, other = tf.convert_to_tensor(one), tf.convert_to_tensor(other)
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3 * np.abs(one).max())
 
 
@@ -204,7 +238,9 @@ def test_one_graph_serves_captions_of_any_length():
 
 
 def test_mixed_precision_gives_float32_logits():
-    decoder = CaptionDecoder(VOCABULARY, hidden_dim=DIM, embedding_dim=3, dtype=keras.DTypePolicy("mixed_float16"))
+    decoder = CaptionDecoder(
+        VOCABULARY, hidden_dim=DIM, embedding_dim=3, dtype=keras.DTypePolicy("mixed_float16")
+    )
     features, input_ids, _ = inputs()
     decoded = decoder(features.astype("float16"), input_ids)
     assert decoded.logits.dtype == "float32" and np.isfinite(decoded.logits).all()
@@ -214,7 +250,9 @@ def test_its_settings_hold_every_option_and_keras_makes_it_again():
     given = {"attention": "hard", "cell": "gru", "num_layers": 2, "dropout_words": 0.25, "seed": 7}
     decoder = CaptionDecoder(5, **given, name="mine", dtype="mixed_bfloat16", trainable=False)
     config = decoder.get_config()
-    assert {**DecoderOptions.defaults(), **given} == {name: config[name] for name in DecoderOptions.names()}
+    assert {**DecoderOptions.defaults(), **given} == {
+        name: config[name] for name in DecoderOptions.names()
+    }
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(decoder))
     assert again.get_config() == config and again.vocabulary_size == 5 and again.name == "mine"
     assert again.dtype_policy.name == "mixed_bfloat16" and not again.trainable
@@ -226,7 +264,9 @@ def test_dropout_acts_in_training_only(where):
     none = dict.fromkeys([f"dropout_{place}" for place in places], 0.0)
     decoder, plain = make_decoder(**{**none, f"dropout_{where}": 0.5}), make_decoder(**none)
     features, input_ids, _ = inputs()
-    np.testing.assert_allclose(decoder(features, input_ids).logits, plain(features, input_ids).logits, atol=1e-6)
+    np.testing.assert_allclose(
+        decoder(features, input_ids).logits, plain(features, input_ids).logits, atol=1e-6
+    )
     state, projected = decoder.initial_state(features), decoder.project_features(features)
     for run in (
         lambda: decoder(features, input_ids, training=True).logits,
@@ -238,7 +278,9 @@ def test_dropout_acts_in_training_only(where):
 def test_dropout_of_words_drops_them_whole():
     decoder = make_decoder(dropout_words=0.5, dropout_before_readout=0.0, dropout_after_readout=0.0)
     features, input_ids, _ = inputs()
-    embedded = keras.ops.convert_to_numpy(decoder.unroll(features, input_ids, training=True).embedded)
+    embedded = keras.ops.convert_to_numpy(
+        decoder.unroll(features, input_ids, training=True).embedded
+    )
     vectors = keras.ops.convert_to_numpy(decoder.embedding(keras.ops.transpose(input_ids)))
     kept = np.isclose(embedded, 2 * vectors, atol=1e-6).all(axis=-1)
     assert 0 < kept.mean() < 1

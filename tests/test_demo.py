@@ -33,7 +33,9 @@ def test_what_is_written(small_demo):
 
 
 class Speaker:
-    """Stands in for a captioner that says the same words about every scene, or a caption of each."""
+    """Stands in for a captioner that says the same words about every scene, or a
+    caption of each.
+    """
 
     encoder = "tiny"
 
@@ -64,5 +66,8 @@ def test_truth_is_counted():
 
 
 def test_scenes_for_training_are_not_those_of_the_report():
-    assert demo.UNSEEN_SEED != demo.DEV_SEED and max(demo.UNSEEN_SEED, demo.DEV_SEED) < demo.FIRST_TRAIN_SEED
+    assert (
+        demo.UNSEEN_SEED != demo.DEV_SEED
+        and max(demo.UNSEEN_SEED, demo.DEV_SEED) < demo.FIRST_TRAIN_SEED
+    )
     assert len(demo.scenes_as_images(draw_scenes(1), "train", num_captions=1)[0].captions) == 1

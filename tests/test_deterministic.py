@@ -1,6 +1,8 @@
-"""`fit(deterministic=True)`: the same seed gives the same weights bit for bit, in every process, killed or not.
+"""`fit(deterministic=True)`: the same seed gives the same weights bit for bit, in every
+process, killed or not.
 
-The setting stays for as long as a process lives. So no training with it runs in the process of the tests.
+The setting stays for as long as a process lives. So no training with it runs in the
+process of the tests.
 """
 
 import signal
@@ -25,14 +27,19 @@ def test_two_processes_end_with_the_same_bits_though_one_was_killed(tmp_path):
     again = run_training(tmp_path / "killed", "", "deterministic")
     assert "resuming after epoch 2" in again.stdout, again.stderr
     both = [read_checkpoint(tmp_path / name / "checkpoint") for name in ("whole", "killed")]
-    (epochs, state), same = ([[{**one, "seconds": 0} for one in epochs], state] for epochs, state in both)
+    (epochs, state), same = (
+        [[{**one, "seconds": 0} for one in epochs], state] for epochs, state in both
+    )
     assert len(epochs) == 3
     np.testing.assert_equal([epochs, state], same)
-    assert again.stdout.splitlines()[-1] == undisturbed.stdout.splitlines()[-1]  # the digest of the weights
+    # The digest of the weights.
+    assert again.stdout.splitlines()[-1] == undisturbed.stdout.splitlines()[-1]
 
 
 def test_it_is_switched_on_before_anything_is_made_and_only_when_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(tf.config.experimental, "enable_op_determinism", Mock(side_effect=RuntimeError("enabled")))
+    monkeypatch.setattr(
+        tf.config.experimental, "enable_op_determinism", Mock(side_effect=RuntimeError("enabled"))
+    )
     with pytest.raises(RuntimeError, match="enabled"):
         train(tmp_path / "with", deterministic=True)
     assert not (tmp_path / "with").exists()
@@ -43,7 +50,13 @@ def test_it_is_switched_on_before_anything_is_made_and_only_when_asked_for(tmp_p
 @pytest.mark.slow
 def test_it_can_be_given_up_but_not_promised_afterwards(tmp_path, monkeypatch):
     def train_for(epochs, deterministic):
-        train(tmp_path, splits=["train"], schedule="constant", epochs=epochs, deterministic=deterministic)
+        train(
+            tmp_path,
+            splits=["train"],
+            schedule="constant",
+            epochs=epochs,
+            deterministic=deterministic,
+        )
         return read_sealed_json(tmp_path / "arguments.json", "arguments")["deterministic"]
 
     monkeypatch.setattr(tf.config.experimental, "enable_op_determinism", lambda: None)

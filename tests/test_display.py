@@ -71,7 +71,9 @@ def test_a_large_photo_and_a_panel_for_each_content_word(display, photo):
         (line,) = panel.collections
         np.testing.assert_allclose(line.get_color()[0][:3], np.divide(AMBER, 255))
         assert len(line.get_segments()) >= 1 and not panel.axison
-    assert sentence(figure) == [(word, word in ("dog", "runs", "red", "ball"), "normal") for word in WORDS]
+    assert sentence(figure) == [
+        (word, word in ("dog", "runs", "red", "ball"), "normal") for word in WORDS
+    ]
     plt.close("all")
 
 
@@ -79,8 +81,16 @@ def test_a_large_photo_and_a_panel_for_each_content_word(display, photo):
 def test_text_has_eight_points_and_fits_a_figure_of_any_width(display, width):
     from matplotlib import pyplot as plt
 
-    words = ["photographers", "wearing", "windbreakers", "outside", *["two", "of", "them", "hold", "a", "microphone"]]
-    axes = AttentionDisplay(display.image, words, maps_of(len(words))).plot(width=width, words="all")
+    words = [
+        "photographers",
+        "wearing",
+        "windbreakers",
+        "outside",
+        *["two", "of", "them", "hold", "a", "microphone"],
+    ]
+    axes = AttentionDisplay(display.image, words, maps_of(len(words))).plot(
+        width=width, words="all"
+    )
     figure = axes[0].figure
     figure.set_dpi(300)
     renderer = figure.canvas.get_renderer()
@@ -102,13 +112,19 @@ def test_which_words_are_shown(display):
     content = ["dog", "runs", "red", "ball"]
     assert shown("content") == [*content, *[""] * 5] and shown("all") == WORDS
     assert shown(["ball", "the", 0])[:4] == ["a", "the", "ball", ""]
-    assert shown("ball, dog")[:3] == ["dog", "ball", ""] and shown(np.array([2, 1]))[:3] == ["dog", "runs", ""]
+    assert shown("ball, dog")[:3] == ["dog", "ball", ""] and shown(np.array([2, 1]))[:3] == [
+        "dog",
+        "runs",
+        "",
+    ]
     small = AttentionDisplay(display.image, ["on", "the"], maps_of(2))
     assert small.positions() == [0, 1], "all, if no word names anything"
     twins = AttentionDisplay(display.image, ["dog", "and", "dog"], maps_of(3))
     assert twins.positions(["dog"]) == [0, 2]
     for words in ("cat", ["dog", "cat"], [9], [-1], [], None, 2.5):
-        with pytest.raises(ValueError, match=r"list of words or positions in the caption 'a dog .*Received: words="):
+        with pytest.raises(
+            ValueError, match=r"list of words or positions in the caption 'a dog .*Received: words="
+        ):
             display.plot(words=words)
 
 
@@ -120,14 +136,20 @@ def test_looks(display):
     picture = {look: display.lit(1, look)[0].astype(int) for look in ("spotlight", "paper", "jet")}
     peak = np.unravel_index(display.upsampled(1).argmax(), photo.shape[:2])
     np.testing.assert_array_equal(picture["spotlight"][peak], photo[peak])
-    assert picture["paper"][peak].min() > 255 * (1 - DIM) and (np.abs(picture["jet"][peak] - photo[peak]) > 3).any()
+    assert (
+        picture["paper"][peak].min() > 255 * (1 - DIM)
+        and (np.abs(picture["jet"][peak] - photo[peak]) > 3).any()
+    )
     unlit = np.abs(picture["spotlight"] - dim).sum(axis=2) == 0
     assert unlit.mean() > 0.5
     np.testing.assert_allclose(picture["paper"][unlit], DIM * photo[unlit], atol=5)
     np.testing.assert_allclose(picture["jet"][unlit], photo[unlit], atol=5)
     shown = display.plot(Figure().subplots(1, 5), look="paper")
     np.testing.assert_array_equal(shown[1].images[0].get_array(), picture["paper"])
-    with pytest.raises(ValueError, match='look="spotlight", "paper" or a colour map of matplotlib. Received: .gloom'):
+    with pytest.raises(
+        ValueError,
+        match='look="spotlight", "paper" or a colour map of matplotlib. Received: .gloom',
+    ):
         display.plot(look="gloom")
 
 
@@ -142,12 +164,21 @@ def test_an_even_map_shows_the_photo_as_it_is(photo):
 
 def test_a_word_from_memory_has_no_map(photo, tmp_path):
     fractions = {"from_photo": np.array([1.0, 0.49, 0.5, math.nan])}
-    result = CaptionResult("a dog runs fast", ["a", "dog", "runs", "fast"], -1.0, maps_of(4), fractions, image=photo)
+    result = CaptionResult(
+        "a dog runs fast", ["a", "dog", "runs", "fast"], -1.0, maps_of(4), fractions, image=photo
+    )
     display = AttentionDisplay.from_result(result)
     axes = display.plot(Figure().subplots(1, 4))
     assert [panel.title.get_style() for panel in axes] == ["normal", "italic", "normal", "normal"]
-    assert [[text.get_text() for text in panel.texts] for panel in axes] == [[], ["from memory"], [""], [""]]
-    np.testing.assert_array_equal(axes[1].images[0].get_array(), spotlight(photo, np.zeros((40, 60))))
+    assert [[text.get_text() for text in panel.texts] for panel in axes] == [
+        [],
+        ["from memory"],
+        [""],
+        [""],
+    ]
+    np.testing.assert_array_equal(
+        axes[1].images[0].get_array(), spotlight(photo, np.zeros((40, 60)))
+    )
     assert axes[1].collections[0].get_segments() == [] != axes[2].collections[0].get_segments()
     below = sentence(display._new_axes(Figure, width=7)[0].figure)
     assert below[1] == ("dog", True, "italic") and below[2] == ("runs", True, "normal")
@@ -170,17 +201,31 @@ def test_axes_of_your_own(display):
     axes = Figure(figsize=(7, 2)).subplots(1, 5)
     assert display.plot(axes) is axes
     assert axes[1].title.get_size() == font_size(7)
-    with pytest.raises(ValueError, match="4 words need 5 axes; `words` chooses others. Received: 2"):
+    with pytest.raises(
+        ValueError, match="4 words need 5 axes; `words` chooses others. Received: 2"
+    ):
         display.plot(axes[:2])
     nested = Figure(figsize=(6.4, 4)).subfigures(2, 1)[0].subplots(2, 3)
-    assert display.plot(nested) is nested and titles(nested) == ["", "dog", "runs", "red", "ball", ""]
+    assert display.plot(nested) is nested and titles(nested) == [
+        "",
+        "dog",
+        "runs",
+        "red",
+        "ball",
+        "",
+    ]
 
 
 @pytest.mark.parametrize("ending", ["pdf", "eps"])
 def test_a_word_that_nobody_sees_is_drawn_as_its_code(photo, maps, ending, tmp_path):
     display = AttentionDisplay(photo, ["\ufeff", "a\ufeff", "$\\nonsense{"], maps)
     display.save(tmp_path / f"a.{ending}")
-    assert titles(display.plot(Figure().subplots(1, 4))) == ["", r"\ufeff", r"a\ufeff", r"$\nonsense{"]
+    assert titles(display.plot(Figure().subplots(1, 4))) == [
+        "",
+        r"\ufeff",
+        r"a\ufeff",
+        r"$\nonsense{",
+    ]
 
 
 def test_from_a_result_and_errors(photo, maps):
@@ -211,11 +256,16 @@ def test_a_pdf_has_the_photo_in_its_own_resolution_and_no_type_3_fonts(tmp_path)
     box = [float(side) for side in re.search(rb"/MediaBox \[([^]]*)\]", pdf)[1].split()]
     assert box[2] == pytest.approx(72 * 3.3)
     images = re.findall(rb"<<[^>]*/Subtype /Image[^>]*", pdf)
-    sides = [[int(re.search(rb"/%s (\d+)" % side, image)[1]) for side in (b"Width", b"Height")] for image in images]
+    sides = [
+        [int(re.search(rb"/%s (\d+)" % side, image)[1]) for side in (b"Width", b"Height")]
+        for image in images
+    ]
     assert sides == [[450, 300]] * 5
     display.save(tmp_path / "a.svg", width=3.3)
     embedded = re.findall(r"data:image/png;base64,([^\"]+)", (tmp_path / "a.svg").read_text())
-    assert [Image.open(io.BytesIO(base64.b64decode(data))).size for data in embedded] == [(450, 300)] * 5
+    assert [Image.open(io.BytesIO(base64.b64decode(data))).size for data in embedded] == [
+        (450, 300)
+    ] * 5
 
 
 def test_the_width_and_resolution_of_a_file(display, tmp_path):
@@ -227,7 +277,9 @@ def test_the_width_and_resolution_of_a_file(display, tmp_path):
     with Image.open(tmp_path / "dog.png") as picture:
         assert picture.width == 300 * 8
     for wrong in ({"width": 0}, {"width": 41}, {"columns": 0}):
-        with pytest.raises(ValueError, match="Expected 1 to 40 inches and 1 column or more. Received: width="):
+        with pytest.raises(
+            ValueError, match="Expected 1 to 40 inches and 1 column or more. Received: width="
+        ):
             display.save(tmp_path / "dog.png", **wrong)
 
 
@@ -281,11 +333,19 @@ def test_soft_and_hard_one_above_the_other(photo):
     np.testing.assert_array_equal(axes[1, 1].images[0].get_array(), hard.lit(1)[0])
     tops = [[panel.get_position().y1 for panel in row] for row in axes]
     assert np.ptp(tops, axis=1).max() < 1e-6 and tops[0] > tops[1] > tops[2]
-    assert "".join(word for word, *_ in sentence(axes[0, 0].figure)) == "areddogrunsthedogwalkshomedogthere"
+    assert (
+        "".join(word for word, *_ in sentence(axes[0, 0].figure))
+        == "areddogrunsthedogwalkshomedogthere"
+    )
     own = Figure().subplots(1, 5, squeeze=False)
     assert (AttentionDisplay.compare([soft], ax=own, words="all", look="jet") == own).all()
     assert titles(own) == ["", *words]
-    for displays, options in (([soft, hard], {"ax": own}), ([soft], {"names": "ab"}), ([], {}), (hard, {})):
+    for displays, options in (
+        ([soft, hard], {"ax": own}),
+        ([soft], {"names": "ab"}),
+        ([], {}),
+        (hard, {}),
+    ):
         with pytest.raises(ValueError, match="`displays` must be a list .* Received: displays="):
             AttentionDisplay.compare(displays, **options)
     plt.close("all")
@@ -319,7 +379,11 @@ def test_the_curves_of_a_training():
         "reward": [math.nan, math.nan],
     }
     axes = plot_history(history, Figure().subplots(1, 3))
-    assert [panel.get_title() for panel in axes] == ["cross-entropy per word", "BLEU on dev", "CIDEr on dev"]
+    assert [panel.get_title() for panel in axes] == [
+        "cross-entropy per word",
+        "BLEU on dev",
+        "CIDEr on dev",
+    ]
     lines = {line.get_label(): line for line in axes[0].get_lines()}
     assert set(lines) == {"training", "dev"}
     np.testing.assert_array_equal(lines["dev"].get_xydata(), [[1, 3.1], [2, 2.9]])
@@ -334,7 +398,9 @@ def test_the_curves_of_a_training():
 def test_the_history_that_fit_returns():
     from matplotlib import pyplot as plt
 
-    history = Curves([{"cross_entropy": 3.0, "val_bleu_1": 0.3}, {"cross_entropy": 2.0, "val_bleu_1": 0.4}])
+    history = Curves(
+        [{"cross_entropy": 3.0, "val_bleu_1": 0.3}, {"cross_entropy": 2.0, "val_bleu_1": 0.4}]
+    )
     assert len(plot_history(history)) == 2
     plt.close("all")
     for kept in (dict(history), SimpleNamespace(history=history)):
@@ -345,7 +411,9 @@ def test_the_history_that_fit_returns():
 def test_the_history_that_a_folder_has(tmp_path):
     from keras_sat.training.history import write_history
 
-    write_history(tmp_path / "history.csv", [{"cross_entropy": 3.0}, {"cross_entropy": 2.0, "val_cider": 0.4}])
+    write_history(
+        tmp_path / "history.csv", [{"cross_entropy": 3.0}, {"cross_entropy": 2.0, "val_cider": 0.4}]
+    )
     for path in (tmp_path, str(tmp_path / "history.csv")):
         loss, cider = plot_history(path, Figure().subplots(1, 2))
         np.testing.assert_array_equal(loss.get_lines()[0].get_xydata(), [[1, 3], [2, 2]])

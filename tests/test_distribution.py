@@ -40,18 +40,26 @@ def free_ports(count):
 
 
 def run_hosts(commands):
-    """Run a command for each host, all at once; return (exit status, output, errors) of each."""
+    """Run a command for each host, all at once.
+
+    Return (exit status, output, errors) of each.
+    """
     ports = free_ports(len(commands))
     processes = [
         subprocess.Popen(
-            [sys.executable, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [sys.executable, *map(str, command)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env={**os.environ, "TF_CONFIG": tf_config(ports, index), "TF_CPP_MIN_LOG_LEVEL": "3"},
         )
         for index, command in enumerate(commands)
-    ]  # fmt: skip
+    ]
     end = time.monotonic() + SECONDS
     try:
-        outputs = [process.communicate(timeout=max(end - time.monotonic(), 1)) for process in processes]
+        outputs = [
+            process.communicate(timeout=max(end - time.monotonic(), 1)) for process in processes
+        ]
     finally:
         for process in processes:
             process.kill()
@@ -60,7 +68,9 @@ def run_hosts(commands):
 
 @pytest.fixture(scope="module")
 def devices(tmp_path_factory):
-    """Trainings on two logical CPUs, and on one: the folder with their results, and what they printed."""
+    """Trainings on two logical CPUs, and on one: the folder with their results, and
+    what they printed.
+    """
     folder = tmp_path_factory.mktemp("devices")
     command = [sys.executable, TOGETHER, "devices", folder]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS)
@@ -72,8 +82,11 @@ def assert_same(path, expected):
     with np.load(path) as received, np.load(expected) as one:
         assert received.files == one.files
         for name in one.files:
-            # Sums in another order: rounding grows from step to step, and with the number of threads.
-            np.testing.assert_allclose(received[name], one[name], rtol=1e-5, atol=3e-5, err_msg=name)
+            # Sums in another order: rounding grows from step to step, and with the
+            # number of threads.
+            np.testing.assert_allclose(
+                received[name], one[name], rtol=1e-5, atol=3e-5, err_msg=name
+            )
 
 
 @pytest.mark.slow
@@ -94,7 +107,9 @@ def test_two_devices_train_as_one(devices):
 
 @pytest.mark.slow
 def test_hosts_are_killed_and_all_are_started_again(devices, tmp_path):
-    """One training after another: the second host dies in the first, the chief in self-critical epochs of the next."""
+    """One training after another: the second host dies in the first, the chief in
+    self-critical epochs of the next.
+    """
     folder, _ = devices
     shutil.copy(folder / WEIGHTS, tmp_path)
     hosts = [[TOGETHER, "host", tmp_path, number] for number in range(2)]
@@ -111,7 +126,10 @@ def test_hosts_are_killed_and_all_are_started_again(devices, tmp_path):
         assert status == 0, errors
     for name in ("hard", "frozen"):
         assert_same(tmp_path / f"{name}-0.npz", folder / f"{name}-1.npz")
-        with np.load(tmp_path / f"{name}-0.npz") as first, np.load(tmp_path / f"{name}-1.npz") as second:
+        with (
+            np.load(tmp_path / f"{name}-0.npz") as first,
+            np.load(tmp_path / f"{name}-1.npz") as second,
+        ):
             for key in first.files:
                 np.testing.assert_array_equal(first[key], second[key], err_msg=f"{name}: {key}")
 
@@ -120,28 +138,75 @@ def test_hosts_are_killed_and_all_are_started_again(devices, tmp_path):
 def test_three_hosts_from_the_command_line(tmp_path, capsys):
     write_photos(tmp_path / "photos", [f"{number}.jpg" for number in range(7)])
     splits = ["train"] * 5 + ["dev"] * 2
-    rows = [f"{n}.jpg,a {'very ' * (n % 3)}{colour} dog,{splits[n]}" for n in range(7) for colour in ("red", "big")]
-    (tmp_path / "photos" / "captions.csv").write_text("\n".join(["image,caption,split", *rows]) + "\n")
-    options = ["fit", "--data", "folder", "--data-dir", str(tmp_path / "photos"), "--encoder", "tiny"]
+    rows = [
+        f"{n}.jpg,a {'very ' * (n % 3)}{colour} dog,{splits[n]}"
+        for n in range(7)
+        for colour in ("red", "big")
+    ]
+    (tmp_path / "photos" / "captions.csv").write_text(
+        "\n".join(["image,caption,split", *rows]) + "\n"
+    )
+    options = [
+        "fit",
+        "--data",
+        "folder",
+        "--data-dir",
+        str(tmp_path / "photos"),
+        "--encoder",
+        "tiny",
+    ]
     sizes = {"image-size": 16, "hidden-dim": 6, "embedding-dim": 4, "attention-dim": 4}
-    options += [f"--{name}={value}" for name, value in {**sizes, "epochs": 2, "batch-size": 4}.items()]
+    options += [
+        f"--{name}={value}" for name, value in {**sizes, "epochs": 2, "batch-size": 4}.items()
+    ]
     options += ["--dropout-before-readout=0", "--dropout-after-readout=0"]
     keras_sat.ENCODERS["tiny"](image_size=16).save_weights(tmp_path / "tiny.weights.h5")
-    options += ["--encoder-training", "frozen", "--encoder-weights", str(tmp_path / "tiny.weights.h5")]
-    assert main([*options, "--cache-dir", str(tmp_path / "cache"), "--output-dir", str(tmp_path / "one")]) == 0
+    options += [
+        "--encoder-training",
+        "frozen",
+        "--encoder-weights",
+        str(tmp_path / "tiny.weights.h5"),
+    ]
+    assert (
+        main(
+            [
+                *options,
+                "--cache-dir",
+                str(tmp_path / "cache"),
+                "--output-dir",
+                str(tmp_path / "one"),
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
     folders = [tmp_path / "three", tmp_path / "elsewhere", tmp_path / "elsewhere"]
-    command = ["-m", "keras_sat", *options, "--hosts", "--cache-dir", tmp_path / "shared-cache", "--output-dir"]
+    command = [
+        "-m",
+        "keras_sat",
+        *options,
+        "--hosts",
+        "--cache-dir",
+        tmp_path / "shared-cache",
+        "--output-dir",
+    ]
     results = run_hosts([[*command, folder] for folder in folders])
     assert [status for status, *_ in results] == [0, 0, 0], results
     assert "3 devices of 3 hosts" in results[0][1] and "epoch 2/2" in results[0][1]
     for _, output, _ in results[1:]:
-        assert output.count("\n") == 2 and "waiting for the others" in output and "all hosts are connected" in output
+        assert (
+            output.count("\n") == 2
+            and "waiting for the others" in output
+            and "all hosts are connected" in output
+        )
     assert not (tmp_path / "elsewhere").exists(), "only the chief writes"
     one, three = (keras_sat.Captioner.load(tmp_path / name / "model") for name in ("one", "three"))
     for weight, other in zip(one.weights, three.weights):
         np.testing.assert_allclose(other, weight, rtol=1e-5, atol=1e-5)
-    curves = [np.genfromtxt(tmp_path / name / "history.csv", delimiter=",", names=True) for name in ("one", "three")]
+    curves = [
+        np.genfromtxt(tmp_path / name / "history.csv", delimiter=",", names=True)
+        for name in ("one", "three")
+    ]
     assert "val_loss" in curves[0].dtype.names and curves[0].dtype == curves[1].dtype
     for name in set(curves[0].dtype.names) - {"seconds"}:
         np.testing.assert_allclose(curves[1][name], curves[0][name], rtol=1e-4, err_msg=name)
@@ -152,7 +217,13 @@ def test_every_row_is_in_one_share(scene_images, scene_vocabulary, scene_cache, 
     options = {"batch_size": 7, "group_by": group_by, "split": "train", "seed": 2}
     whole = make_batches(scene_images, scene_vocabulary, [scene_cache, scene_cache], **options)
     hosts = [
-        make_batches(scene_images, scene_vocabulary, [scene_cache, scene_cache], shares=(numbers, count), **options)
+        make_batches(
+            scene_images,
+            scene_vocabulary,
+            [scene_cache, scene_cache],
+            shares=(numbers, count),
+            **options,
+        )
         for numbers in ([0], list(range(1, count)))
     ]
     assert len(hosts[0]) == len(whole) and len(hosts[1]) == (count - 1) * len(whole)
@@ -167,25 +238,40 @@ def test_every_row_is_in_one_share(scene_images, scene_vocabulary, scene_cache, 
         np.testing.assert_array_equal(np.concatenate([share[0][1] for share in kept]), input_ids)
         np.testing.assert_array_equal(np.concatenate([share[1] for share in kept]), target_ids)
         np.testing.assert_array_equal(np.concatenate([share[2] for share in kept]), token_weights)
-        num_captions += sum(share[2].reshape(-1, share[2].shape[-1]).any(axis=1).sum() for share in shares)
+        num_captions += sum(
+            share[2].reshape(-1, share[2].shape[-1]).any(axis=1).sum() for share in shares
+        )
     assert next(first, None) is None and next(others, None) is None
-    assert num_captions == sum(len(image.captions) for image in scene_images if image.split == "train")
+    assert num_captions == sum(
+        len(image.captions) for image in scene_images if image.split == "train"
+    )
     assert num_fillers
 
 
 @pytest.mark.slow
 def test_an_address_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        environment = {"TF_CONFIG": tf_config([taken.getsockname()[1], *free_ports(1)], 0), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        environment = {
+            "TF_CONFIG": tf_config([taken.getsockname()[1], *free_ports(1)], 0),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
         command = [sys.executable, "-m", "keras_sat", "fit", "--data", "scenes", "--hosts"]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=os.environ | environment)
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=SECONDS, env=os.environ | environment
+        )
     assert ran.returncode == 2 and ran.stderr.count("\n") == 1
-    assert "This host cannot connect" in ran.stderr and "Received: worker 0 of 127.0.0.1:" in ran.stderr
+    assert (
+        "This host cannot connect" in ran.stderr
+        and "Received: worker 0 of 127.0.0.1:" in ran.stderr
+    )
 
 
 def test_tf_config():
     assert read_tf_config(tf_config([1, 2], 1)) == "worker 1 of 127.0.0.1:1, 127.0.0.1:2"
-    chief = {"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "chief", "index": 0}}
+    chief = {
+        "cluster": {"chief": ["a:1"], "worker": ["b:1"]},
+        "task": {"type": "chief", "index": 0},
+    }
     assert read_tf_config(json.dumps(chief)) == "chief 0 of a:1, b:1"
 
 
@@ -225,7 +311,9 @@ def test_wrong_devices_are_one_line_and_status_2(capsys, options, message):
 def test_other_strategies_are_rejected(tmp_path, monkeypatch):
     parallel = keras.distribution.DataParallel(devices=["cpu:0"])
     for strategy in (parallel, tf.distribute.OneDeviceStrategy("CPU:0")):
-        with pytest.raises(ValueError, match=r"Expected a .*MultiWorkerMirroredStrategy.*Received: strategy="):
+        with pytest.raises(
+            ValueError, match=r"Expected a .*MultiWorkerMirroredStrategy.*Received: strategy="
+        ):
             train(tmp_path, strategy=strategy)
     monkeypatch.setattr(keras.distribution, "distribution", lambda: parallel)
     captioner = keras_sat.Captioner(["a"], encoder=None)
@@ -247,7 +335,18 @@ def test_keras_fit_on_several_hosts_is_rejected(monkeypatch):
 def test_hosts_with_other_arguments_are_rejected(tmp_path):
     write_photos(tmp_path, ["a.jpg"])
     (tmp_path / "captions.csv").write_text("image,caption,split\na.jpg,a dog,train\n")
-    command = ["-m", "keras_sat", "fit", "--data", "folder", "--data-dir", tmp_path, "--encoder", "tiny", "--hosts"]
+    command = [
+        "-m",
+        "keras_sat",
+        "fit",
+        "--data",
+        "folder",
+        "--data-dir",
+        tmp_path,
+        "--encoder",
+        "tiny",
+        "--hosts",
+    ]
     command += ["--output-dir", tmp_path / "run", "--seed"]
     chief, other = run_hosts([[*command, 1], [*command, 2]])
     assert chief[0] == other[0] == 2
@@ -258,12 +357,21 @@ def test_hosts_with_other_arguments_are_rejected(tmp_path):
 
 @pytest.mark.parametrize("differs", ["readable_photos", "weights_digest"])
 def test_hosts_with_other_photos_or_features_are_rejected(tmp_path, monkeypatch, differs):
-    """What looks the same at first: a photo that is damaged on one host alone, other weights under the same name."""
+    """What looks the same at first: a photo that is damaged on one host alone, other
+    weights under the same name.
+    """
     write_photos(tmp_path, ["a.jpg", "b.jpg"])
-    images = [CaptionedImage(name, tmp_path / name, ["a dog"], "train") for name in ("a.jpg", "b.jpg")]
+    images = [
+        CaptionedImage(name, tmp_path / name, ["a dog"], "train") for name in ("a.jpg", "b.jpg")
+    ]
     encoder = keras_sat.ENCODERS["tiny"](image_size=16)
     encoder.save_weights(tmp_path / WEIGHTS)
-    options = {"encoder": "tiny", "encoder_training": "frozen", "encoder_weights": tmp_path / WEIGHTS, "image_size": 16}
+    options = {
+        "encoder": "tiny",
+        "encoder_training": "frozen",
+        "encoder_weights": tmp_path / WEIGHTS,
+        "image_size": 16,
+    }
     options |= {"skip_unreadable": True, "show_progress": False}
     said = []
     monkeypatch.setattr(Training, "run", lambda training, captioner, *_: (captioner, True, []))
@@ -275,5 +383,7 @@ def test_hosts_with_other_photos_or_features_are_rejected(tmp_path, monkeypatch,
         encoder.set_weights([weight + 1 for weight in encoder.get_weights()])
         encoder.save_weights(tmp_path / WEIGHTS)
     monkeypatch.setattr(Cluster, "broadcast", lambda cluster, value: said.pop(0))
-    with pytest.raises(ValueError, match=f"as on the first host: {differs}='.*'. Received: {differs}='"):
+    with pytest.raises(
+        ValueError, match=f"as on the first host: {differs}='.*'. Received: {differs}='"
+    ):
         keras_sat.fit(images, output_dir=tmp_path / "other", **options)

@@ -17,7 +17,9 @@ MD5 = hashlib.md5(CONTENT).hexdigest()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves `server.files`; `server.faults` is a list of what goes wrong, one entry for each request in turn."""
+    """Serves `server.files`; `server.faults` is a list of what goes wrong, one entry
+    for each request in turn.
+    """
 
     protocol_version = "HTTP/1.1"
 
@@ -126,7 +128,9 @@ def test_extract_leaves_out_what_macos_adds(tmp_path):
     assert extracted(tmp_path, zip_of(entries)) == {"a.txt", "b.txt"}
 
 
-@pytest.mark.parametrize("name", ["../evil.txt", "/evil.txt", "a/../../evil.txt", "C:/evil.txt", "..\\evil.txt"])
+@pytest.mark.parametrize(
+    "name", ["../evil.txt", "/evil.txt", "a/../../evil.txt", "C:/evil.txt", "..\\evil.txt"]
+)
 def test_no_path_leaves_the_folder(tmp_path, name):
     assert "good.txt" in extracted(tmp_path, zip_of({"good.txt": "x", name: "x"}))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "inside"]
@@ -154,9 +158,13 @@ def flickr(server, monkeypatch):
     """A Flickr8k of three photos on the local server."""
     server.files = {
         "text.zip": zip_of({"Flickr8k.token.txt": "1.jpg#0\tA dog .\n"}),
-        "photos.zip": zip_of({f"Flicker8k_Dataset/{i}.jpg": bytes([i]) * 50_000 for i in range(1, 4)}),
+        "photos.zip": zip_of(
+            {f"Flicker8k_Dataset/{i}.jpg": bytes([i]) * 50_000 for i in range(1, 4)}
+        ),
     }
-    monkeypatch.setitem(DOWNLOADS, "flickr8k", DataSource(server.url, dict.fromkeys(server.files), num_photos=3))
+    monkeypatch.setitem(
+        DOWNLOADS, "flickr8k", DataSource(server.url, dict.fromkeys(server.files), num_photos=3)
+    )
     return server
 
 
@@ -166,7 +174,8 @@ def test_download_once_and_never_again(flickr, tmp_path):
     assert (data_dir / "Flickr8k.token.txt").exists() and not list(data_dir.glob("*.zip"))
     download("flickr8k", data_dir, show_progress=False)
     assert len(flickr.starts) == 2
-    (data_dir / "Flicker8k_Dataset" / "2.jpg").unlink()  # a photo was lost: that is no finished download
+    # a photo was lost: that is no finished download
+    (data_dir / "Flicker8k_Dataset" / "2.jpg").unlink()
     download("flickr8k", data_dir, mirror=flickr.url + "/", show_progress=False)
     assert len(flickr.starts) == 4 and (data_dir / "Flicker8k_Dataset" / "2.jpg").exists()
 

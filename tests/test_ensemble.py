@@ -31,14 +31,21 @@ def features():
 
 def test_one_captioner_is_an_ensemble_of_its_own(features):
     captioner = make_captioner(1, length_penalty=0.4)
-    alone, ensemble = captioner.caption_features(features), Ensemble([captioner]).caption_features(features)
+    alone, ensemble = (
+        captioner.caption_features(features),
+        Ensemble([captioner]).caption_features(features),
+    )
     for one, other in zip(alone, ensemble):
         assert one.words == other.words and one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
         np.testing.assert_allclose(one.attention_weights, other.attention_weights, rtol=1e-5)
 
 
 def test_log_prob_is_that_of_the_mean_of_the_members(features):
-    members = [make_captioner(1), make_captioner(2, attention="hard", cell="gru"), make_captioner(3)]
+    members = [
+        make_captioner(1),
+        make_captioner(2, attention="hard", cell="gru"),
+        make_captioner(3),
+    ]
     for photo, result in zip(features, Ensemble(members).caption_features(features, num_beams=2)):
         ids = members[0].vocabulary.caption_to_ids(result.caption)
         input_ids = np.array([[members[0].vocabulary.start_token_id, *ids]])
@@ -73,14 +80,23 @@ def test_extras_are_the_mean_over_the_members_that_have_them(features):
 
 
 def test_grids_of_different_size_meet_on_the_finest():
-    coarse, fine = (make_captioner(seed, encoder="tiny", image_size=size) for seed, size in ((1, 16), (2, 32)))
+    coarse, fine = (
+        make_captioner(seed, encoder="tiny", image_size=size) for seed, size in ((1, 16), (2, 32))
+    )
     coarse_grid, fine_grid = coarse.rows_and_columns(), fine.rows_and_columns()
     assert coarse_grid < fine_grid
     ensemble = Ensemble([coarse, fine])
-    photos = [np.random.default_rng(number).integers(0, 256, (20, 30, 3), dtype=np.uint8) for number in range(3)]
+    photos = [
+        np.random.default_rng(number).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+        for number in range(3)
+    ]
     assert ensemble.photo_sizes == [(16, 16), (32, 32)]
     results = ensemble.caption(photos)
-    assert results[0].attention_weights.shape[1:] == fine_grid and results[0].image.shape == (32, 32, 3)
+    assert results[0].attention_weights.shape[1:] == fine_grid and results[0].image.shape == (
+        32,
+        32,
+        3,
+    )
     np.testing.assert_allclose(results[0].attention_weights.sum(axis=(1, 2)), 1, rtol=1e-5)
     member_maps = [tf.one_hot([3], int(np.prod(grid))) for grid in (coarse_grid, fine_grid)]
     mean = np.asarray(mean_map(member_maps, [coarse_grid, fine_grid]))
@@ -97,19 +113,28 @@ def unknown_encoder(seed):
 @pytest.mark.slow
 def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, monkeypatch):
     shared, other = unknown_encoder(0), unknown_encoder(1)
-    members = [make_captioner(seed, encoder=encoder) for seed, encoder in ((1, shared), (2, shared), (3, other))]
+    members = [
+        make_captioner(seed, encoder=encoder)
+        for seed, encoder in ((1, shared), (2, shared), (3, other))
+    ]
     ensemble, encoded = Ensemble(members), []
     whole = Captioner.encode
-    monkeypatch.setattr(Captioner, "encode", lambda member, photos: encoded.append(member) or whole(member, photos))
+    monkeypatch.setattr(
+        Captioner, "encode", lambda member, photos: encoded.append(member) or whole(member, photos)
+    )
     photo = np.random.default_rng(3).integers(0, 256, (16, 16, 3), dtype=np.uint8)
     one = ensemble.caption(photo)
     assert encoded == [members[0], members[2]]
     features = [member.encode(photo[None]) for member in members]
     (other_way,) = ensemble.caption_features(features)
-    assert one.words == other_way.words and one.log_prob == pytest.approx(other_way.log_prob, rel=1e-4)
+    assert one.words == other_way.words and one.log_prob == pytest.approx(
+        other_way.log_prob, rel=1e-4
+    )
     images = [CaptionedImage(str(i), photo, ["a dog runs", "a cat"], "test") for i in range(2)]
     pair = Ensemble(members[:2])
-    cache = FeatureCache.build(tmp_path, ["0", "1"], [photo, photo], pair.encoder_model, show_progress=False)
+    cache = FeatureCache.build(
+        tmp_path, ["0", "1"], [photo, photo], pair.encoder_model, show_progress=False
+    )
     quiet = {"num_beams": 1, "show_progress": False}
     tables = [keras_sat.evaluate(pair, images, cache=source, **quiet) for source in (cache, None)]
     assert tables[0].captions == tables[1].captions
@@ -143,5 +168,7 @@ def test_the_command_line_takes_several_models(capsys, scene_images, quick_meteo
         assert main(["caption", scene, "--json", *options]) == 0
     both, single = map(json.loads, capsys.readouterr().out.splitlines())
     assert both["caption"] == single["caption"]
-    assert main(["evaluate", "--data", "scenes", "--split", "dev", *models, "--num-beams", "1"]) == 0
+    assert (
+        main(["evaluate", "--data", "scenes", "--split", "dev", *models, "--num-beams", "1"]) == 0
+    )
     assert "models 2" in capsys.readouterr().out

@@ -17,7 +17,8 @@ def test_mean_annotation_and_attention_weights_of_known_numbers():
 
 def test_lstm_with_open_and_closed_gates():
     far, cell_state = 50.0, np.array([[0.7]], dtype="float32")
-    keep = np.array([[-far, far, far, 0.3]], dtype="float32")  # input gate shut, forget and output gate open
+    # Input gate shut, forget and output gate open.
+    keep = np.array([[-far, far, far, 0.3]], dtype="float32")
     hidden, cell = equations.lstm(keep, cell_state)
     np.testing.assert_allclose(cell, [[0.7]], rtol=1e-6)
     np.testing.assert_allclose(hidden, np.tanh([[0.7]]), rtol=1e-6)
@@ -30,9 +31,14 @@ def test_lstm_with_open_and_closed_gates():
 def test_gru_with_open_and_closed_gates():
     far, hidden_state = 50.0, np.array([[0.7]], dtype="float32")
     zero = np.zeros((1, 3), dtype="float32")
-    np.testing.assert_allclose(equations.gru(np.array([[0, far, 0]], "float32"), zero, hidden_state), [[0.7]])
-    fresh = equations.gru(np.array([[-far, -far, 0.3]], "float32"), np.array([[0, 0, 9]], "float32"), hidden_state)
-    np.testing.assert_allclose(fresh, np.tanh([[0.3]]), rtol=1e-6)  # the reset gate hides the state's 9
+    np.testing.assert_allclose(
+        equations.gru(np.array([[0, far, 0]], "float32"), zero, hidden_state), [[0.7]]
+    )
+    fresh = equations.gru(
+        np.array([[-far, -far, 0.3]], "float32"), np.array([[0, 0, 9]], "float32"), hidden_state
+    )
+    # The reset gate hides the state's 9.
+    np.testing.assert_allclose(fresh, np.tanh([[0.3]]), rtol=1e-6)
 
 
 def test_scores_are_those_of_the_formulas():
@@ -49,7 +55,9 @@ def test_attended_features_of_one_hot_and_of_weights():
     expected = [features[0, 1], features[0, 0], features[1, 2], features[1, 2]]
     np.testing.assert_allclose(equations.attended_features(one_hot, features), expected)
     uniform = np.full((2, 3), 1 / 3, dtype="float32")
-    np.testing.assert_allclose(equations.attended_features(uniform, features), features.mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(
+        equations.attended_features(uniform, features), features.mean(axis=1), rtol=1e-5
+    )
 
 
 def test_sample_locations_follow_the_distribution():
@@ -71,7 +79,9 @@ def test_log_probs_of_uniform_logits():
     words = equations.word_log_probs(logits, targets)
     np.testing.assert_allclose(words, np.full((2, 3), -np.log(8)), rtol=1e-6)
     token_weights = np.array([[1, 1, 1], [1, 0, 0]], dtype="float32")
-    np.testing.assert_allclose(equations.caption_log_prob(words, token_weights), [-3 * np.log(8), -np.log(8)])
+    np.testing.assert_allclose(
+        equations.caption_log_prob(words, token_weights), [-3 * np.log(8), -np.log(8)]
+    )
 
 
 def test_mean_log_probs_is_the_mean_of_the_log_softmax():
@@ -85,7 +95,9 @@ def test_attention_penalty_counts_real_words_only_and_attention_entropy():
     for token_weights, penalty in (([1, 0, 1], 0.0), ([1, 1, 1], 0.25 + 0.25), ([0, 1, 0], 0.5)):
         received = equations.attention_penalty(weights, np.array([token_weights], "float32"))
         np.testing.assert_allclose(received, [penalty])
-    np.testing.assert_allclose(equations.attention_entropy(weights), [[0.0, np.log(2), 0.0]], atol=1e-6)
+    np.testing.assert_allclose(
+        equations.attention_entropy(weights), [[0.0, np.log(2), 0.0]], atol=1e-6
+    )
 
 
 def test_location_log_prob_counts_real_words_only():
@@ -93,7 +105,9 @@ def test_location_log_prob_counts_real_words_only():
     selection = np.array([[[0, 1], [1, 0], [0, 1]]], dtype="float32")
     token_weights = np.array([[1, 1, 0]], dtype="float32")
     expected = [np.log(0.75) + np.log(0.5)]
-    np.testing.assert_allclose(equations.location_log_prob(weights, selection, token_weights), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        equations.location_log_prob(weights, selection, token_weights), expected, rtol=1e-6
+    )
 
 
 def test_surrogate_has_the_terms_of_equation_12():
@@ -101,7 +115,9 @@ def test_surrogate_has_the_terms_of_equation_12():
     terms = {"reward": 5 * one, "reward_weight": 0.1, "entropy_weight": 0.002}
     sampled = equations.hard_attention_surrogate(-7 * one, -2 * one, 3 * one, sampled=one, **terms)
     np.testing.assert_allclose(sampled, [-7 + 0.1 * 5 * -2 + 0.002 * 3], rtol=1e-6)
-    expectation = equations.hard_attention_surrogate(-7 * one, -2 * one, 3 * one, sampled=0 * one, **terms)
+    expectation = equations.hard_attention_surrogate(
+        -7 * one, -2 * one, 3 * one, sampled=0 * one, **terms
+    )
     np.testing.assert_allclose(expectation, [-7 + 0.002 * 3], rtol=1e-6)
 
 
@@ -109,7 +125,9 @@ def test_surrogate_holds_the_reward_constant():
     log_prob, location = tf.Variable([-7.0]), tf.Variable([-2.0])
     terms = {"sampled": tf.ones(1), "reward_weight": 0.5}
     with tf.GradientTape() as tape:
-        value = equations.hard_attention_surrogate(log_prob, location, tf.zeros(1), reward=log_prob - 1.0, **terms)
+        value = equations.hard_attention_surrogate(
+            log_prob, location, tf.zeros(1), reward=log_prob - 1.0, **terms
+        )
     by_log_prob, by_location = tape.gradient(value, [log_prob, location])
     np.testing.assert_allclose(by_log_prob, [1.0])
     np.testing.assert_allclose(by_location, [0.5 * -8.0])

@@ -24,30 +24,46 @@ def images():
 
 def test_scores_settings_and_captions(whole_training, images, tmp_path):
     _, captioner = whole_training
-    table = keras_sat.evaluate(captioner, images, split="train", num_beams=2, max_length=8, show_progress=False)
+    table = keras_sat.evaluate(
+        captioner, images, split="train", num_beams=2, max_length=8, show_progress=False
+    )
     train = [image for image in images if image.split == "train"]
     results = captioner.caption([image.image_path for image in train], num_beams=2, max_length=8)
     assert [entry["caption"] for entry in table.captions] == [result.caption for result in results]
     assert [entry["image_id"] for entry in table.captions] == [image.image_id for image in train]
     references = [image.captions for image in train]
     captions = [result.caption for result in results]
-    expected = {**bleu(references, captions), **rouge_l(references, captions), **cider(references, captions)}
+    expected = {
+        **bleu(references, captions),
+        **rouge_l(references, captions),
+        **cider(references, captions),
+    }
     assert {name: table.scores[name] for name in expected} == pytest.approx(expected)
     assert table.scores["meteor_kind"] == "for tests"
     assert table.settings["num_beams"] == 2 and table.settings["split"] == "train"
     table.to_json(tmp_path / "scores.json")
     assert json.loads((tmp_path / "scores.json").read_text())["scores"] == table.scores
     text = str(table)
-    assert f"{100 * table.scores['bleu_1']:.1f}" in text and "32 photos" in text and "encoder tiny" in text
+    assert (
+        f"{100 * table.scores['bleu_1']:.1f}" in text
+        and "32 photos" in text
+        and "encoder tiny" in text
+    )
 
 
 def test_results_are_kept_where_they_are_asked_for(whole_training, images):
     _, captioner = whole_training
     options = {"split": "dev", "num_beams": 1, "max_length": 8, "show_progress": False}
     table = keras_sat.evaluate(captioner, images, keep_results=True, **options)
-    assert [image.image_id for image in table.images] == [entry["image_id"] for entry in table.captions]
-    assert [result.caption for result in table.results] == [entry["caption"] for entry in table.captions]
-    assert table.results[0].attention_weights.shape[1:] == (16, 16) and table.results[0].image is None
+    assert [image.image_id for image in table.images] == [
+        entry["image_id"] for entry in table.captions
+    ]
+    assert [result.caption for result in table.results] == [
+        entry["caption"] for entry in table.captions
+    ]
+    assert (
+        table.results[0].attention_weights.shape[1:] == (16, 16) and table.results[0].image is None
+    )
     without = keras_sat.evaluate(captioner, images, **options)
     assert without == table and without.results == without.images == []
 
@@ -63,7 +79,10 @@ def test_bars_beside_the_rows_of_the_paper(described):
     heights = [[bar.get_height() for bar in bars] for bars in ax.containers]
     assert heights[0][:4] == pytest.approx([100 * table.scores[f"bleu_{n}"] for n in range(1, 5)])
     assert heights[0][-1] == pytest.approx(100 * table.scores["cider"])
-    assert heights[2][:5] == pytest.approx([67.0, 44.8, 29.9, 19.5, 18.93]) and np.isnan(heights[2][5:]).all()
+    assert (
+        heights[2][:5] == pytest.approx([67.0, 44.8, 29.9, 19.5, 18.93])
+        and np.isnan(heights[2][5:]).all()
+    )
 
 
 def test_only_five_references_count(whole_training, images):
@@ -79,14 +98,23 @@ def test_features_of_a_cache_give_the_captions_of_the_photos(whole_training, ima
     _, captioner = whole_training
     ids, pictures = [image.image_id for image in images], [image.image_path for image in images]
     encoder = captioner.encoder_model
-    cache = FeatureCache.build(tmp_path, ids, pictures, encoder, dtype="float32", show_progress=False)
+    cache = FeatureCache.build(
+        tmp_path, ids, pictures, encoder, dtype="float32", show_progress=False
+    )
     assert not cache.photos["size"].any()  # pictures in memory have no file
     direct = caption_photos(captioner, images, num_beams=1, batch_size=7)
     cached = caption_photos(captioner, images, cache, num_beams=1, batch_size=9)
     assert [result.caption for result in direct] == [result.caption for result in cached]
-    np.testing.assert_allclose([r.log_prob for r in direct], [r.log_prob for r in cached], atol=1e-4)
-    drawn = [caption_photos(captioner, images, temperature=1.0, seed=0, batch_size=size) for size in (7, 40)]
-    assert [r.caption for r in drawn[0]] == [r.caption for r in drawn[1]], "each photo has its own chance"
+    np.testing.assert_allclose(
+        [r.log_prob for r in direct], [r.log_prob for r in cached], atol=1e-4
+    )
+    drawn = [
+        caption_photos(captioner, images, temperature=1.0, seed=0, batch_size=size)
+        for size in (7, 40)
+    ]
+    assert [r.caption for r in drawn[0]] == [r.caption for r in drawn[1]], (
+        "each photo has its own chance"
+    )
 
 
 CAPTIONS = ["a dog runs", "a dog runs", "two cats", ""]
@@ -95,9 +123,20 @@ CAPTIONS = ["a dog runs", "a dog runs", "two cats", ""]
 @pytest.fixture
 def described():
     """Four test photos with two captions each, and two training photos."""
-    texts = [["A dog runs.", "the dog"], ["a man walks", "the man"], ["two cats sleep", "cats"], ["snow", "white snow"]]
-    images = [CaptionedImage(f"photo{n}", "nowhere.jpg", captions, "test") for n, captions in enumerate(texts)]
-    train = [CaptionedImage(f"t{number}", "nowhere.jpg", ["Two cats!", "a horse"], "train") for number in range(2)]
+    texts = [
+        ["A dog runs.", "the dog"],
+        ["a man walks", "the man"],
+        ["two cats sleep", "cats"],
+        ["snow", "white snow"],
+    ]
+    images = [
+        CaptionedImage(f"photo{n}", "nowhere.jpg", captions, "test")
+        for n, captions in enumerate(texts)
+    ]
+    train = [
+        CaptionedImage(f"t{number}", "nowhere.jpg", ["Two cats!", "a horse"], "train")
+        for number in range(2)
+    ]
     return [*images, *train]
 
 
@@ -107,7 +146,10 @@ def entries(captions=CAPTIONS):
 
 def test_captions_of_any_system_are_measured_like_ours(described, tmp_path):
     table = evaluate_captions(entries(), described)
-    assert table.scores["bleu_1"] == bleu([image.captions for image in described[:4]], CAPTIONS)["bleu_1"]
+    assert (
+        table.scores["bleu_1"]
+        == bleu([image.captions for image in described[:4]], CAPTIONS)["bleu_1"]
+    )
     assert table.statistics == {
         "photos": 4,
         "distinct_captions": 3,
@@ -127,12 +169,22 @@ def test_captions_of_any_system_are_measured_like_ours(described, tmp_path):
 
 
 def test_ids_with_endings_and_the_numbers_of_coco(tmp_path):
-    image = CaptionedImage("COCO_val2014_000000391895", "nowhere.jpg", ["a man rides", "a man"], "test")
-    for image_id in (391895, "391895", "COCO_val2014_000000391895", "COCO_val2014_000000391895.jpg", "000000391895"):
+    image = CaptionedImage(
+        "COCO_val2014_000000391895", "nowhere.jpg", ["a man rides", "a man"], "test"
+    )
+    for image_id in (
+        391895,
+        "391895",
+        "COCO_val2014_000000391895",
+        "COCO_val2014_000000391895.jpg",
+        "000000391895",
+    ):
         table = evaluate_captions([{"image_id": image_id, "caption": "a man"}], [image])
         assert table.captions[0]["image_id"] == image.image_id
     table.to_coco_results(tmp_path / "results.json")
-    assert json.loads((tmp_path / "results.json").read_text()) == [{"image_id": 391895, "caption": "a man"}]
+    assert json.loads((tmp_path / "results.json").read_text()) == [
+        {"image_id": 391895, "caption": "a man"}
+    ]
 
 
 def test_search_options_are_in_the_settings(whole_training, images):
@@ -147,14 +199,18 @@ def test_a_line_for_each_photo(described, tmp_path):
     evaluate_captions(entries(), described).to_csv(tmp_path / "photos.csv")
     rows = list(csv.DictReader((tmp_path / "photos.csv").read_text().splitlines()))
     assert [row["image_id"] for row in rows] == ["photo0", "photo1", "photo2", "photo3"]
-    assert float(rows[0]["bleu_3"]) == pytest.approx(1.0, abs=1e-6) and float(rows[1]["bleu_1"]) > 0.3
+    assert (
+        float(rows[0]["bleu_3"]) == pytest.approx(1.0, abs=1e-6) and float(rows[1]["bleu_1"]) > 0.3
+    )
     assert float(rows[0]["rouge_l"]) == pytest.approx(1.0)
 
 
 def test_without_meteor_the_column_stays_empty(described, tmp_path, monkeypatch):
     from keras_sat.scoring import meteor, scores
 
-    monkeypatch.setattr(scores, "score_meteor", lambda *_: meteor.Meteor(meteor.NO_METEOR, None, None))
+    monkeypatch.setattr(
+        scores, "score_meteor", lambda *_: meteor.Meteor(meteor.NO_METEOR, None, None)
+    )
     table = evaluate_captions(entries(), described)
     assert table.scores["meteor"] is None and "nltk.downloader wordnet" in str(table)
     table.to_csv(tmp_path / "photos.csv")
@@ -163,8 +219,14 @@ def test_without_meteor_the_column_stays_empty(described, tmp_path, monkeypatch)
 
 def test_rows_of_the_paper_and_of_a_person(described):
     table = evaluate_captions(entries(), described, compare_with=["human"])
-    firsts, others = [image.captions[:1] for image in described[:4]], [image.captions[1:] for image in described[:4]]
-    assert table.compare_with["a person"]["bleu_1"] == bleu(others, [captions[0] for captions in firsts])["bleu_1"]
+    firsts, others = (
+        [image.captions[:1] for image in described[:4]],
+        [image.captions[1:] for image in described[:4]],
+    )
+    assert (
+        table.compare_with["a person"]["bleu_1"]
+        == bleu(others, [captions[0] for captions in firsts])["bleu_1"]
+    )
     assert "a person" in str(table)
     with pytest.raises(ValueError, match="The paper has scores for flickr8k, flickr30k, coco."):
         evaluate_captions(entries(), described, compare_with=["paper"])
@@ -181,7 +243,10 @@ def test_rows_of_the_paper_and_of_a_person(described):
     [
         (entries(CAPTIONS[:3]), "no caption for 1 of its 4 photos.*'photo3'"),
         ([*entries(), {"image_id": "else", "caption": "a"}], "1 for other photos .first: 'else'"),
-        ([*entries(), entries()[0] | {"image_id": "photo0.jpg"}], "one caption per photo.*two captions for 'photo0"),
+        (
+            [*entries(), entries()[0] | {"image_id": "photo0.jpg"}],
+            "one caption per photo.*two captions for 'photo0",
+        ),
         ([{"image_id": "photo0"}], "a list of objects with image_id and caption"),
         (["a dog"], "a list of objects with image_id and caption"),
     ],

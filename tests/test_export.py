@@ -1,4 +1,6 @@
-"""What `Captioner.export` writes says what the captioner says, in a process that has neither keras_sat nor Keras."""
+"""What `Captioner.export` writes says what the captioner says, in a process that has
+neither keras_sat nor Keras.
+"""
 
 import json
 import os
@@ -28,33 +30,50 @@ SMALL = {"embedding_dim": 8, "hidden_dim": 12, "attention_dim": 8}
 
 
 def caption_elsewhere(jobs, folder):
-    """Return for each (version folder, signature, photos, files) what it answers in a process without keras_sat."""
+    """Return for each (version folder, signature, photos, files) what it answers in a
+    process without keras_sat.
+    """
     descriptions = []
     for number, (version, signature, photos, files) in enumerate(jobs):
-        paths = {"folder": version, "photos": folder / f"{number}.npy", "results": folder / f"{number}.npz"}
+        paths = {
+            "folder": version,
+            "photos": folder / f"{number}.npy",
+            "results": folder / f"{number}.npz",
+        }
         np.save(paths["photos"], photos)
         descriptions.append({**paths, "signature": signature, "files": files})
     (folder / "jobs.json").write_text(json.dumps(descriptions, default=str))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, str(Path(__file__).parent / "elsewhere.py"), str(folder / "jobs.json")]
+    command = [
+        sys.executable,
+        str(Path(__file__).parent / "elsewhere.py"),
+        str(folder / "jobs.json"),
+    ]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     return [dict(np.load(job["results"])) for job in descriptions]
 
 
 def assert_same(found, results, least):
-    """Compare what an export answers with the CaptionResults of the captioner: maps where the words are the same."""
+    """Compare what an export answers with the CaptionResults of the captioner: maps
+    where the words are the same.
+    """
     captions = [caption.decode() for caption in found["captions"]]
     same = [i for i, result in enumerate(results) if captions[i] == result.caption]
     assert len(same) >= least
     for i in same:
         count, result = len(results[i].words), results[i]
         assert found["num_words"][i] == count
-        np.testing.assert_allclose(found["attention_weights"][i][:count], result.attention_weights, atol=1e-4)
+        np.testing.assert_allclose(
+            found["attention_weights"][i][:count], result.attention_weights, atol=1e-4
+        )
         np.testing.assert_array_equal(found["attention_weights"][i][count:], 0)
         np.testing.assert_allclose(found["log_prob"][i], result.log_prob, atol=1e-3)
         if "words" in found:
-            assert [word.decode() for word in found["words"][i]] == [*result.words, *[""] * (20 - count)]
+            assert [word.decode() for word in found["words"][i]] == [
+                *result.words,
+                *[""] * (20 - count),
+            ]
             assert found["is_finished"][i] == result.is_finished
 
 
@@ -77,7 +96,10 @@ def scenes(tmp_path_factory):
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """The folder of an export of "scenes", with 3 beams and a LiteRT file."""
-    folder, captioner = tmp_path_factory.mktemp("exports") / "exported", Captioner.from_pretrained("scenes")
+    folder, captioner = (
+        tmp_path_factory.mktemp("exports") / "exported",
+        Captioner.from_pretrained("scenes"),
+    )
     assert captioner.export(folder, BOTH) == folder / "1"
     return folder
 
@@ -112,7 +134,10 @@ def test_it_is_what_tensorflow_serving_expects(exported):
         "serving_jpeg": {"image_bytes": tf.TensorSpec((None,), tf.string, "image_bytes")},
     }
     for signature in loaded.signatures.values():
-        outputs = {name: (spec.dtype, tuple(spec.shape)) for name, spec in signature.structured_outputs.items()}
+        outputs = {
+            name: (spec.dtype, tuple(spec.shape))
+            for name, spec in signature.structured_outputs.items()
+        }
         assert outputs == {
             "captions": (tf.string, (None,)),
             "words": (tf.string, (None, 20)),
@@ -130,10 +155,18 @@ def test_the_lines_of_the_readme(exported, scenes, monkeypatch, capsys):
     monkeypatch.chdir(exported.parent)
     Image.fromarray(scenes[0][0]).save("photo.jpg")
     captioner = Captioner.from_pretrained("scenes")
-    beams, greedy = (captioner.caption("photo.jpg", num_beams=num_beams).caption for num_beams in (3, 1))
+    beams, greedy = (
+        captioner.caption("photo.jpg", num_beams=num_beams).caption for num_beams in (3, 1)
+    )
     for wanted, caption in (("saved_model.load(", beams), ("get_signature_runner()", greedy)):
-        block = next(block for block in python_blocks(ROOT / "docs" / "export.md") if wanted in block)
-        block = re.sub(r"from ai_edge_litert.*", "import tensorflow as tf; Interpreter = tf.lite.Interpreter", block)
+        block = next(
+            block for block in python_blocks(ROOT / "docs" / "export.md") if wanted in block
+        )
+        block = re.sub(
+            r"from ai_edge_litert.*",
+            "import tensorflow as tf; Interpreter = tf.lite.Interpreter",
+            block,
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that TensorFlow's Interpreter is deprecated
             exec(compile(block, "export.md", "exec"), {})
@@ -154,7 +187,10 @@ def test_pixels_of_any_size_are_stretched_bit_for_bit(height, width):
 @pytest.mark.parametrize("name", ["a.jpg", "progressive.jpg", "grey.jpg", "a.png"])
 def test_files_are_decoded_bit_for_bit(name, size, scenes, tmp_path):
     photo = Image.open(scenes[1][3]).resize(size).convert("L" if "grey" in name else "RGB")
-    photo.save(tmp_path / name, **({"progressive": True, "subsampling": 0} if "progressive" in name else {}))
+    photo.save(
+        tmp_path / name,
+        **({"progressive": True, "subsampling": 0} if "progressive" in name else {}),
+    )
     decoded = _decoded(tf.constant((tmp_path / name).read_bytes()), (64, 64))
     stretched = _stretched(decoded[None], (64, 64))[0].numpy()
     np.testing.assert_array_equal(stretched, load_image(tmp_path / name, 64))
@@ -182,11 +218,18 @@ def own_encoder():
 
 CAPTIONERS = {
     "own encoder, no attention, two layers": lambda: built(
-        encoder=own_encoder(), attention="none", cell="gru", num_layers=2, deep_output=False, normalise_features=True
+        encoder=own_encoder(),
+        attention="none",
+        cell="gru",
+        num_layers=2,
+        deep_output=False,
+        normalise_features=True,
     ),
     "a grid so large that XLA scores it": lambda: built(encoder="tiny", attention_dim=256),
-    "after reading, with a sentinel": lambda: built(encoder="tiny", image_size=16, attends="after", sentinel=True),
-}  # fmt: skip
+    "after reading, with a sentinel": lambda: built(
+        encoder="tiny", image_size=16, attends="after", sentinel=True
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CAPTIONERS)
@@ -204,7 +247,9 @@ def test_every_kind_of_captioner(name, tmp_path):
     assert ("from_photo" in found) == ("sentinel" in name)
     for fractions, result in zip(found.get("from_photo", ()), results):
         np.testing.assert_allclose(fractions[: len(result.words)], result.from_photo, atol=1e-4)
-    assert operations(folder) and not [op for op in operations(folder) if "Xla" in op or "PyFunc" in op]
+    assert operations(folder) and not [
+        op for op in operations(folder) if "Xla" in op or "PyFunc" in op
+    ]
     assert b"_XlaMustCompile" not in (folder / "saved_model.pb").read_bytes()
     if "own" in name:
         with pytest.warns(UserWarning, match="tf.lite.Interpreter is deprecated"):
@@ -219,20 +264,34 @@ def test_every_kind_of_captioner(name, tmp_path):
 def operations(folder):
     saved = SavedModel.FromString((folder / "saved_model.pb").read_bytes())
     graph = saved.meta_graphs[0].graph_def
-    return {node.op for nodes in (graph.node, *(f.node_def for f in graph.library.function)) for node in nodes}
+    return {
+        node.op
+        for nodes in (graph.node, *(f.node_def for f in graph.library.function))
+        for node in nodes
+    }
 
 
 @pytest.mark.slow
 def test_search_options_are_those_of_caption(tmp_path):
     captioner = built(encoder="tiny")
     photos = np.random.default_rng(1).integers(0, 256, (8, 64, 64, 3), dtype=np.uint8)
-    options = {"num_beams": 4, "max_length": 6, "length_penalty": 1.0, "no_repeat_ngram": 1, "allow_unknown": True}
+    options = {
+        "num_beams": 4,
+        "max_length": 6,
+        "length_penalty": 1.0,
+        "no_repeat_ngram": 1,
+        "allow_unknown": True,
+    }
     loaded = tf.saved_model.load(captioner.export(tmp_path, **options))
     found = loaded.serve(photos)
     results = captioner.caption(photos, **options)
-    assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]
+    assert [caption.decode() for caption in found["captions"].numpy()] == [
+        result.caption for result in results
+    ]
     assert found["words"].shape == (8, 6) and any("<unk>" in result.words for result in results)
-    assert [result.caption for result in captioner.caption(photos)] != [result.caption for result in results]
+    assert [result.caption for result in captioner.caption(photos)] != [
+        result.caption for result in results
+    ]
 
 
 @pytest.mark.slow
@@ -247,7 +306,9 @@ def test_mixed_precision(tmp_path):
     found = loaded.serve(photos)
     assert found["attention_weights"].dtype == tf.float32
     results = captioner.caption(photos, num_beams=1)
-    assert [caption.decode() for caption in found["captions"].numpy()] == [result.caption for result in results]
+    assert [caption.decode() for caption in found["captions"].numpy()] == [
+        result.caption for result in results
+    ]
     with pytest.raises(ValueError, match="LiteRT and ONNX compute in float32.*Received: bfloat16"):
         captioner.export(tmp_path, "litert")
 
@@ -268,10 +329,22 @@ def test_what_cannot_be_exported(tmp_path):
 @pytest.mark.parametrize(
     "folder, options, message",
     [
-        ("new", {"num_beams": 0}, "`num_beams` must be a whole number from 1 to .* Received: num_beams=0"),
-        ("new", {"format": "h5"}, "`format` must be one of: tf_saved_model, litert, onnx. Received: format='h5'"),
+        (
+            "new",
+            {"num_beams": 0},
+            "`num_beams` must be a whole number from 1 to .* Received: num_beams=0",
+        ),
+        (
+            "new",
+            {"format": "h5"},
+            "`format` must be one of: tf_saved_model, litert, onnx. Received: format='h5'",
+        ),
         ("new[1]", {}, r"cannot load from a path that contains \[.*Received: .*new\[1\]"),
-        ("mine", {}, "may contain only exports, named 1, 2 and so on.* Received: directory=.*mine'"),
+        (
+            "mine",
+            {},
+            "may contain only exports, named 1, 2 and so on.* Received: directory=.*mine'",
+        ),
     ],
 )
 def test_bad_use_is_rejected_before_anything_is_written(folder, options, message, tmp_path):
@@ -288,8 +361,12 @@ def test_the_next_export_has_the_next_number(tmp_path):
     assert _next_version(tmp_path) == tmp_path / "11"
 
 
-# As TensorFlow's own writers say it; beyond `ulimit -f` it is an OutOfRangeError, with "File too large".
-NO_SPACE = "{{function_node __wrapped__SaveV2_device_CPU:0}} variables/part-0; No space left on device [Op:SaveV2]"
+# As TensorFlow's own writers say it; beyond `ulimit -f` it is an OutOfRangeError, with
+# "File too large".
+NO_SPACE = (
+    "{{function_node __wrapped__SaveV2_device_CPU:0}} variables/part-0; No space left on "
+    "device [Op:SaveV2]"
+)
 
 
 def test_it_is_written_whole_or_not_at_all(exported, tmp_path, monkeypatch, capsys):
@@ -298,11 +375,14 @@ def test_it_is_written_whole_or_not_at_all(exported, tmp_path, monkeypatch, caps
         raise tf.errors.ResourceExhaustedError(None, None, NO_SPACE)
 
     before = {path: path.stat().st_mtime_ns for path in exported.rglob("*")}
-    (tmp_path / "new" / ".1.0123abcd.part" / "variables").mkdir(parents=True)  # what a killed process left
+    # What a killed process left.
+    (tmp_path / "new" / ".1.0123abcd.part" / "variables").mkdir(parents=True)
     monkeypatch.setattr(tf.saved_model, "save", full)
     for folder in (exported, tmp_path / "new"):
         assert main(["export", "scenes", str(folder)]) == 2
-        assert capsys.readouterr().err.startswith("keras-sat: variables/part-0; No space left on device")
+        assert capsys.readouterr().err.startswith(
+            "keras-sat: variables/part-0; No space left on device"
+        )
     assert {path: path.stat().st_mtime_ns for path in exported.rglob("*")} == before
     assert [path.name for path in (tmp_path / "new").iterdir()] == [".lock"]
 
@@ -321,6 +401,11 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     folder = str(tmp_path / "exported")
     monkeypatch.setattr(Captioner, "export", export)
     assert main(["export", "scenes", folder]) == 0
-    assert main(["export", "scenes", folder, "--num-beams", "1", "--max-length", "7", "--tflite"]) == 0
-    assert calls == [(folder, ["tf_saved_model"], {}), (folder, BOTH, {"num_beams": 1, "max_length": 7})]
+    assert (
+        main(["export", "scenes", folder, "--num-beams", "1", "--max-length", "7", "--tflite"]) == 0
+    )
+    assert calls == [
+        (folder, ["tf_saved_model"], {}),
+        (folder, BOTH, {"num_beams": 1, "max_length": 7}),
+    ]
     assert capsys.readouterr().out == 2 * f"{path}: 1,234 bytes\n"

@@ -1,4 +1,6 @@
-"""Whether words depend on the places that they attend to: by hand, with forced maps, in `evaluate` and `compare`."""
+"""Whether words depend on the places that they attend to: by hand, with forced maps, in
+`evaluate` and `compare`.
+"""
 
 import dataclasses
 import json
@@ -12,7 +14,16 @@ import keras_sat
 from data_utils import draw_scenes
 from keras_sat import Captioner, Ensemble, equations
 from keras_sat.__main__ import main
-from keras_sat.scoring.faithfulness import CELLS, SIZES, _blurred, _log_probs, _masks, as_table, figures_of, measure
+from keras_sat.scoring.faithfulness import (
+    CELLS,
+    SIZES,
+    _blurred,
+    _log_probs,
+    _masks,
+    as_table,
+    figures_of,
+    measure,
+)
 
 
 @pytest.fixture
@@ -25,7 +36,8 @@ def test_which_cells_are_replaced():
     others[0, 2], others[1, 1] = 2, 1
     masks = _masks(own, others, np.random.default_rng(0))
     cells = [set(np.flatnonzero(mask)) for mask in masks]
-    assert cells[0] == {18, 19} and cells[4] == {0, 1} and len(cells[1]) == 2  # a tenth: most, least, random
+    # a tenth: most, least, random
+    assert cells[0] == {18, 19} and cells[4] == {0, 1} and len(cells[1]) == 2
     assert cells[2] == {7, 12}  # the middle of four rows and five columns
     assert cells[3] == {2, 6}
     assert cells[5] == cells[6] == set()  # alpha_t is swapped there
@@ -38,7 +50,8 @@ def test_which_cells_are_replaced():
 def test_places_are_blurred_and_the_rest_is_kept(photos):
     mask = np.zeros((1, 4, 4), bool)
     mask[0, 1, 2] = True
-    photo = np.kron(photos[0], np.ones((4, 4, 1), np.uint8))  # 64 x 64: a blur of more than one pixel
+    # 64 x 64: a blur of more than one pixel
+    photo = np.kron(photos[0], np.ones((4, 4, 1), np.uint8))
     (changed,) = (_blurred(photo, mask) != photo).any(axis=-1)
     assert changed[16:32, 32:48].mean() > 0.9
     changed[16:32, 32:48] = False
@@ -53,7 +66,9 @@ def log_prob(captioner, grids, replaced=None, maps=None, position=3):
     return _log_probs(captioner, grids, replaced, maps, ids, position)
 
 
-@pytest.mark.parametrize("options", [{}, {"attention": "hard"}, {"attends": "after", "sentinel": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"attention": "hard"}, {"attends": "after", "sentinel": True}]
+)
 def test_what_replaced_cells_and_other_maps_do(photos, options):
     captioner = make_captioner(**options)
     grids = captioner.encode(np.stack(photos[:1]))
@@ -61,13 +76,19 @@ def test_what_replaced_cells_and_other_maps_do(photos, options):
     assert log_prob(captioner, grids)[0] == pytest.approx(np.log(read.word_probs[3]), rel=1e-4)
     replaced = np.random.default_rng(1).random((2, 16)) < 0.4
     altered = np.where(replaced[..., None], grids.mean(axis=1, keepdims=True), grids)
-    expected = [np.log(result.word_probs[3]) for result in captioner.attend_features(altered, "a dog cat runs a")]
+    expected = [
+        np.log(result.word_probs[3])
+        for result in captioner.attend_features(altered, "a dog cat runs a")
+    ]
     np.testing.assert_allclose(log_prob(captioner, grids, replaced), expected, rtol=1e-4)
     own = read.attention_weights[3].reshape(1, -1)
-    assert log_prob(captioner, grids, maps=own)[0] == pytest.approx(np.log(read.word_probs[3]), rel=1e-4)
+    assert log_prob(captioner, grids, maps=own)[0] == pytest.approx(
+        np.log(read.word_probs[3]), rel=1e-4
+    )
     uniform = np.full((1, 16), 1 / 16, "float32")
     assert abs(log_prob(captioner, grids, maps=uniform) - np.log(read.word_probs[3])) > 1e-3
-    assert captioner.attend_features(grids, "a dog cat runs a")[0].log_prob == read.log_prob  # nothing stays changed
+    # Nothing stays changed.
+    assert captioner.attend_features(grids, "a dog cat runs a")[0].log_prob == read.log_prob
 
 
 def test_a_forced_map_by_the_equations(photos):
@@ -75,13 +96,18 @@ def test_a_forced_map_by_the_equations(photos):
     captioner = make_captioner()
     decoder, grids = captioner.decoder, captioner.encode(np.stack(photos[:1]))
     forced = np.eye(16, dtype="float32")[5][None]
-    ids = [captioner.vocabulary.start_token_id, *captioner.vocabulary.caption_to_ids("a dog cat runs")]
+    ids = [
+        captioner.vocabulary.start_token_id,
+        *captioner.vocabulary.caption_to_ids("a dog cat runs"),
+    ]
     state, projected = decoder.initial_state(grids), decoder.project_features(grids)
     for token_id in ids[:3]:
         state = decoder.step(np.array([token_id]), state, grids, projected).state
     context = decoder.gate(state.hidden_states[-1]) * equations.attended_features(forced, grids)
     embedded = decoder.embed(np.array(ids[3:4]), False)
-    inputs = decoder.cells[0].input_projection(embedded) + decoder.cells[0].context_projection(context)
+    inputs = decoder.cells[0].input_projection(embedded) + decoder.cells[0].context_projection(
+        context
+    )
     logits = decoder.readout(embedded, decoder.advance(inputs, state).hidden_states[-1], context)
     expected = float(ops.log_softmax(logits)[0, ids[4]])
     assert log_prob(captioner, grids, maps=forced)[0] == pytest.approx(expected, rel=1e-4)
@@ -96,25 +122,41 @@ def test_figures_by_hand():
     assert figures["drop"] == dict(zip(CELLS, [0.5, 0.1, 0.15, 0.2, 0.0]))
     assert figures["swap"] == {"uniform": 1.5, "other_photo": 2.5}
     assert figures["curves"]["least_first"] == pytest.approx([0.8, *10 * [0.6]])
-    assert figures["area"]["most_first"] == pytest.approx(0.05 + 9 * 0.02 + 0.1 * 0.2 - 0.02, abs=1e-9)
+    assert figures["area"]["most_first"] == pytest.approx(
+        0.05 + 9 * 0.02 + 0.1 * 0.2 - 0.02, abs=1e-9
+    )
     assert figures["pixels"] == {**dict.fromkeys(CELLS), "num_words": 0}
     assert figures_of(sums[:1], 196)["swap"]["other_photo"] is None
     nothing = figures_of(0 * sums, 196)
-    assert nothing["drop"]["attended"] is nothing["area"]["most_first"] is nothing["curves"]["most_first"][0] is None
+    assert (
+        nothing["drop"]["attended"]
+        is nothing["area"]["most_first"]
+        is nothing["curves"]["most_first"][0]
+        is None
+    )
     assert as_table({"a": nothing}).count(" -") == 14 and " 0.500" in as_table({"a": figures})
 
 
 @pytest.mark.parametrize("name", ["scenes", "scenes-hard"])
 def test_words_of_scenes_depend_on_the_objects(name):
-    captioner, scenes = Captioner.from_pretrained(name), [scene.image for scene in draw_scenes(6, seed=11)]
+    captioner, scenes = (
+        Captioner.from_pretrained(name),
+        [scene.image for scene in draw_scenes(6, seed=11)],
+    )
     figures = captioner.faithfulness(scenes, pixel_photos=2)
     drop, pixels = figures["drop"], figures["pixels"]
-    assert drop["attended"] > 10 * max(drop["random"], drop["least"]) and drop["attended"] > 5 * drop["middle"]
-    assert pixels["attended"] > 3 * pixels["random"] and 0 < pixels["num_words"] < figures["num_words"]
+    assert (
+        drop["attended"] > 10 * max(drop["random"], drop["least"])
+        and drop["attended"] > 5 * drop["middle"]
+    )
+    assert (
+        pixels["attended"] > 3 * pixels["random"] and 0 < pixels["num_words"] < figures["num_words"]
+    )
     assert figures["swap"]["uniform"] > 0.5 and figures["swap"]["other_photo"] > 0.5
     assert figures["area"]["most_first"] < 0.5 < figures["area"]["least_first"]
     given = captioner.faithfulness(scenes[:2], "There is a zebra under a red one.", pixel_photos=0)
-    assert given["num_words"] == 2 and given["pixels"]["num_words"] == 0  # "red", twice; "zebra" is unknown
+    # "red", twice; "zebra" is unknown
+    assert given["num_words"] == 2 and given["pixels"]["num_words"] == 0
 
 
 def test_batches_and_empty_captions_change_nothing(photos):
@@ -123,13 +165,25 @@ def test_batches_and_empty_captions_change_nothing(photos):
     of_photos = measure(captioner, photos, words, pixel_photos=3)
     np.testing.assert_array_equal(of_photos[:, 0], [2, 0, 3])
     again = measure(captioner, photos, words, batch_size=1, pixel_photos=3)
-    np.testing.assert_allclose(again[1:], of_photos[1:], rtol=1e-3, atol=1e-3)  # the first photo's other one differs
+    # The first photo's other one differs.
+    np.testing.assert_allclose(again[1:], of_photos[1:], rtol=1e-3, atol=1e-3)
 
 
-def test_through_evaluate_files_and_compare(scene_images, tmp_path, quick_meteor, capsys, monkeypatch):
+def test_through_evaluate_files_and_compare(
+    scene_images, tmp_path, quick_meteor, capsys, monkeypatch
+):
     dev = [image for image in scene_images if image.split == "dev"]
-    options = {"split": "dev", "num_beams": 1, "show_progress": False, "faithfulness": True, "pixel_photos": 1}
-    tables = [keras_sat.evaluate(Captioner.from_pretrained(name), dev, **options) for name in ("scenes", "scenes-hard")]
+    options = {
+        "split": "dev",
+        "num_beams": 1,
+        "show_progress": False,
+        "faithfulness": True,
+        "pixel_photos": 1,
+    }
+    tables = [
+        keras_sat.evaluate(Captioner.from_pretrained(name), dev, **options)
+        for name in ("scenes", "scenes-hard")
+    ]
     table = tables[0]
     assert "blurred in the photo" in str(table) and table.faithfulness_references["num_words"] > 0
     table.to_json(tmp_path / "table.json")
@@ -140,17 +194,31 @@ def test_through_evaluate_files_and_compare(scene_images, tmp_path, quick_meteor
     assert row["first"][0] == pytest.approx(table.faithfulness["drop"]["attended"], abs=1e-5)
     assert row["interval"][0] <= row["difference"] <= row["interval"][1]
     assert "human swap: other photo" in str(comparison) and "drop: attended" in str(comparison)
-    without = dataclasses.replace(table, photos={**table.photos, "faithfulness": np.zeros((len(dev), sum(SIZES)))})
-    assert "faithfulness_drop_attended" not in keras_sat.compare(without, again).rows  # no words were measured
+    without = dataclasses.replace(
+        table, photos={**table.photos, "faithfulness": np.zeros((len(dev), sum(SIZES)))}
+    )
+    # No words were measured.
+    assert "faithfulness_drop_attended" not in keras_sat.compare(without, again).rows
     ensemble = Ensemble([Captioner.from_pretrained("scenes")] * 2)
     for captioner, changed, problem in (
-        (ensemble, {}, "requires a single captioner with attention. Received: attention='Ensemble'"),
-        (Captioner.from_pretrained("scenes"), {"pixel_photos": -1}, "`pixel_photos` must be a whole number from 0"),
+        (
+            ensemble,
+            {},
+            "requires a single captioner with attention. Received: attention='Ensemble'",
+        ),
+        (
+            Captioner.from_pretrained("scenes"),
+            {"pixel_photos": -1},
+            "`pixel_photos` must be a whole number from 0",
+        ),
     ):
         with pytest.raises(ValueError, match=problem):
             keras_sat.evaluate(captioner, dev, **options | changed)
     evaluate = ["evaluate", "--data", "scenes", "--model", "scenes-none"]
-    for flags, problem in ((["--faithfulness"], "Received: attention='none'"), (["--pixel-photos", "3"], "no effect")):
+    for flags, problem in (
+        (["--faithfulness"], "Received: attention='none'"),
+        (["--pixel-photos", "3"], "no effect"),
+    ):
         assert main([*evaluate, *flags]) == 2
         error = capsys.readouterr().err
         assert problem in error and error.count("\n") == 1

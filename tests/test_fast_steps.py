@@ -12,7 +12,10 @@ SHAPES = (300, 20), (7,)
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """Let all weights count as large; return a list that gets an entry for each step that XLA compiles."""
+    """Let all weights count as large.
+
+    Return a list that gets an entry for each step that XLA compiles.
+    """
     has_xla()  # which compiles something itself, once
     monkeypatch.setattr(steps, "SMALL", 1)
     made, function = [], tf.function
@@ -29,7 +32,9 @@ def after_steps(optimizer, take_step):
     """Return weights and the optimizer's variables after three steps in a graph."""
     random = np.random.default_rng(0)
     weights = [keras.Variable(random.normal(size=shape).astype("float32")) for shape in SHAPES]
-    gradients = [[tf.constant(random.normal(size=shape), tf.float32) for shape in SHAPES] for _ in range(3)]
+    gradients = [
+        [tf.constant(random.normal(size=shape), tf.float32) for shape in SHAPES] for _ in range(3)
+    ]
     optimizer.build(weights)
     step = tf.function(lambda gradients: take_step(optimizer, gradients, weights))
     for some in gradients:
@@ -41,7 +46,9 @@ def after_steps(optimizer, take_step):
     "make",
     [
         lambda: keras.optimizers.Adam(0.01, global_clipnorm=5.0),
-        lambda: keras.optimizers.AdamW(keras.optimizers.schedules.CosineDecay(0.01, 10), weight_decay=0.1),
+        lambda: keras.optimizers.AdamW(
+            keras.optimizers.schedules.CosineDecay(0.01, 10), weight_decay=0.1
+        ),
         lambda: keras.optimizers.RMSprop(0.01),
         lambda: keras.optimizers.SGD(0.01, momentum=0.9, use_ema=True),
     ],
@@ -49,7 +56,9 @@ def after_steps(optimizer, take_step):
 def test_the_step_is_that_of_the_optimizer(compiled, make):
     fast = after_steps(make(), apply_gradients)
     assert len(compiled) == 1
-    for own, right in zip(fast, after_steps(make(), lambda optimizer, *given: optimizer.apply(*given)), strict=True):
+    for own, right in zip(
+        fast, after_steps(make(), lambda optimizer, *given: optimizer.apply(*given)), strict=True
+    ):
         np.testing.assert_allclose(own, right, rtol=1e-5, atol=1e-7)
 
 

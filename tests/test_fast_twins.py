@@ -25,8 +25,13 @@ from keras_sat.model.selections import ATTENTIONS
 PHOTOS, CAPTIONS, REGIONS, DIM, TIME, VOCABULARY = 2, 3, 5, 6, 4, 11
 ROWS = PHOTOS * CAPTIONS
 NAMES = ("embedded", "hidden_states", "context", "attention_weights", "selection", "from_photo")
-LENGTHS = np.array([4, 2, 1, 3, 3, 0])  # of each caption; the last is a row that only fills a batch up
-KINDS = [kind for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS) if kind[0] != "none" or kind[1] == "additive"]
+# Of each caption; the last is a row that only fills a batch up.
+LENGTHS = np.array([4, 2, 1, 3, 3, 0])
+KINDS = [
+    kind
+    for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS)
+    if kind[0] != "none" or kind[1] == "additive"
+]
 
 
 def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
@@ -40,7 +45,9 @@ def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
 
 
 def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False):
-    """Return the Unrolled, a cost of its words, and the gradients of weights and features."""
+    """Return the Unrolled, a cost of its words, and the gradients of weights and
+    features.
+    """
     random = np.random.default_rng(0)
     dtype = decoder.compute_dtype
     features = tf.constant(random.normal(size=(PHOTOS, regions, DIM)), dtype)
@@ -51,10 +58,17 @@ def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False):
     token_weights = tf.constant(is_word, "float32") if padded else None
     with tf.GradientTape() as tape:
         tape.watch(features)
-        found = decoder.unroll(features, input_ids, noise=noise, sampled=coins, token_weights=token_weights)
-        found = [x * tf.cast(is_word.T[..., None], x.dtype) for x in [*found[:-1], *found.extras.values()]]
+        found = decoder.unroll(
+            features, input_ids, noise=noise, sampled=coins, token_weights=token_weights
+        )
+        found = [
+            x * tf.cast(is_word.T[..., None], x.dtype)
+            for x in [*found[:-1], *found.extras.values()]
+        ]
         factors = [tf.constant(random.normal(size=x.shape), x.dtype) for x in found]
-        cost = sum(tf.cast(tf.reduce_sum(x * factor), "float64") for x, factor in zip(found, factors))
+        cost = sum(
+            tf.cast(tf.reduce_sum(x * factor), "float64") for x, factor in zip(found, factors)
+        )
     sources = [weight.value for weight in decoder.trainable_weights]
     return found, cost, tape.gradient(cost, [*sources, features])
 
@@ -72,14 +86,19 @@ def assert_twins_agree(decoder, *, tolerance=1e-6, **options):
         assert (fast is None) == (plain is None), name
         if plain is not None:
             fast, plain = tf.convert_to_tensor(fast), tf.convert_to_tensor(plain)
-            np.testing.assert_allclose(fast, plain, atol=tolerance * max(1, np.abs(plain).max()), err_msg=name)
+            np.testing.assert_allclose(
+                fast, plain, atol=tolerance * max(1, np.abs(plain).max()), err_msg=name
+            )
     assert sum(gradient is not None for gradient in plain_gradients) > 7
     return plain_gradients
 
 
 AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 3}
 OPTIONS = [{}, {"num_layers": 3}, {"attends": "after"}, {"sentinel": True}, AFTER_READING]
-QUICK = [*((*kind, {"num_layers": 3}) for kind in KINDS[::2]), *((*kind, AFTER_READING) for kind in KINDS[1::4])]
+QUICK = [
+    *((*kind, {"num_layers": 3}) for kind in KINDS[::2]),
+    *((*kind, AFTER_READING) for kind in KINDS[1::4]),
+]
 ALL = [(*kind, options) for kind in KINDS for options in OPTIONS]
 
 
@@ -95,7 +114,9 @@ def test_the_fast_loop_is_the_plain_one(attention, scoring, cell, options):
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("options", [{"padded": False}, {"sampled": False}])
 def test_without_padding_and_without_samples(attention, options):
-    assert_twins_agree(make_decoder(attention, num_layers=2), **{"sampled": attention == "hard", **options})
+    assert_twins_agree(
+        make_decoder(attention, num_layers=2), **{"sampled": attention == "hard", **options}
+    )
 
 
 @pytest.mark.slow
@@ -140,7 +161,9 @@ class Quick(Plain):
 
 class Twice(Quick):
     def score(self, hidden_state, projected_features):
-        return super().score(hidden_state, projected_features) + super().score(hidden_state, projected_features)
+        return super().score(hidden_state, projected_features) + super().score(
+            hidden_state, projected_features
+        )
 
 
 class Outside(Quick):
@@ -184,7 +207,9 @@ def test_a_cell_of_ones_own(cell, monkeypatch):
 def test_a_loop_dense_that_is_not_called_once_in_each_step_is_rejected(scoring, calls, monkeypatch):
     monkeypatch.setitem(scorings_module.SCORINGS, "mine", scoring)
     decoder = make_decoder(scoring="mine")
-    with pytest.raises(ValueError, match=rf"exactly once in each step.* Received: {calls} calls of layer='.*query'"):
+    with pytest.raises(
+        ValueError, match=rf"exactly once in each step.* Received: {calls} calls of layer='.*query'"
+    ):
         unrolled(decoder)
     assert decoder.attention_layer.query.late_product is None
     with without_fast_twins():

@@ -56,17 +56,26 @@ def test_a_view_of_each_photo(tmp_path, photos):
 
 def test_one_row_for_each_photo(tmp_path, photos):
     ids, paths = photos
-    cache = build(tmp_path / "cache", (np.array(ids), paths), batch_size=np.int64(5), image_size=np.int64(16))
+    cache = build(
+        tmp_path / "cache", (np.array(ids), paths), batch_size=np.int64(5), image_size=np.int64(16)
+    )
     assert cache.grid_shape == (2, 2) and cache.feature_dim == 3 and len(cache) == 23
     features = cache.features([ids[7], ids[0], ids[7]])
     assert features.shape == (3, 4, 3) and features.dtype == np.float16
-    np.testing.assert_allclose(features, expected_features([paths[7], paths[0], paths[7]]), rtol=1e-3)
-    assert np.load(tmp_path / "cache" / "features.npy").shape == (23, 4, 3)  # numpy alone can open it
+    np.testing.assert_allclose(
+        features, expected_features([paths[7], paths[0], paths[7]]), rtol=1e-3
+    )
+    # Numpy alone can open it.
+    assert np.load(tmp_path / "cache" / "features.npy").shape == (23, 4, 3)
     assert ids[3] in cache and "other" not in cache
     reopened = FeatureCache.open(tmp_path / "cache")
     np.testing.assert_array_equal(reopened.features(ids), cache.features(ids))
-    assert reopened.manifest["encoder"] == "mean_colour_encoder" and reopened.manifest["image_size"] == [16, 16]
-    with pytest.raises(ValueError, match="started with 23 photos and does not include 1 of these 24 .*first: 'new'"):
+    assert reopened.manifest["encoder"] == "mean_colour_encoder" and reopened.manifest[
+        "image_size"
+    ] == [16, 16]
+    with pytest.raises(
+        ValueError, match="started with 23 photos and does not include 1 of these 24 .*first: 'new'"
+    ):
         build(tmp_path / "cache", (ids + ["new"], paths + paths[:1]))
 
 
@@ -78,13 +87,20 @@ def test_a_keras_model_is_asked_for_its_size_and_never_trains(tmp_path, photos):
     np.testing.assert_allclose(cache.features(photos[0]), expected, rtol=1e-5, atol=1e-4)
     assert cache.manifest["weights_digest"] and cache.manifest["encoder"] == "pooling"
     FeatureCache.open(tmp_path / "cache", encoder=encoder)
-    for other, difference in ({"seed": 1}, "weights_digest"), ({"strides": 4}, r"grid_shape \[2, 2\] instead of \[4"):
+    for other, difference in (
+        ({"seed": 1}, "weights_digest"),
+        ({"strides": 4}, r"grid_shape \[2, 2\] instead of \[4"),
+    ):
         with pytest.raises(ValueError, match=difference):
             FeatureCache.open(tmp_path / "cache", encoder=keras_encoder(**other))
 
 
-@pytest.mark.parametrize(("function", "call"), [("fsync", 1), ("fsync", 9), ("fsync", 14), ("replace", 2)])
-def test_stopped_anywhere_it_ends_with_the_same_files(tmp_path, photos, monkeypatch, function, call):
+@pytest.mark.parametrize(
+    ("function", "call"), [("fsync", 1), ("fsync", 9), ("fsync", 14), ("replace", 2)]
+)
+def test_stopped_anywhere_it_ends_with_the_same_files(
+    tmp_path, photos, monkeypatch, function, call
+):
     """test_torture kills the process instead."""
     real, calls = getattr(os, function), itertools.count(1)
     error = OSError(28, "No space left") if call == 9 else KeyboardInterrupt("now")
@@ -94,7 +110,10 @@ def test_stopped_anywhere_it_ends_with_the_same_files(tmp_path, photos, monkeypa
             raise error
         return real(*arguments)
 
-    with monkeypatch.context() as patch, pytest.raises(type(error), match="now|could not be .*No space.*run again"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(type(error), match="now|could not be .*No space.*run again"),
+    ):
         patch.setattr(os, function, stop)
         build(tmp_path / "cache", photos)
     build(tmp_path / "whole", photos)
@@ -129,14 +148,18 @@ def test_a_finished_cache_is_used_without_the_lock(tmp_path, photos):
     whole = build(tmp_path / "cache", photos, errors="skip")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
     with exclusive_lock(tmp_path / "cache" / "lock", "is building"):
-        assert build(tmp_path / "cache", photos, never, errors="skip").unreadable == whole.unreadable
+        assert (
+            build(tmp_path / "cache", photos, never, errors="skip").unreadable == whole.unreadable
+        )
         assert len(build(tmp_path / "cache", (ids[:5], paths[:5]), never)) == 22
         Path(paths[5]).write_bytes(Path(paths[6]).read_bytes())
         with pytest.raises(ValueError, match="Another process"):
             build(tmp_path / "cache", photos)  # the photo was repaired
         shutil.rmtree(tmp_path / "photos")
         assert len(build(tmp_path / "cache", photos, never, errors="skip")) == 22
-    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}, "nothing was written"
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}, (
+        "nothing was written"
+    )
 
 
 def test_a_cache_with_other_settings_is_rejected_with_both_values(tmp_path, photos):
@@ -164,15 +187,20 @@ def bitmaps(tmp_path):
 def test_a_photo_that_changed_is_encoded_again(tmp_path, bitmaps):
     ids, paths = bitmaps
     whole = build(tmp_path / "cache", bitmaps).features(ids)
-    contents, times = zip(*((Path(path).read_bytes(), os.stat(path).st_mtime_ns) for path in paths[3:5]))
+    contents, times = zip(
+        *((Path(path).read_bytes(), os.stat(path).st_mtime_ns) for path in paths[3:5])
+    )
     for path, content, time in zip(paths[3:5], contents[::-1], times):
         Path(path).write_bytes(content)
         os.utime(path, ns=(time, time))
-    np.testing.assert_array_equal(build(tmp_path / "cache", bitmaps, never).features(ids), whole)  # only bytes can tell
+    # Only bytes can tell.
+    np.testing.assert_array_equal(build(tmp_path / "cache", bitmaps, never).features(ids), whole)
     os.utime(paths[4], ns=(0, 1))
     cache = FeatureCache.open(tmp_path / "cache")
     cache.reject_changed(ids[:4], paths[:4])
-    with pytest.raises(ValueError, match="The photo 'photo04' \\(.*photo04.bmp\\) has changed since"):
+    with pytest.raises(
+        ValueError, match="The photo 'photo04' \\(.*photo04.bmp\\) has changed since"
+    ):
         cache.reject_changed(ids, paths)
     again = build(tmp_path / "cache", bitmaps)
     np.testing.assert_array_equal(again.features(ids), whole[[0, 1, 2, 3, 3, 5, 6, 7, 8]])
@@ -192,7 +220,9 @@ def test_photos_that_were_copied_are_read_once_more_and_not_again(tmp_path, bitm
     with exclusive_lock(tmp_path / "cache" / "lock", "is building"):  # nothing can be written
         build(tmp_path / "cache", bitmaps, never)
     for _ in range(2):
-        np.testing.assert_array_equal(build(tmp_path / "cache", bitmaps, never).features(ids), whole)
+        np.testing.assert_array_equal(
+            build(tmp_path / "cache", bitmaps, never).features(ids), whole
+        )
     assert len(read) == 2 * 9
 
 
@@ -208,14 +238,25 @@ def test_errors(tmp_path, photos, monkeypatch):
         (photos, {"errors": "ignore"}, "errors='ignore'"),
         (photos, {"image_size": None}, "image_size=224"),
         (photos, {"encoder": "vgg16"}, "Expected an encoder: a keras.Model or a function"),
-        (photos, {"encoder": lambda images: images.mean(axis=(1, 2))}, r"must return grids.*shape=\(1, 3\)"),
-        (photos, {"encoder": lambda images: mean_colour_encoder(images) * 1000}, "photo00' exceed the range.*float32"),
+        (
+            photos,
+            {"encoder": lambda images: images.mean(axis=(1, 2))},
+            r"must return grids.*shape=\(1, 3\)",
+        ),
+        (
+            photos,
+            {"encoder": lambda images: mean_colour_encoder(images) * 1000},
+            "photo00' exceed the range.*float32",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             build(tmp_path / "cache", arguments, **options)
     with pytest.raises(ValueError, match="No feature cache found"):
         FeatureCache.open(tmp_path / "nothing")
-    with monkeypatch.context() as patch, pytest.raises(ValueError, match="not enough disk space.*GB more"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(ValueError, match="not enough disk space.*GB more"),
+    ):
         patch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 100))
         build(tmp_path / "full", photos)
     (tmp_path / "mine").mkdir()
@@ -258,7 +299,9 @@ def test_a_damaged_row_is_never_served_and_can_be_repaired(tmp_path, photos):
     np.testing.assert_array_equal(cache.features(ids[:5]), whole[:5])
     with pytest.raises(ValueError, match="features of 'photo22' are damaged.*verify=True"):
         cache.features(ids)
-    np.testing.assert_array_equal(build(tmp_path / "cache", photos, verify=True).features(ids), whole)
+    np.testing.assert_array_equal(
+        build(tmp_path / "cache", photos, verify=True).features(ids), whole
+    )
 
 
 def test_bits_flipped_anywhere_never_give_wrong_features(tmp_path, photos):

@@ -36,4 +36,6 @@ def test_a_fork_is_told_instead_of_waiting_forever():
         with open(reading, "rb") as file:
             said = file.read().decode()
         assert os.waitpid(child, 0)[1] == 0
-        assert said.startswith("This process was forked") and "spawn" in said and "load_litert" in said
+        assert (
+            said.startswith("This process was forked") and "spawn" in said and "load_litert" in said
+        )

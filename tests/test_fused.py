@@ -38,9 +38,13 @@ def no_shortcut(monkeypatch):
     monkeypatch.delattr(equations, "additive_scores")
 
 
-@pytest.mark.parametrize("captions, in_graph", all_slow_but((3, True), [(1, False), (1, True), (3, False), (3, True)]))
+@pytest.mark.parametrize(
+    "captions, in_graph", all_slow_but((3, True), [(1, False), (1, True), (3, False), (3, True)])
+)
 def test_scores_and_gradients_are_those_of_the_equation(captions, in_graph):
-    right_scores, right_gradients = scores_and_gradients(equations.additive_scores, arguments(captions))
+    right_scores, right_gradients = scores_and_gradients(
+        equations.additive_scores, arguments(captions)
+    )
 
     def run():
         return scores_and_gradients(fused_scores, arguments(captions))
@@ -57,7 +61,8 @@ def test_scores_and_gradients_are_those_of_the_equation(captions, in_graph):
 def test_sizes_that_have_few_divisors(regions, dim, no_shortcut):
     random = np.random.default_rng(0)
     features, state, vector = (
-        random.normal(size=shape).astype("float32") for shape in [(PHOTOS, regions, dim), (PHOTOS * 2, dim), (dim,)]
+        random.normal(size=shape).astype("float32")
+        for shape in [(PHOTOS, regions, dim), (PHOTOS * 2, dim), (dim,)]
     )
     hidden = np.tanh(features[:, None] + state.reshape(PHOTOS, 2, 1, dim))
     given = [tf.constant(x) for x in (features, state, vector)]
@@ -67,7 +72,9 @@ def test_sizes_that_have_few_divisors(regions, dim, no_shortcut):
     of_sum = upstream * vector * (1 - hidden**2)
     np.testing.assert_allclose(of_features, of_sum.sum(axis=1), rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(of_state, of_sum.sum(axis=2).reshape(-1, dim), rtol=1e-4, atol=1e-3)
-    np.testing.assert_allclose(of_vector, (upstream * hidden).sum(axis=(0, 1, 2)), rtol=1e-4, atol=1e-2)
+    np.testing.assert_allclose(
+        of_vector, (upstream * hidden).sum(axis=(0, 1, 2)), rtol=1e-4, atol=1e-2
+    )
 
 
 @pytest.mark.parametrize("regions, dim", [(127, 512), (194, 512), (196, 509)])
@@ -81,32 +88,48 @@ def test_sizes_that_cannot_be_cut_are_left_to_the_equation(regions, dim):
 def test_half_precision_is_computed_in_float32_and_rounded_last(dtype, tolerance, no_shortcut):
     given = arguments(2, dtype)
     scores, gradients = scores_and_gradients(fused_scores, given)
-    right, right_gradients = scores_and_gradients(fused_scores, [tf.cast(x, "float32") for x in given])
+    right, right_gradients = scores_and_gradients(
+        fused_scores, [tf.cast(x, "float32") for x in given]
+    )
     assert {x.dtype.name for x in (scores, *gradients)} == {dtype}
     for x, y in zip((scores, *gradients), (right, *right_gradients)):
-        np.testing.assert_allclose(tf.cast(x, "float32"), y, rtol=tolerance, atol=tolerance * np.abs(y).max())
+        np.testing.assert_allclose(
+            tf.cast(x, "float32"), y, rtol=tolerance, atol=tolerance * np.abs(y).max()
+        )
 
 
 @pytest.mark.parametrize("attends", ["before", "after"])
 @pytest.mark.slow
 def test_a_step_that_is_compiled_as_a_whole_is_that_of_the_equation(attends):
     keras.utils.set_random_seed(0)
-    decoder = make_decoder(20, {"attention_dim": 512, "hidden_dim": 16, "embedding_dim": 8, "attends": attends})
+    decoder = make_decoder(
+        20, {"attention_dim": 512, "hidden_dim": 16, "embedding_dim": 8, "attends": attends}
+    )
     accelerate(decoder, 49)
     random = np.random.default_rng(0)
-    features, ids = random.random((2, 49, 24), dtype=np.float32), random.integers(4, 20, (6, 4)).astype("int32")
+    features, ids = (
+        random.random((2, 49, 24), dtype=np.float32),
+        random.integers(4, 20, (6, 4)).astype("int32"),
+    )
     decoder.build(features.shape, ids.shape)
 
     def run():
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(decoder(tf.constant(features), tf.constant(ids)).logits ** 2)
-        weights = [decoder.attention_layer.feature_projection.kernel, *decoder.attention_layer.trainable_variables[-2:]]
-        return loss, *map(tf.convert_to_tensor, tape.gradient(loss, [weight.value for weight in weights]))
+        weights = [
+            decoder.attention_layer.feature_projection.kernel,
+            *decoder.attention_layer.trainable_variables[-2:],
+        ]
+        return loss, *map(
+            tf.convert_to_tensor, tape.gradient(loss, [weight.value for weight in weights])
+        )
 
     with without_fast_twins():
         right = run()
     for jit_compile in (True, False):
-        for own, its in zip(tf.function(run, jit_compile=jit_compile, autograph=False)(), right, strict=True):
+        for own, its in zip(
+            tf.function(run, jit_compile=jit_compile, autograph=False)(), right, strict=True
+        ):
             np.testing.assert_allclose(own, its, rtol=1e-4, atol=1e-6)
 
 

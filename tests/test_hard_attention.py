@@ -1,7 +1,9 @@
-"""The gradient of sampled attention: the mean of sampled gradients against the exact gradient.
+"""The gradient of sampled attention: the mean of sampled gradients against the exact
+gradient.
 
-The model is small enough to list every path that attention can take. The variational bound is then
-L_s = sum_s p(s | a) log p(y | s, a), equation (10), a smooth function of the weights.
+The model is small enough to list every path that attention can take. The variational
+bound is then L_s = sum_s p(s | a) log p(y | s, a), equation (10), a smooth function of
+the weights.
 """
 
 import dataclasses
@@ -26,7 +28,9 @@ def make_captioner(**options):
     hard = {"reward_weight": 1.0, **dict.fromkeys(zero, 0.0)}
     sizes = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 3}
     quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
-    captioner = Captioner(WORDS, encoder=None, **{"attention": "hard", **hard, **sizes, **quiet, **options})
+    captioner = Captioner(
+        WORDS, encoder=None, **{"attention": "hard", **hard, **sizes, **quiet, **options}
+    )
     captioner.build(((None, REGIONS, DIM), (None, None)))
     randomise(captioner.trainable_variables, scale=0.8)
     captioner.compile("adam")
@@ -35,7 +39,10 @@ def make_captioner(**options):
 
 def one_caption():
     features = np.random.default_rng(2).normal(size=(1, REGIONS, DIM)).astype("float32")
-    input_ids, target_ids = np.array([[1, 4, 6]], dtype="int32"), np.array([[4, 6, 2]], dtype="int32")
+    input_ids, target_ids = (
+        np.array([[1, 4, 6]], dtype="int32"),
+        np.array([[4, 6, 2]], dtype="int32"),
+    )
     return (features, input_ids), target_ids, np.ones((1, TIME), dtype="float32")
 
 
@@ -43,13 +50,16 @@ def exact_bound(captioner):
     """Return L_s, and its gradient, from all REGIONS ** TIME paths."""
     (features, input_ids), target_ids, token_weights = one_caption()
     paths = np.array(list(itertools.product(range(REGIONS), repeat=TIME)))
-    forced = 1e4 * np.eye(REGIONS, dtype="float32")[paths]  # so much noise that every path is taken once
+    # So much noise that every path is taken once.
+    forced = 1e4 * np.eye(REGIONS, dtype="float32")[paths]
     rows = len(paths)
     with tf.GradientTape() as tape:
         decoded = captioner((features, np.repeat(input_ids, rows, axis=0)), noise=forced)
         words = equations.word_log_probs(decoded.logits, np.repeat(target_ids, rows, axis=0))
         log_prob = tf.reduce_sum(words, axis=1)
-        alpha_of_path = tf.reduce_sum(decoded.attention_weights * np.eye(REGIONS, dtype="float32")[paths], axis=-1)
+        alpha_of_path = tf.reduce_sum(
+            decoded.attention_weights * np.eye(REGIONS, dtype="float32")[paths], axis=-1
+        )
         path_probability = tf.reduce_prod(alpha_of_path, axis=1)
         bound = tf.reduce_sum(path_probability * log_prob)
     if captioner.decoder.attention == "hard":
@@ -79,7 +89,11 @@ def sampled_gradients(captioner, number):
 def pairs(monkeypatch):
     """The attention that docs/extending.md shows."""
     text = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
-    block = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "def pairs(" in block)
+    block = next(
+        block
+        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        if "def pairs(" in block
+    )
     monkeypatch.setitem(ATTENTIONS, "pairs", None)  # taken away again in the end
     exec(block.partition("captioner =")[0], {})
 
@@ -100,11 +114,14 @@ def test_the_mean_of_sampled_gradients_is_the_exact_gradient(attention, with_bas
     z = (sampled.mean(axis=0) - exact)[random] / standard_error[random]
     assert np.abs(z).max() < 5 and 0.5 < np.mean(z**2) < 1.6
     np.testing.assert_allclose(sampled.mean(axis=0)[~random], exact[~random], atol=1e-4)
-    # A test that could not fail would be worth nothing: without the second term the gradient is far off.
+    # A test that could not fail would be worth nothing: without the second term the
+    # gradient is far off.
     change(captioner, reward_weight=0.0)
     pathwise = sampled_gradients(captioner, number // 4)
     error = pathwise.std(axis=0, ddof=1) / np.sqrt(len(pathwise))
-    assert np.abs((pathwise.mean(axis=0) - exact)[random] / error[random].clip(1e-6)).max() > 2 * np.sqrt(len(pathwise))
+    assert np.abs(
+        (pathwise.mean(axis=0) - exact)[random] / error[random].clip(1e-6)
+    ).max() > 2 * np.sqrt(len(pathwise))
 
 
 @pytest.mark.slow
@@ -113,7 +130,10 @@ def test_the_baseline_lowers_the_variance(number=300):
     bound, _ = exact_bound(without)
     with_baseline = make_captioner(use_baseline=True)
     with_baseline.baseline.assign(bound)
-    variances = [sampled_gradients(captioner, number).var(axis=0).sum() for captioner in (without, with_baseline)]
+    variances = [
+        sampled_gradients(captioner, number).var(axis=0).sum()
+        for captioner in (without, with_baseline)
+    ]
     assert variances[1] < 0.5 * variances[0]
 
 
@@ -130,13 +150,18 @@ def test_the_baseline_follows_log_p_of_samples_after_its_use(is_sampled):
 
 @pytest.mark.parametrize("expectation_for", all_slow_but("image", ["image", "pass"]))
 def test_the_coin_chooses_between_sample_and_expectation(expectation_for):
-    captioner = make_captioner(expectation_probability=0.5, expectation_for=expectation_for, num_samples=2)
+    captioner = make_captioner(
+        expectation_probability=0.5, expectation_for=expectation_for, num_samples=2
+    )
     (features, input_ids), target_ids, token_weights = one_caption()
-    features, input_ids, *targets = (np.repeat(x, 40, axis=0) for x in (features, input_ids, target_ids, token_weights))
+    features, input_ids, *targets = (
+        np.repeat(x, 40, axis=0) for x in (features, input_ids, target_ids, token_weights)
+    )
     batch = (features, input_ids), *targets
     passes = [np.asarray(captioner.objective(batch, training=True).sampled) for _ in range(20)]
     of_images = np.array(passes).reshape(20, 40, 2)
-    np.testing.assert_array_equal(of_images[..., 0], of_images[..., 1])  # the draws of a caption share its coin
+    # The draws of a caption share its coin.
+    np.testing.assert_array_equal(of_images[..., 0], of_images[..., 1])
     alike = (of_images[..., 0] == of_images[:, :1, 0]).all(axis=1)
     assert alike.all() if expectation_for == "pass" else not alike.any()
     assert 0.2 < of_images.mean() < 0.8
@@ -149,4 +174,6 @@ def test_measuring_uses_the_expectation_and_no_chance():
     soft = Captioner.from_config({**captioner.get_config(), "attention": "soft"})
     soft.build(((None, REGIONS, DIM), (None, None)))
     soft.decoder.set_weights(captioner.decoder.get_weights())
-    np.testing.assert_allclose(one.log_prob, soft.objective(one_caption(), training=False).log_prob, rtol=1e-6)
+    np.testing.assert_allclose(
+        one.log_prob, soft.objective(one_caption(), training=False).log_prob, rtol=1e-6
+    )

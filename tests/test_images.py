@@ -58,7 +58,9 @@ def test_common_formats_give_the_same_picture(picture, tmp_path, name, mode, opt
 def test_exif_turns_the_picture_upright(picture, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was turned: the picture is stored lying on its side
-    path = saved(picture.transpose(Image.Transpose.ROTATE_90), tmp_path / "turned.jpg", exif=exif, quality=95)
+    path = saved(
+        picture.transpose(Image.Transpose.ROTATE_90), tmp_path / "turned.jpg", exif=exif, quality=95
+    )
     assert_red_and_blue(load_image(path))
     assert_red_and_blue(load_image(saved(picture, tmp_path / "a.png", exif=b"Exif\0\0damaged")))
 
@@ -80,6 +82,15 @@ def test_grey_and_16_bit_pictures_keep_their_brightness(tmp_path):
     deep = saved(Image.fromarray(np.full((8, 8), 77 * 257, dtype=np.uint16)), tmp_path / "deep.png")
     assert (load_image(deep) == 77).all()
     assert (load_image(saved(Image.new("1", (8, 8), 1), tmp_path / "bits.png")) == 255).all()
+
+
+def test_pictures_of_32_bit_integers_have_8_bits_or_16(tmp_path):
+    grey = np.arange(256, dtype=np.int32).reshape(16, 16)
+    for values in (grey, 257 * grey):
+        picture = Image.fromarray(values)
+        assert picture.mode == "I"
+        for image in (picture, saved(picture, tmp_path / "a.tif")):
+            np.testing.assert_array_equal(load_image(image)[..., 0], grey)
 
 
 def test_the_first_frame_of_an_animation(tmp_path):
@@ -108,8 +119,25 @@ def test_pil_images_and_arrays(picture):
     assert load_image(np.zeros((4, 4, 3))).max() == 0
 
 
+@pytest.mark.parametrize("kind", [object, str, bytes, complex, "datetime64[s]", [("red", "u1")]])
+def test_arrays_of_what_is_no_real_number_are_rejected(kind):
+    array = np.full((4, 4, 3), 200).astype(kind)
+    with pytest.raises(ValueError, match="must contain real numbers. .* Received: dtype="):
+        load_image(array)
+    with pytest.raises(ValueError, match="Pass paths, or images of several sizes, as a list"):
+        load_image(np.array(["a.jpg", "b.jpg"]))
+
+
+def test_arrays_of_16_bit_floats_are_pictures():
+    array = np.full((4, 4, 3), 200, np.float16)
+    assert load_image(array).max() == 200
+    tensorflow = pytest.importorskip("tensorflow")
+    assert load_image(tensorflow.cast(array, "bfloat16")).max() == 200
+
+
 def test_a_large_jpeg_is_averaged_down_not_sampled(tmp_path):
-    stripes = np.tile(np.array([0, 255], dtype=np.uint8).repeat(4), (800, 100))  # as fine as the grid of a draft
+    # As fine as the grid of a draft.
+    stripes = np.tile(np.array([0, 255], dtype=np.uint8).repeat(4), (800, 100))
     small = load_image(saved(Image.fromarray(stripes), tmp_path / "fine.jpg", quality=95), 20)
     assert abs(float(small.mean()) - 127.5) < 8 and small.std() < 40
 
@@ -118,10 +146,20 @@ def png_that_claims(width, height):
     """Return a PNG whose header claims a size that its pixels do not have."""
 
     def chunk(kind, content):
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
-    header, pixels = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0), zlib.compress(bytes(1000))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    header, pixels = (
+        struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0),
+        zlib.compress(bytes(1000)),
+    )
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    )
 
 
 HEIC = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00" + b"\x00" * 50
@@ -131,7 +169,9 @@ HEIC = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00" + b"\x00" * 50
 def test_heic_without_pillow_heif(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     (tmp_path / name).write_bytes(HEIC)
-    with pytest.raises(ValueError, match=rf'{name}: .*for HEIC, run.*pip install "keras_sat\[heif\]".*JPEG'):
+    with pytest.raises(
+        ValueError, match=rf'{name}: .*for HEIC, run.*pip install "keras_sat\[heif\]".*JPEG'
+    ):
         load_image(tmp_path / name)
 
 
@@ -140,9 +180,14 @@ def test_heic_with_pillow_heif(picture, tmp_path):
     pillow_heif.from_pillow(picture).save(tmp_path / "iphone.heic")
     (tmp_path / "iphone.heic").rename(tmp_path / "iphone.jpg")
     read = load_image(tmp_path / "iphone.jpg").astype(int)
-    assert read.shape == (picture.height, picture.width, 3) and abs(read - np.array(picture)).mean() < 10
+    assert (
+        read.shape == (picture.height, picture.width, 3)
+        and abs(read - np.array(picture)).mean() < 10
+    )
     (tmp_path / "torn.heic").write_bytes(HEIC)
-    with pytest.raises(ValueError, match=r"torn\.heic: (this is not a picture that can|the picture cannot) be read"):
+    with pytest.raises(
+        ValueError, match=r"torn\.heic: (this is not a picture that can|the picture cannot) be read"
+    ):
         load_image(tmp_path / "torn.heic")
 
 
@@ -195,14 +240,19 @@ def test_a_png_of_few_bytes_takes_little_memory_however_many_threads_read(tmp_pa
     side = 7_200
     path = saved(Image.new("RGBA", (side, side)), tmp_path / "transparent.png")
     assert path.stat().st_size < 5_000_000
-    found = subprocess.run([sys.executable, "-c", READ_TWICE, path], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", READ_TWICE, path], capture_output=True, text=True, check=True
+    )
     assert float(found.stdout) < 1.4 * 8 * side**2 / 1e6  # MB
 
 
 def test_a_picture_that_would_take_too_much_memory_is_rejected(tmp_path):
-    webp = "524946461a000000574542505650384c0d0000002f0fe7c319071011118888fe0700"  # 10000 x 10000, of one colour
+    # 10000 x 10000, of one colour
+    webp = "524946461a000000574542505650384c0d0000002f0fe7c319071011118888fe0700"
     (tmp_path / "large.webp").write_bytes(bytes.fromhex(webp))
-    with pytest.raises(ValueError, match=r"large.webp: .*too large: 10000 x 10000 pixels.*the limit is 1.1 GB"):
+    with pytest.raises(
+        ValueError, match=r"large.webp: .*too large: 10000 x 10000 pixels.*the limit is 1.1 GB"
+    ):
         load_image(tmp_path / "large.webp", 32)
 
 
@@ -255,10 +305,15 @@ def test_folders_and_patterns(tmp_path):
     folder = tmp_path / "photos"
     own = [str(folder / name) for name in ("a.PNG", "b.jpg")]
     below = [str(folder / "deep" / name) for name in ("d.jpg", "deeper/c.jpg")]
-    with pytest.warns(UserWarning, match=f"in subfolders left out: 2 .first: {below[0]}.*--recursive"):
+    with pytest.warns(
+        UserWarning, match=f"in subfolders left out: 2 .first: {below[0]}.*--recursive"
+    ):
         assert find_pictures(folder) == own
     assert find_pictures([folder, str(folder)], recursive=True) == own + below
-    assert find_pictures([f"{folder}/*.jpg", f"{folder}/**/*.jpg"]) == [own[1], *sorted([own[1], *below])[1:]]
+    assert find_pictures([f"{folder}/*.jpg", f"{folder}/**/*.jpg"]) == [
+        own[1],
+        *sorted([own[1], *below])[1:],
+    ]
     assert find_pictures(f"{folder}/d*", recursive=True) == below
     without = [str(tmp_path / "empty"), f"{folder}/*.gif", "none.jpg"]
     assert find_pictures(without) == without
@@ -280,20 +335,30 @@ def test_nobody_waits_for_a_pipe_among_pictures(tmp_path):
 def test_readable_photos(tmp_path):
     Image.new("RGB", (40, 30), "red").save(tmp_path / "good.jpg")
     (tmp_path / "bad.jpg").write_bytes(b"nothing of it")
-    photos = [CaptionedImage(name, str(tmp_path / f"{name}.jpg"), ["a"], "train") for name in ("good", "bad", "gone")]
+    photos = [
+        CaptionedImage(name, str(tmp_path / f"{name}.jpg"), ["a"], "train")
+        for name in ("good", "bad", "gone")
+    ]
     in_memory = CaptionedImage("array", np.zeros((9, 9, 3), np.uint8), ["a"], "train")
     assert readable_photos([photos[0], in_memory], show_progress=False) == [photos[0], in_memory]
     for unreadable, reason in ((photos[1], "not a picture"), (photos[2], "No such file")):
         with pytest.raises(ValueError, match=rf"{reason}.*--skip-unreadable"):
             readable_photos([photos[0], unreadable], show_progress=False)
     with pytest.warns(UserWarning, match=r"2 unreadable photos are skipped .first: .*bad\.jpg"):
-        assert readable_photos([*photos, in_memory], skip=True, show_progress=False) == [photos[0], in_memory]
+        assert readable_photos([*photos, in_memory], skip=True, show_progress=False) == [
+            photos[0],
+            in_memory,
+        ]
 
 
 def test_pictures_of_floating_point_numbers(tmp_path):
     grey = np.linspace(0, 255, 48, dtype=np.float32).reshape(6, 8)
     path = saved(Image.fromarray(grey), tmp_path / "grey.tif")
     np.testing.assert_array_equal(load_image(path)[:, :, 1], np.rint(grey))
-    for odd, received in ((grey / 255, "0.0 to 1.0"), (grey - 1, "-1.0 to 254.0"), (grey * np.nan, "nan to nan")):
+    for odd, received in (
+        (grey / 255, "0.0 to 1.0"),
+        (grey - 1, "-1.0 to 254.0"),
+        (grey * np.nan, "nan to nan"),
+    ):
         with pytest.raises(ValueError, match=f"grey.tif: .*values 0..255.*Received: {received}"):
             load_image(saved(Image.fromarray(odd), path))

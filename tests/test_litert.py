@@ -35,7 +35,9 @@ def photos():
 
 def runners(content):
     interpreter = tf.lite.Interpreter(model_content=content)
-    return {name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()}
+    return {
+        name: interpreter.get_signature_runner(name) for name in interpreter.get_signature_list()
+    }
 
 
 @pytest.mark.slow
@@ -51,26 +53,41 @@ def test_each_signature_does_what_the_captioner_does(captioner, content, photos)
             assert_same(found, number, result, captioner)
             assert found["confidence"][number] == pytest.approx(result.confidence, abs=1e-3)
         ids = np.zeros((1, 20), np.int32)
-        given = [*captioner.vocabulary.caption_to_ids(best.words), captioner.vocabulary.end_token_id]
+        given = [
+            *captioner.vocabulary.caption_to_ids(best.words),
+            captioner.vocabulary.end_token_id,
+        ]
         ids[0, : len(given)] = given
         assert_same(run["attend"](features=features, token_ids=ids), 0, best, captioner)
-        assert_same(run["serving_default"](images=photo[None]), 0, captioner.caption(photo, num_beams=1), captioner)
+        assert_same(
+            run["serving_default"](images=photo[None]),
+            0,
+            captioner.caption(photo, num_beams=1),
+            captioner,
+        )
 
 
 def assert_same(found, number, result, captioner):
-    """Compare one of the captions in the outputs of a signature with a CaptionResult."""
+    """Compare one of the captions of a signature with a CaptionResult."""
     count = len(result.words)
     assert captioner.vocabulary.ids_to_words(found["token_ids"][number]) == result.words
     assert found["num_words"][number] == count
     assert found["log_prob"][number] == pytest.approx(result.log_prob, abs=1e-3)
-    np.testing.assert_allclose(found["attention_weights"][number, :count], result.attention_weights, atol=1e-4)
+    np.testing.assert_allclose(
+        found["attention_weights"][number, :count], result.attention_weights, atol=1e-4
+    )
     assert not found["attention_weights"][number, count:].any()
 
 
 @pytest.mark.slow
 def test_rounded_weights_keep_the_captions(content, photos):
     small = rounded(content)
-    assert len(small) < 0.5 * len(content) and len(gzip.compress(small, mtime=0)) < 0.4 * len(content)
+    assert len(small) < 0.5 * len(content) and len(gzip.compress(small, mtime=0)) < 0.4 * len(
+        content
+    )
     one, other = (runners(file)["serving_default"] for file in (content, small))
-    same = [np.array_equal(*(run(images=photo[None])["token_ids"] for run in (one, other))) for photo in photos]
+    same = [
+        np.array_equal(*(run(images=photo[None])["token_ids"] for run in (one, other)))
+        for photo in photos
+    ]
     assert sum(same) >= 19

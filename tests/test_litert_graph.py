@@ -1,4 +1,6 @@
-"""Graphs of bundled captioners: filled with the captioner's weights, they are the network that was converted."""
+"""Graphs of bundled captioners: filled with the captioner's weights, they are the
+network that was converted.
+"""
 
 import shutil
 from pathlib import Path
@@ -32,7 +34,9 @@ def test_the_graph_of_each_bundled_captioner_fits_its_weights(name):
     _, words, arrays = read_model(PRETRAINED / name)
     assert vocabulary == words and content[4:8] == b"TFL3"
     assert (
-        len(content) > sum(array.nbytes for array in arrays.values()) > 8 * (PRETRAINED / name / GRAPH).stat().st_size
+        len(content)
+        > sum(array.nbytes for array in arrays.values())
+        > 8 * (PRETRAINED / name / GRAPH).stat().st_size
     )
 
 
@@ -40,7 +44,14 @@ def test_weights_are_taken_out_and_put_back(copy):
     _, _, arrays = read_model(copy)
     matrix = next(array for array in arrays.values() if array.ndim == 2 and array.nbytes > 9000)
     kernel = next(array for array in arrays.values() if array.ndim == 4 and array.nbytes > 1024)
-    parts = [b"TFL3", matrix.T.tobytes(), b"between", np.moveaxis(kernel, -1, 0).tobytes(), matrix.tobytes(), b"end"]
+    parts = [
+        b"TFL3",
+        matrix.T.tobytes(),
+        b"between",
+        np.moveaxis(kernel, -1, 0).tobytes(),
+        matrix.tobytes(),
+        b"end",
+    ]
     write_graph(copy, b"".join(parts), {"consensus_weight": 2})
     content, _, consensus, options = filled(copy)
     assert content == b"".join(parts) and consensus is None and options == {"consensus_weight": 2}
@@ -62,14 +73,24 @@ def test_a_graph_of_other_weights_is_not_run(copy):
 
 def test_a_graph_in_another_folder_is_not_run(tmp_path):
     foreign = Path(shutil.copytree(PRETRAINED / "scenes", tmp_path / "scenes"))
-    assert (foreign / GRAPH).exists() and not has_graph(foreign) and has_graph(PRETRAINED / "scenes")
+    assert (
+        (foreign / GRAPH).exists() and not has_graph(foreign) and has_graph(PRETRAINED / "scenes")
+    )
 
 
 def test_the_default_captioner_captions_at_once_as_with_tensorflow(tmp_path, monkeypatch):
     if not is_installed():
         pytest.skip("ai-edge-litert is not installed: captions without TensorFlow are not tested")
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    monkeypatch.setattr("keras_sat.deploy.litert_captioner.converted", lambda directory: pytest.fail("with TensorFlow"))
-    found, expected = ready_captioner(None).caption(PHOTO), Captioner.from_pretrained().caption(PHOTO)
-    assert found.caption == expected.caption and found.log_prob == pytest.approx(expected.log_prob, abs=1e-3)
+    monkeypatch.setattr(
+        "keras_sat.deploy.litert_captioner.converted",
+        lambda directory: pytest.fail("with TensorFlow"),
+    )
+    found, expected = (
+        ready_captioner(None).caption(PHOTO),
+        Captioner.from_pretrained().caption(PHOTO),
+    )
+    assert found.caption == expected.caption and found.log_prob == pytest.approx(
+        expected.log_prob, abs=1e-3
+    )
     assert load_litert().vocabulary and make_file(None).parent == tmp_path / "keras_sat"

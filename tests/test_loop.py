@@ -25,7 +25,10 @@ def dense_layers():
 
 def inputs():
     random = np.random.default_rng(3)
-    return (tf.constant(random.normal(size=shape), "float32") for shape in ((TIME, ROWS, DIM), (ROWS, DIM)))
+    return (
+        tf.constant(random.normal(size=shape), "float32")
+        for shape in ((TIME, ROWS, DIM), (ROWS, DIM))
+    )
 
 
 def make_step(dense_layers):
@@ -49,13 +52,17 @@ def by_hand(step, state, x):
 def looped(step, state, x, dense_layers, **options):
     """Return the states of `by_hand`, from the loop."""
     specs = [(DIM, "float32"), (2, "float32")]
-    states, firsts = loop_over_time(step, state, (x, None), specs, dense_layers=dense_layers, **options)
+    states, firsts = loop_over_time(
+        step, state, (x, None), specs, dense_layers=dense_layers, **options
+    )
     tf.debugging.assert_equal(firsts, states[..., :2])
     return states
 
 
 def with_gradients(run, loss_weights, dense_layers):
-    """Return the states that `run` gives from x and state, a loss of them, and its gradients."""
+    """Return the states that `run` gives from x and state, a loss of them, and its
+    gradients.
+    """
     x, state = inputs()
     weights = [weight.value for layer in dense_layers for weight in layer.weights]
     with tf.GradientTape() as tape:
@@ -66,7 +73,8 @@ def with_gradients(run, loss_weights, dense_layers):
 
 
 @pytest.mark.parametrize(
-    "compiled, num_summed", all_slow_but(("xla", 1), itertools.product([False, True, "xla"], [0, 1, 2]))
+    "compiled, num_summed",
+    all_slow_but(("xla", 1), itertools.product([False, True, "xla"], [0, 1, 2])),
 )
 def test_values_and_gradients_are_those_of_the_steps_one_by_one(dense_layers, compiled, num_summed):
     step = make_step(dense_layers)
@@ -74,9 +82,13 @@ def test_values_and_gradients_are_those_of_the_steps_one_by_one(dense_layers, co
 
     def run():
         summed = {"summed_layers": dense_layers[:num_summed]}
-        return with_gradients(lambda *given: looped(step, *given, dense_layers, **summed), loss_weights, dense_layers)
+        return with_gradients(
+            lambda *given: looped(step, *given, dense_layers, **summed), loss_weights, dense_layers
+        )
 
-    _, expected_loss, expected = with_gradients(lambda *given: by_hand(step, *given), loss_weights, dense_layers)
+    _, expected_loss, expected = with_gradients(
+        lambda *given: by_hand(step, *given), loss_weights, dense_layers
+    )
     run = tf.function(run, jit_compile=compiled == "xla", autograph=False) if compiled else run
     _, loss, gradients = run()
     np.testing.assert_allclose(loss, expected_loss, rtol=1e-5)
@@ -99,12 +111,15 @@ def test_the_gradient_of_a_matrix_is_one_product_after_the_loop(dense_layers):
     backward = [function for function in library if "while_body" in function.signature.name]
     backward = [function for function in backward if "grad" in function.signature.name]
     assert backward
-    # In each step back there are two products, for the gradients of the inputs of both layers, and no others.
+    # In each step back there are two products, for the gradients of the inputs of both
+    # layers, and no others.
     assert [sum(node.op == "MatMul" for node in function.node_def) for function in backward] == [2]
 
 
 @pytest.mark.parametrize(
-    "lengths, left", [([4, 2, 1, 3, 3, 1], [3, 2, 2, 1]), ([1, 4, 2, 3, 0, 2], [3, 3, 2, 2])], ids=["sorted", "any"]
+    "lengths, left",
+    [([4, 2, 1, 3, 3, 1], [3, 2, 2, 1]), ([1, 4, 2, 3, 0, 2], [3, 3, 2, 2])],
+    ids=["sorted", "any"],
 )
 def test_captions_that_have_ended_leave_the_loop(dense_layers, lengths, left):
     token_weights = (np.arange(TIME) < np.array(lengths)[:, None]).astype("float32")
@@ -120,12 +135,16 @@ def test_captions_that_have_ended_leave_the_loop(dense_layers, lengths, left):
 
     is_word = token_weights.T[..., None]
     states, loss, gradients = with_gradients(run, is_word, dense_layers)
-    right, expected_loss, expected = with_gradients(lambda *given: by_hand(inner, *given), is_word, dense_layers)
+    right, expected_loss, expected = with_gradients(
+        lambda *given: by_hand(inner, *given), is_word, dense_layers
+    )
     np.testing.assert_allclose(states * is_word, right * is_word, atol=1e-6)
     np.testing.assert_allclose(loss, expected_loss, rtol=1e-5)
     for gradient, its in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(gradient, its, atol=1e-5)
-    assert rows_seen == [PHOTOS * captions for captions in left], "the captions of each photo that are needed, by time"
+    assert rows_seen == [PHOTOS * captions for captions in left], (
+        "the captions of each photo that are needed, by time"
+    )
     last = np.reshape(states[-1], (PHOTOS, CAPTIONS, DIM))
     assert np.abs(last[:, : left[-1]]).min() > 0 and not last[:, left[-1] :].any()
 

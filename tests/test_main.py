@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,12 +21,21 @@ from keras_sat.__main__ import main
 from keras_sat.captioner import Captioner
 from keras_sat.command_line import commands, demo, paths
 from keras_sat.command_line.arguments import build_parser
+from keras_sat.command_line.messages import one_line
 from keras_sat.deploy.ray_data import load_models
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
-from keras_sat.options import FIRST, KINDS, CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions
+from keras_sat.options import (
+    FIRST,
+    KINDS,
+    CaptionerOptions,
+    ConsistencyOptions,
+    SelfCriticalOptions,
+    TrainingOptions,
+)
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
+from keras_sat.weight_paths import keras_home
 
 
 def help_of(*arguments):
@@ -37,9 +47,14 @@ def help_of(*arguments):
 
 
 def test_help_of_every_command_needs_no_tensorflow():
-    code = "import sys, keras_sat.__main__ as m\ntry: m.main([{!r}, '--help'])\nexcept SystemExit: print(*sys.modules)"
+    code = (
+        "import sys, keras_sat.__main__ as m\ntry: m.main([{!r}, '--help'])\nexcept "
+        "SystemExit: print(*sys.modules)"
+    )
     for command in ("fit", "caption", "evaluate"):
-        ran = subprocess.run([sys.executable, "-c", code.format(command)], capture_output=True, text=True, check=True)
+        ran = subprocess.run(
+            [sys.executable, "-c", code.format(command)], capture_output=True, text=True, check=True
+        )
         loaded = {name.partition(".")[0] for name in ran.stdout.split()}
         assert not loaded & {"tensorflow", "keras", "matplotlib", "nltk", "numpy"}, command
     for command in build_parser().commands:
@@ -51,14 +66,20 @@ def test_the_help_of_fit_is_one_screen_and_help_all_has_every_option_by_kind(mon
     monkeypatch.setenv("COLUMNS", "80")
     first = help_of("fit", "--help")
     assert first.count("\n") <= 40 and "keras-sat fit --data folder --data-dir my_photos" in first
-    assert len(re.findall(r"^  --(?!help)", first, re.MULTILINE)) == 15
     monkeypatch.setenv("COLUMNS", "1000")
     lines = help_of("fit", "--help-all").splitlines()
-    place = {line.replace(",", " ").split()[0]: number for number, line in enumerate(lines) if line.startswith("  --")}
+    place = {
+        line.replace(",", " ").split()[0]: number
+        for number, line in enumerate(lines)
+        if line.startswith("  --")
+    }
     headings = [lines.index(f"{heading}:") for heading in KINDS.values()] + [len(lines)]
     for cls in (CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions):
         for name in {*cls.names()} - {"grid_shape"}:
-            flag, number = f"--{name.replace('_', '-')}", list(KINDS).index(cls.fields()[name].metadata["kind"])
+            flag, number = (
+                f"--{name.replace('_', '-')}",
+                list(KINDS).index(cls.fields()[name].metadata["kind"]),
+            )
             assert "; default: " in " ".join(lines[place[flag] : place[flag] + 2]), name
             in_its_group = headings[number] < place[flag] < headings[number + 1]
             assert in_its_group or name in FIRST or name in TrainingOptions.names(), name
@@ -67,7 +88,15 @@ def test_the_help_of_fit_is_one_screen_and_help_all_has_every_option_by_kind(mon
 def test_features_of_the_bundled_encoder(tmp_path, capsys):
     write_photos(tmp_path / "mine", ["a.jpg", "b.jpg"])
     (tmp_path / "mine" / "captions.csv").write_text("image,caption\na.jpg,A dog\nb.jpg,A cat\n")
-    command = ["features", "--data", "folder", "--data-dir", str(tmp_path / "mine"), "--image-size", "64"]
+    command = [
+        "features",
+        "--data",
+        "folder",
+        "--data-dir",
+        str(tmp_path / "mine"),
+        "--image-size",
+        "64",
+    ]
     command += ["--cache-dir", str(tmp_path / "cache"), "--encoder-weights", "bundled", "--encoder"]
     assert main([*command, "efficientnet_lite0"]) == 0
     assert "2 photos, 2 x 2 x 1280 each" in capsys.readouterr().out
@@ -80,18 +109,37 @@ def test_features_of_the_bundled_encoder(tmp_path, capsys):
 
 
 def test_features_of_an_untrained_tiny_encoder_are_rejected(tmp_path, capsys):
-    assert main(["features", "--data", "scenes", "--cache-dir", str(tmp_path / "c"), "--encoder", "tiny"]) == 2
+    assert (
+        main(
+            [
+                "features",
+                "--data",
+                "scenes",
+                "--cache-dir",
+                str(tmp_path / "c"),
+                "--encoder",
+                "tiny",
+            ]
+        )
+        == 2
+    )
     assert "untrained `tiny`" in capsys.readouterr().err and not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize(
     "arguments, hint",
     [
-        (["fit", "--data", "folder", "--hiden-dim", "3"], "Did you mean --hidden-dim? See `keras-sat fit --help`"),
+        (
+            ["fit", "--data", "folder", "--hiden-dim", "3"],
+            "Did you mean --hidden-dim? See `keras-sat fit --help`",
+        ),
         (["captoin", "a.jpg"], "Did you mean caption?"),
         (["fit", "--data", "folder", "--epochs", "two"], "invalid int value: 'two'"),
         (["export", "scenes", ""], "argument DIRECTORY: the path or name is empty"),
-        (["export", "scenes", "page", "--web", "--tflite"], "argument --tflite: not allowed with argument --web"),
+        (
+            ["export", "scenes", "page", "--web", "--tflite"],
+            "argument --tflite: not allowed with argument --web",
+        ),
         ([], "required: COMMAND"),
     ],
 )
@@ -109,12 +157,30 @@ def raise_(error):
 @pytest.mark.parametrize(
     "error, expected",
     [
-        (OSError(28, "No space left", "runs/a"), "runs/a: No space left. Free some space, and run the same command "),
-        (MemoryError(), "MemoryError. There is not enough memory. Choose smaller values for the options.\n"),
-        (PermissionError(13, "Permission denied", "a"), "a: Permission denied. Check the permissions, or choose"),
+        (
+            OSError(28, "No space left", "runs/a"),
+            "runs/a: No space left. Free some space, and run the same command ",
+        ),
+        (
+            MemoryError(),
+            "MemoryError. There is not enough memory. Choose smaller values for the options.\n",
+        ),
+        (
+            PermissionError(13, "Permission denied", "a"),
+            "a: Permission denied. Check the permissions, or choose",
+        ),
+        (FileNotFoundError(2, "No such file", "a.json"), "a.json: No such file. Check the path.\n"),
+        (IsADirectoryError(21, "Is a folder", "a"), "a: Is a folder. Check the path.\n"),
+        (FileExistsError(17, "File exists", "a"), "a: File exists. Check the path, or choose"),
         (ValueError(f"Keras' own. Received: {5000 * 'a '}"), "Keras' own. Received: a a"),
-        (RuntimeError("Could not determine home directory."), "Could not determine home directory. Write the full"),
-        (tf.errors.UnknownError(None, None, "ValueError: a.png is gone\nTraceback"), "a.png is gone\n"),
+        (
+            RuntimeError("Could not determine home directory."),
+            "Could not determine home directory. Write the full",
+        ),
+        (
+            tf.errors.UnknownError(None, None, "ValueError: a.png is gone\nTraceback"),
+            "a.png is gone\n",
+        ),
     ],
 )
 def test_errors_are_one_line(error, expected, monkeypatch, capsys):
@@ -124,9 +190,57 @@ def test_errors_are_one_line(error, expected, monkeypatch, capsys):
     assert line.startswith(f"keras-sat: {expected}") and line.count("\n") == 1 and len(line) < 2000
 
 
+def test_nobody_is_sent_to_another_folder_for_what_cannot_be_read(tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_text("")
+    error = PermissionError(13, "Permission denied", str(tmp_path / "a.json"))
+    assert "choose a folder that can be written to" in one_line(error, "fit")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
+    assert one_line(error, "fit").endswith("Permission denied. Check the permissions.")
+
+
+def test_a_current_folder_that_was_removed_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    try:
+        (tmp_path / "gone").rmdir()
+    except OSError:
+        pytest.skip("this system does not remove the current folder")
+    assert main(["caption", "a.jpg", "--model", "scenes"]) == 2
+    assert "The current folder was removed. Change to another folder" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="cmd.exe does not close streams")
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_what_belongs_on_a_stream_that_the_shell_closed_goes_nowhere(tmp_path, closed):
+    write_photos(tmp_path, ["a.png"])
+    picture, missing = str(tmp_path / "a.png"), str(tmp_path / "missing.png")
+    command = [sys.executable, "-m", "keras_sat", "caption", picture, missing, "--model", "scenes"]
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *command, "--text-files"]
+    environment = {**os.environ, "KERAS_HOME": str(tmp_path / "keras")}
+    ran = subprocess.run(shell, capture_output=True, text=True, env=environment)
+    caption = (tmp_path / "a.txt").read_text()
+    assert ran.returncode == 2, "one picture is missing"
+    if closed == ">&-":
+        assert ran.stdout == "" and ran.stderr.startswith(f"keras-sat: {missing}: ")
+        assert "Traceback" not in ran.stderr
+    else:
+        assert (ran.stdout, ran.stderr) == (f"{picture}\t{caption}", "")
+
+
+def test_an_empty_home_of_keras_is_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERAS_HOME", "")
+    assert keras_home() == Path("~/.keras").expanduser()
+    assert main(["compare", "a", "b"]) == 2 and "KERAS_HOME" not in os.environ
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.fixture
 def interruptible():
-    """Ctrl-C is noticed; a shell starts what runs in the background with Ctrl-C ignored."""
+    """Ctrl-C is noticed.
+
+    A shell starts what runs in the background with Ctrl-C ignored.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -161,7 +275,10 @@ def test_info_names_what_it_finds(tmp_path, capsys):
     (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog\n")
     assert main(["info", "--data-dir", str(tmp_path)]) == 0
     output = capsys.readouterr().out
-    assert "data: folder: 1 photos, 1 captions" in output and "data: coco: No caption file found" in output
+    assert (
+        "data: folder: 1 photos, 1 captions" in output
+        and "data: coco: No caption file found" in output
+    )
     assert "bundled models: flickr8k, flickr8k-hard, flickr8k-paper, scenes" in output
 
 
@@ -177,7 +294,15 @@ def pictures(tmp_path):
 def test_caption_goes_on_past_what_it_cannot_read(whole_training, pictures, capsys):
     folder, captioner = whole_training
     every = [str(pictures / name) for name in ("a.png", "b.jpg", "damaged.jpg", "missing.jpg")]
-    command = ["caption", str(pictures), every[3], "--model", str(folder / "model"), "--max-length", "6"]
+    command = [
+        "caption",
+        str(pictures),
+        every[3],
+        "--model",
+        str(folder / "model"),
+        "--max-length",
+        "6",
+    ]
     assert main(command) == 2
     output, error = capsys.readouterr()
     expected = [captioner.caption(path, max_length=6) for path in every[:2]]
@@ -194,23 +319,36 @@ def test_caption_goes_on_past_what_it_cannot_read(whole_training, pictures, caps
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(whole_training, pictures, tmp_path, capsys):
+def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(
+    whole_training, pictures, tmp_path, capsys
+):
     loop, pipe, drawn = pictures / "loop.jpg", pictures / "pipe.jpg", tmp_path / "drawn"
     loop.symlink_to(loop)
     os.mkfifo(pipe)
     (pictures / "damaged.jpg").unlink()
-    command = ["caption", str(pictures), "--model", str(whole_training[0] / "model"), "--num-beams", "1"]
+    command = [
+        "caption",
+        str(pictures),
+        "--model",
+        str(whole_training[0] / "model"),
+        "--num-beams",
+        "1",
+    ]
     assert main([*command, "--plot", str(drawn)]) == 2
     output, error = capsys.readouterr()
     assert output.count("\n") == 2 and len(list(drawn.iterdir())) == 2
-    assert error.startswith(f"keras-sat: {loop}: Too many levels of symbolic links; {pipe}: this is a pipe or a device")
+    assert error.startswith(
+        f"keras-sat: {loop}: Too many levels of symbolic links; {pipe}: this is a pipe or a device"
+    )
     assert main([*command, "--plot", str(loop / "sub")]) == 2
     output, error = capsys.readouterr()
     assert error.count("\n") == 1 and not output and f"{loop}" in error
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names of files are letters there")
-def test_names_of_files_break_no_line_and_steer_no_terminal(whole_training, pictures, tmp_path, capsys):
+def test_names_of_files_break_no_line_and_steer_no_terminal(
+    whole_training, pictures, tmp_path, capsys
+):
     names = {"a\nb\tc.png": r"a\nb\tc.png", "\x1b[31mred\x85\x7f.png": r"\x1b[31mred\x85\x7f.png"}
     names |= {"f\u2028g.png": r"f\u2028g.png", "h\u202egnp.png": r"h\u202egnp.png"}
     for name in names:
@@ -227,7 +365,9 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(whole_training, pict
     assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in (output, error))
     assert main(["caption", *paths, *model, "--json"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [json.loads(line)["image"] for line in lines] == paths and all(map(str.isprintable, lines))
+    assert [json.loads(line)["image"] for line in lines] == paths and all(
+        map(str.isprintable, lines)
+    )
     assert main(["caption", paths[0], "--model", str(tmp_path / "\x1b[2J")]) == 2
     assert capsys.readouterr().err.removesuffix("\n").isprintable()
 
@@ -235,13 +375,18 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(whole_training, pict
 def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, capsys):
     folder, _ = whole_training
     model = ["--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]
-    assert main(["caption", str(pictures / "*.png"), *model, "--plot", str(tmp_path / "one.png")]) == 0
+    assert (
+        main(["caption", str(pictures / "*.png"), *model, "--plot", str(tmp_path / "one.png")]) == 0
+    )
     output, error = capsys.readouterr()
     assert output.count("\n") == 1 and not error
     assert (tmp_path / "one.png").stat().st_size > 1000
     both = [str(pictures / "a.png"), str(pictures / "b.jpg")]
     assert main(["caption", *both, *model, "--plot", str(tmp_path / "drawn")]) == 0
-    assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == ["a-attention.png", "b-attention.png"]
+    assert sorted(path.name for path in (tmp_path / "drawn").iterdir()) == [
+        "a-attention.png",
+        "b-attention.png",
+    ]
     capsys.readouterr()
     (tmp_path / "taken" / "a-attention.png").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
@@ -252,13 +397,22 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--model", "scens"], "Did you mean scenes?"),
         ([both[0], "--plot", both[0]], "would overwrite the picture"),
         ([*both, "--plot", str(tmp_path / "one.png")], "pass a folder, not a .png file"),
-        ([both[0], "--max-length", "1000000000"], "`--max-length` must be a whole number from 1 to 10000."),
-        ([both[0], "--num-beams", "100000000"], "`--num-beams` must be a whole number from 1 to 1000."),
+        (
+            [both[0], "--max-length", "1000000000"],
+            "`--max-length` must be a whole number from 1 to 10000.",
+        ),
+        (
+            [both[0], "--num-beams", "100000000"],
+            "`--num-beams` must be a whole number from 1 to 1000.",
+        ),
         ([both[0], "--plot", "a.xyz"], "Expected a folder or a file of type "),
         ([both[0], "--gif", "a.png"], "a file of type gif. Received: --gif a.png"),
         ([both[0], "--gif", "a.gif", "--plot", "a.gif"], "must write a different file"),
         ([both[0], "--gallery", "a", "--html", "a/index.html"], "must write a different file"),
-        ([both[0], "--gallery", "a.png"], "Expected a folder or a file of type html. Received: --gallery a.png"),
+        (
+            [both[0], "--gallery", "a.png"],
+            "Expected a folder or a file of type html. Received: --gallery a.png",
+        ),
         ([both[0], "--gallery", both[1]], "Expected a folder or a file of type html."),
         ([both[0], "--gallery", f"{both[1]}/a"], "Not a directory"),
         ([both[0], "--maps"], "--maps requires --json"),
@@ -270,37 +424,69 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         assert message in error and error.count("\n") == 1 and not output
     assert main(["caption", both[0], *model, "--plot", str(tmp_path / "a.json")]) == 2
     assert capsys.readouterr().err.count("\n") == 1 and not (tmp_path / "a.json").exists()
-    drawn = ["--html", str(tmp_path / "a.html"), "--gif", str(tmp_path / "a.gif"), "--plot", str(tmp_path / "a.svg")]
+    drawn = [
+        "--html",
+        str(tmp_path / "a.html"),
+        "--gif",
+        str(tmp_path / "a.gif"),
+        "--plot",
+        str(tmp_path / "a.svg"),
+    ]
     assert main(["caption", both[0], *model, *drawn, "--words", "all", "--width", "3.5"]) == 0
     caption = capsys.readouterr().out.split("\n")[-2].split("\t")[1]
     assert f"<title>{caption}</title>" in (tmp_path / "a.html").read_text(encoding="utf-8")
     assert f'width="{72 * 3.5:g}pt"' in (tmp_path / "a.svg").read_text(encoding="utf-8")
     with Image.open(tmp_path / "a.gif") as cartoon:
         assert cartoon.n_frames == 2 + 2 * len(caption.split())
-        assert cartoon.width * 24 // 32 < cartoon.height, "the photo has its own shape, with the caption below"
-    assert main(["caption", *both, *model, "--plot", str(tmp_path / "plots"), "--words", "zebra"]) == 2
+        assert cartoon.width * 24 // 32 < cartoon.height, (
+            "the photo has its own shape, with the caption below"
+        )
+    assert (
+        main(["caption", *both, *model, "--plot", str(tmp_path / "plots"), "--words", "zebra"]) == 2
+    )
     output, error = capsys.readouterr()
-    assert output.count("\n") == 2 and error.count("not drawn") == 2, "captions without the word are printed too"
+    assert output.count("\n") == 2 and error.count("not drawn") == 2, (
+        "captions without the word are printed too"
+    )
 
 
 def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(
     whole_training, pictures, tmp_path, capsys, monkeypatch
 ):
     folder, _ = whole_training
-    command = ["caption", str(pictures), "--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]
+    command = [
+        "caption",
+        str(pictures),
+        "--model",
+        str(folder / "model"),
+        "--num-beams",
+        "1",
+        "--max-length",
+        "4",
+    ]
     page = tmp_path / "all" / "index.html"
     assert main([*command, "--gallery", str(tmp_path / "all"), "--json"]) == 2
     output, error = capsys.readouterr()
-    assert error.startswith(f"gallery: {page}\nkeras-sat: {pictures / 'damaged.jpg'}: ") and error.count("\n") == 2
+    assert (
+        error.startswith(f"gallery: {page}\nkeras-sat: {pictures / 'damaged.jpg'}: ")
+        and error.count("\n") == 2
+    )
     captions = {line["image"]: line.get("caption") for line in map(json.loads, output.splitlines())}
     content = page.read_text(encoding="utf-8")
-    assert re.findall("<h2>(.*)</h2>", content) == [path for path, caption in captions.items() if caption is not None]
-    assert "<summary>Unreadable: 1</summary>" in content and f"<li>{pictures / 'damaged.jpg'}: " in content
+    assert re.findall("<h2>(.*)</h2>", content) == [
+        path for path, caption in captions.items() if caption is not None
+    ]
+    assert (
+        "<summary>Unreadable: 1</summary>" in content
+        and f"<li>{pictures / 'damaged.jpg'}: " in content
+    )
     waiting = re.findall('<p class="sat-waiting">(.*)</p>', content)
     assert waiting == [caption for caption in captions.values() if caption is not None]
 
     assert main([*command[:1], str(tmp_path / "no.jpg"), *command[2:], "--gallery", str(page)]) == 2
-    assert page.read_text(encoding="utf-8") == content, "nothing could be read, so the earlier page stays"
+    assert page.read_text(encoding="utf-8") == content, (
+        "nothing could be read, so the earlier page stays"
+    )
     capsys.readouterr()
 
     def stop(result, min_confidence):
@@ -310,7 +496,9 @@ def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(
     assert main([*command, "--gallery", str(tmp_path / "stopped.html")]) == 130
     assert (tmp_path / "stopped.html").read_text(encoding="utf-8").count("<article") == 1
 
-    results = [(str(pictures / "a.png"), Captioner.load(folder / "model").caption(pictures / "a.png"))] * 30
+    results = [
+        (str(pictures / "a.png"), Captioner.load(folder / "model").caption(pictures / "a.png"))
+    ] * 30
     running = commands._kept_in_files(iter(results), [], tmp_path / "killed.html", None)
     for number, _ in enumerate(running):
         if number:
@@ -322,14 +510,38 @@ def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(
 def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     (pictures / "damaged.jpg").unlink()
     splits = {"a.png": "train", "b.jpg": "dev"}
-    rows = [f"{name},a {word} dog,{split}" for name, split in splits.items() for word in ("big", "red")]
+    rows = [
+        f"{name},a {word} dog,{split}" for name, split in splits.items() for word in ("big", "red")
+    ]
     (pictures / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
     data = ["--data", "folder", "--data-dir", str(pictures)]
-    sizes = ["--embedding-dim", "8", "--hidden-dim", "8", "--attention-dim", "8", "--image-size", "32"]
-    fit = ["fit", *data, "--encoder", "tiny", "--preset", "seq2seq", *sizes, "--output-dir", str(tmp_path / "run")]
+    sizes = [
+        "--embedding-dim",
+        "8",
+        "--hidden-dim",
+        "8",
+        "--attention-dim",
+        "8",
+        "--image-size",
+        "32",
+    ]
+    fit = [
+        "fit",
+        *data,
+        "--encoder",
+        "tiny",
+        "--preset",
+        "seq2seq",
+        *sizes,
+        "--output-dir",
+        str(tmp_path / "run"),
+    ]
     assert main([*fit, "--epochs", "1"]) == 0
     assert "1 photos with 2 captions in train" in capsys.readouterr().out
-    assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())["captioner"]["cell"] == "gru"
+    assert (
+        json.loads((tmp_path / "run" / "model" / "config.json").read_text())["captioner"]["cell"]
+        == "gru"
+    )
     assert main([*fit, "--epochs", "1", "--seed", "3"]) == 2
     assert "seed was 0 and is 3" in capsys.readouterr().err
     evaluate = ["evaluate", *data, "--model", str(tmp_path / "run" / "model"), "--num-beams", "2"]
@@ -337,15 +549,36 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     assert "1 in 'train', 1 in 'dev'" in capsys.readouterr().err
     evaluate += ["--split", "dev"]
     results, gallery = tmp_path / "results.json", ["--gallery", str(tmp_path / "gallery")]
-    files = ["--json", str(tmp_path / "scores.json"), "--csv", str(tmp_path / "photos.csv"), *gallery]
+    files = [
+        "--json",
+        str(tmp_path / "scores.json"),
+        "--csv",
+        str(tmp_path / "photos.csv"),
+        *gallery,
+    ]
     assert main([*evaluate, "--compare-with", "human", "--coco-results", str(results), *files]) == 0
     output = capsys.readouterr().out
-    for text in ("BLEU-4", "split dev", "num_beams 2", "a person", f"gallery: {tmp_path / 'gallery' / 'index.html'}"):
+    for text in (
+        "BLEU-4",
+        "split dev",
+        "num_beams 2",
+        "a person",
+        f"gallery: {tmp_path / 'gallery' / 'index.html'}",
+    ):
         assert text in output
     content = json.loads((tmp_path / "scores.json").read_text())
     assert [entry["image_id"] for entry in content["captions"]] == ["b"]
-    assert set(content["settings"]) == {"data", "split", "encoder", "num_beams", "length_penalty", "tokenisation"}
-    assert {f"bleu_{n}{ending}" for n in range(1, 5) for ending in ("", "_no_penalty")} <= set(content["scores"])
+    assert set(content["settings"]) == {
+        "data",
+        "split",
+        "encoder",
+        "num_beams",
+        "length_penalty",
+        "tokenisation",
+    }
+    assert {f"bleu_{n}{ending}" for n in range(1, 5) for ending in ("", "_no_penalty")} <= set(
+        content["scores"]
+    )
     assert (tmp_path / "photos.csv").read_text().startswith("image_id,caption,bleu_1")
     page = (tmp_path / "gallery" / "index.html").read_text(encoding="utf-8")
     assert "<h2>b</h2>" in page and "<li>a red dog</li>" in page and page.count("</template>") == 1
@@ -360,11 +593,23 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     for arguments, message in (
         ([*scoring, str(results), "--num-beams", "2"], "cannot be combined with --num-beams"),
         ([*scoring, str(results), *gallery], "cannot be combined with --gallery"),
-        ([*scoring, str(tmp_path / "none.json")], "none.json: No such file or directory. Check the path"),
-        ([*evaluate, "--json", "a", "--csv", "./a"], "must write a different file. Received: --json a, --csv a"),
-        ([*fit, "--from-scratch", "--initial-model", "scenes"], "--from-scratch=True, --initial-model='scenes'"),
+        (
+            [*scoring, str(tmp_path / "none.json")],
+            "none.json: No such file or directory. Check the path",
+        ),
+        (
+            [*evaluate, "--json", "a", "--csv", "./a"],
+            "must write a different file. Received: --json a, --csv a",
+        ),
+        (
+            [*fit, "--from-scratch", "--initial-model", "scenes"],
+            "--from-scratch=True, --initial-model='scenes'",
+        ),
         (["export", "scenes", "page", "--runtime", "a"], "--runtime has no effect without --web"),
-        (["compare", str(tmp_path / "scores.json"), str(results)], "results.json: expected a JSON object"),
+        (
+            ["compare", str(tmp_path / "scores.json"), str(results)],
+            "results.json: expected a JSON object",
+        ),
     ):
         assert main(arguments) == 2
         error = capsys.readouterr().err
@@ -373,7 +618,16 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
 
 @pytest.mark.slow
 def test_does_it_look_at_what_it_names(tmp_path, capsys, quick_meteor):
-    evaluate = ["evaluate", "--data", "scenes", "--model", "scenes", "--num-beams", "1", "--grounding"]
+    evaluate = [
+        "evaluate",
+        "--data",
+        "scenes",
+        "--model",
+        "scenes",
+        "--num-beams",
+        "1",
+        "--grounding",
+    ]
     scores = tmp_path / "scores.json"
     assert main([*evaluate, "--gallery", str(tmp_path), "--json", str(scores)]) == 0
     output = capsys.readouterr().out
@@ -395,14 +649,21 @@ def test_scores_that_could_not_be_written_are_not_computed(tmp_path, monkeypatch
         assert error.startswith(f"keras-sat: {tmp_path}") and error.count("\n") == 1
 
 
-def test_a_folder_of_that_name_is_not_the_bundled_captioner(whole_training, tmp_path, monkeypatch, capsys):
+def test_a_folder_of_that_name_is_not_the_bundled_captioner(
+    whole_training, tmp_path, monkeypatch, capsys
+):
     shutil.copytree(whole_training[0] / "model", tmp_path / "scenes")
     monkeypatch.chdir(tmp_path)
     captioner = load_models(commands._models_or_default(None, "scenes"), None)
-    assert captioner.weights_digest() == Captioner.load(pretrained_directory("scenes")).weights_digest()
+    assert (
+        captioner.weights_digest()
+        == Captioner.load(pretrained_directory("scenes")).weights_digest()
+    )
     assert "using 'scenes'" in capsys.readouterr().err
     mine = load_models(["scenes"], None)
-    assert mine.weights_digest() == whole_training[1].weights_digest(), "a folder that is named counts"
+    assert mine.weights_digest() == whole_training[1].weights_digest(), (
+        "a folder that is named counts"
+    )
 
 
 def test_a_folder_for_drawings_may_have_a_dot_in_its_name(tmp_path):
@@ -434,15 +695,28 @@ def test_names_of_drawings_differ(given, names):
 def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, capsys):
     folder, captioner = whole_training
     search, drawn = ["--num-beams", "1", "--max-length", "4"], str(tmp_path / "drawn")
-    command = ["caption", str(pictures / "a.png"), "--model", str(folder / "model"), *search, "--json"]
+    command = [
+        "caption",
+        str(pictures / "a.png"),
+        "--model",
+        str(folder / "model"),
+        *search,
+        "--json",
+    ]
     assert main([*command, "--maps", "--plot", drawn, "--html", drawn]) == 0
     line = json.loads(capsys.readouterr().out)
     (result,) = captioner.caption([pictures / "a.png"], num_beams=1, max_length=4)
-    assert line["plot"] == str(tmp_path / "drawn" / "a-attention.png") and os.path.isfile(line["plot"])
-    assert line["html"] == str(tmp_path / "drawn" / "a-attention.html") and os.path.isfile(line["html"])
+    assert line["plot"] == str(tmp_path / "drawn" / "a-attention.png") and os.path.isfile(
+        line["plot"]
+    )
+    assert line["html"] == str(tmp_path / "drawn" / "a-attention.html") and os.path.isfile(
+        line["html"]
+    )
     parts = {"image", "caption", "words", "word_probs", "log_prob", "plot", "html"}
     assert set(line) - {"is_finished"} == {*parts, "rows", "columns", "attention_weights"}
-    weights = np.reshape(line["attention_weights"], (len(line["words"]), line["rows"], line["columns"]))
+    weights = np.reshape(
+        line["attention_weights"], (len(line["words"]), line["rows"], line["columns"])
+    )
     np.testing.assert_allclose(weights, result.attention_weights, atol=1e-5)
     assert all(len(str(number)) <= 8 for number in weights.ravel())
 
@@ -461,10 +735,21 @@ def test_ctrl_c_in_the_first_epoch(command, monkeypatch, tmp_path, capsys):
 def test_recursive(whole_training, pictures, capsys):
     (pictures / "damaged.jpg").unlink()
     write_photos(pictures / "deep", ["c.jpg"])
-    command = ["caption", str(pictures), "--model", str(whole_training[0] / "model"), "--num-beams", "1"]
+    command = [
+        "caption",
+        str(pictures),
+        "--model",
+        str(whole_training[0] / "model"),
+        "--num-beams",
+        "1",
+    ]
     assert main(command) == 0
     output, error = capsys.readouterr()
     assert "subfolders left out: 1" in error and "--recursive" in error
     assert main([*command, "--recursive"]) == 0
     again, error = capsys.readouterr()
-    assert not error and again.startswith(output) and str(pictures / "deep" / "c.jpg") in again.splitlines()[2]
+    assert (
+        not error
+        and again.startswith(output)
+        and str(pictures / "deep" / "c.jpg") in again.splitlines()[2]
+    )

@@ -8,16 +8,24 @@ import pytest
 
 from data_utils.captions import tokenise
 from keras_sat.scoring import meteor
-from keras_sat.scoring.meteor import METEOR_JAVA, METEOR_NLTK, NO_METEOR, Meteor, meteor_of_nltk, score_meteor
+from keras_sat.scoring.meteor import (
+    METEOR_JAVA,
+    METEOR_NLTK,
+    NO_METEOR,
+    Meteor,
+    meteor_of_nltk,
+    score_meteor,
+)
 
 DEBIAN = Path("/usr/share/wordnet")
 
-# lexnames(5WN), the one file that nltk reads and Debian's package lacks: names in order, with the part of speech.
-NOUNS = """Tops act animal artifact attribute body cognition communication event feeling food group location
-motive object person phenomenon plant possession process quantity relation shape state substance
-time"""
-VERBS = """body change cognition communication competition consumption contact creation emotion motion
-perception possession social stative weather"""
+# lexnames(5WN), the one file that nltk reads and Debian's package lacks: names in
+# order, with the part of speech.
+NOUNS = """Tops act animal artifact attribute body cognition communication event feeling food group
+location motive object person phenomenon plant possession process quantity relation shape
+state substance time"""
+VERBS = """body change cognition communication competition consumption contact creation emotion
+motion perception possession social stative weather"""
 LEXNAMES = ["adj.all", "adj.pert", "adv.all", *(f"noun.{name}" for name in NOUNS.split())]
 LEXNAMES += [*(f"verb.{name}" for name in VERBS.split()), "adj.ppl"]
 PARTS_OF_SPEECH = {"noun": 1, "verb": 2, "adj": 3, "adv": 4}
@@ -32,7 +40,9 @@ def captions():
 
 @pytest.fixture(scope="module")
 def wordnet(tmp_path_factory):
-    """WordNet's data where nltk finds it: what is installed, or a copy of Debian's package wordnet-base."""
+    """WordNet's data where nltk finds it: what is installed, or a copy of Debian's
+    package wordnet-base.
+    """
     import nltk
 
     try:
@@ -42,12 +52,16 @@ def wordnet(tmp_path_factory):
     except LookupError:
         pass
     if not DEBIAN.is_dir():
-        pytest.skip("no WordNet: neither nltk's data nor Debian's package wordnet-base is installed")
+        pytest.skip(
+            "no WordNet: neither nltk's data nor Debian's package wordnet-base is installed"
+        )
     root = tmp_path_factory.mktemp("nltk_data")
     folder = root / "corpora" / "wordnet"
     shutil.copytree(DEBIAN, folder)
     (folder / "index.sense").touch()
-    lines = [f"{i:02d}\t{name}\t{PARTS_OF_SPEECH[name.split('.')[0]]}" for i, name in enumerate(LEXNAMES)]
+    lines = [
+        f"{i:02d}\t{name}\t{PARTS_OF_SPEECH[name.split('.')[0]]}" for i, name in enumerate(LEXNAMES)
+    ]
     (folder / "lexnames").write_text("\n".join(lines) + "\n")
     nltk.data.path.insert(0, str(root))
     yield
@@ -72,7 +86,9 @@ def test_nltk_with_the_weights_of_1_5_comes_close(captions, wordnet, monkeypatch
     assert found.kind == METEOR_NLTK
     real = np.array(golden["of_photos"]["meteor"])
     assert np.corrcoef(found.of_photos, real)[0, 1] > 0.85
-    assert found.corpus == pytest.approx(real.mean(), rel=0.15), "nltk's own weights would give about twice as much"
+    assert found.corpus == pytest.approx(real.mean(), rel=0.15), (
+        "nltk's own weights would give about twice as much"
+    )
 
 
 def fails(error):

@@ -86,7 +86,10 @@ def test_every_kind_of_damage_is_one_clear_error(model_dir):
 
 
 def test_a_folder_of_something_else_is_rejected(tmp_path, model_dir):
-    with pytest.raises(ValueError, match=r"this folder has no model \(config.json is missing\). Expected: a captioner"):
+    with pytest.raises(
+        ValueError,
+        match=r"this folder has no model \(config.json is missing\). Expected: a captioner",
+    ):
         read_model(tmp_path / "other")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "bert"}))
@@ -103,15 +106,21 @@ def test_only_the_files_of_a_model_are_replaced(tmp_path, model_dir):
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text(json.dumps({"model_type": "bert"}))
     for folder in (tmp_path, tmp_path / "photo.jpg", tmp_path / "bert"):
-        with pytest.raises(ValueError, match="A model must have its own folder|config.json: .* of the wrong kind"):
+        with pytest.raises(
+            ValueError, match="A model must have its own folder|config.json: .* of the wrong kind"
+        ):
             write_model(folder, SETTINGS, Vocabulary(["dog"]), ARRAYS)
-    assert (tmp_path / "photo.jpg").read_bytes() == b"mine" and len(list((tmp_path / "bert").iterdir())) == 1
+    assert (tmp_path / "photo.jpg").read_bytes() == b"mine" and len(
+        list((tmp_path / "bert").iterdir())
+    ) == 1
     (model_dir / "weights-mine.npz").write_bytes(b"mine")
     write_model(model_dir, SETTINGS, Vocabulary(["cat"]), {"a": np.ones(2)})
     assert (model_dir / "weights-mine.npz").exists() and len(list(model_dir.iterdir())) == 5
     config = model_dir / "config.json"
     config.write_bytes(config.read_bytes()[:40])
-    with pytest.raises(ValueError, match=r"config\.json, line .*not valid JSON.*Choose another folder, or remove"):
+    with pytest.raises(
+        ValueError, match=r"config\.json, line .*not valid JSON.*Choose another folder, or remove"
+    ):
         write_model(model_dir, SETTINGS, Vocabulary(["cat"]), ARRAYS)
 
 
@@ -122,10 +131,18 @@ def test_what_a_killed_first_save_left_is_no_obstacle(model_dir):
     assert read_model(model_dir)[1].words == ["cat"] and len(list(model_dir.iterdir())) == 4
 
 
-@pytest.mark.parametrize("precision, bytes_each, greatest", [("float16", 2, 2**-11), ("int8", 1, 0.5 / 127)])
+@pytest.mark.parametrize(
+    "precision, bytes_each, greatest", [("float16", 2, 2**-11), ("int8", 1, 0.5 / 127)]
+)
 def test_rounded_weights_take_less_room(precision, bytes_each, greatest, tmp_path):
-    matrix = np.random.default_rng(0).normal(size=(300, 200)).astype("float32") * np.linspace(0.01, 9, 200)
-    arrays = {"matrix": matrix.astype("float32"), "vector": np.full(7, 0.3, "float32"), "zeros": np.zeros((4, 4), "f4")}
+    matrix = np.random.default_rng(0).normal(size=(300, 200)).astype("float32") * np.linspace(
+        0.01, 9, 200
+    )
+    arrays = {
+        "matrix": matrix.astype("float32"),
+        "vector": np.full(7, 0.3, "float32"),
+        "zeros": np.zeros((4, 4), "f4"),
+    }
     arrays["kernel"] = np.random.default_rng(0).normal(size=(3, 3, 5, 1)).astype("float32")
     vocabulary = Vocabulary(["a"])
     write_model(tmp_path / "model", {}, vocabulary, arrays, precision)
@@ -138,6 +155,12 @@ def test_rounded_weights_take_less_room(precision, bytes_each, greatest, tmp_pat
     errors = np.abs(read["matrix"] - matrix) / np.abs(matrix).max(axis=0)
     assert errors.max() <= 1.01 * greatest
     np.testing.assert_array_equal(read["zeros"], 0)
-    np.testing.assert_array_equal(read["kernel"], arrays["kernel"].astype("float16"), "convolutions keep 16 bits")
-    with pytest.raises(ValueError, match="matrix contains values that are NaN, infinite or too large"):
-        write_model(tmp_path / "other", {}, vocabulary, {"matrix": np.full((2, 2), np.inf, "f4")}, precision)
+    np.testing.assert_array_equal(
+        read["kernel"], arrays["kernel"].astype("float16"), "convolutions keep 16 bits"
+    )
+    with pytest.raises(
+        ValueError, match="matrix contains values that are NaN, infinite or too large"
+    ):
+        write_model(
+            tmp_path / "other", {}, vocabulary, {"matrix": np.full((2, 2), np.inf, "f4")}, precision
+        )

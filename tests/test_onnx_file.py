@@ -1,4 +1,6 @@
-"""A captioner as ONNX file gives the captions of Python, in a process with numpy, Pillow and onnxruntime alone."""
+"""A captioner as ONNX file gives the captions of Python, in a process with numpy,
+Pillow and onnxruntime alone.
+"""
 
 import re
 import runpy
@@ -41,14 +43,19 @@ def test_its_captions_are_those_of_the_captioner(exported, tmp_path):
     expected = captioner.caption(paths, num_beams=3)
     ran = caption_py(exported, *paths)
     assert ran.returncode == 0 and ran.stderr == ""
-    same = [line == f"{path}\t{result.caption}" for line, path, result in zip(ran.stdout.splitlines(), paths, expected)]
+    same = [
+        line == f"{path}\t{result.caption}"
+        for line, path, result in zip(ran.stdout.splitlines(), paths, expected)
+    ]
     assert len(same) == 30 and sum(same) >= 29
     outputs_of, size, _ = runpy.run_path(str(exported / "caption.py"))["load"]()
     found, best = outputs_of(expected[0].image[None]), expected[0]
     count = len(best.words)
     assert size == [64, 64] and found["num_words"][0] == count
     assert found["log_prob"][0] == pytest.approx(best.log_prob, abs=1e-3)
-    np.testing.assert_allclose(found["attention_weights"][0, :count], best.attention_weights, atol=1e-4)
+    np.testing.assert_allclose(
+        found["attention_weights"][0, :count], best.attention_weights, atol=1e-4
+    )
     np.testing.assert_array_equal(found["attention_weights"][0, count:], 0)
 
 
@@ -69,5 +76,7 @@ def test_without_the_converter_nothing_is_written(tmp_path, monkeypatch, capsys)
     monkeypatch.setitem(sys.modules, "tf2onnx", None)
     assert main(["export", "scenes", str(tmp_path / "exported"), "--onnx"]) == 2
     said = capsys.readouterr().err
-    assert re.search(r"Export to ONNX requires tf2onnx: pip install tf2onnx onnxruntime\.$", said.strip())
+    assert re.search(
+        r"Export to ONNX requires tf2onnx: pip install tf2onnx onnxruntime\.$", said.strip()
+    )
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,7 @@
-"""Each option is written down once, with kind, default and bound; a misspelt one is guessed wherever it is passed."""
+"""Each option is written down once, with kind, default and bound.
+
+A misspelt one is guessed wherever it is passed.
+"""
 
 import dataclasses
 import inspect
@@ -41,8 +44,14 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
     made = cls()
     assert made.to_dict() == cls.defaults() and tuple(made.to_dict()) == cls.names()
     for name, field in cls.fields().items():
-        assert field.kw_only and len(field.metadata["help"]) > 5 and field.metadata["kind"] in options.KINDS, name
-        assert bool(field.metadata["none"]) >= (field.default is None), f"{name}: what does None mean?"
+        assert (
+            field.kw_only
+            and len(field.metadata["help"]) > 5
+            and field.metadata["kind"] in options.KINDS
+        ), name
+        assert bool(field.metadata["none"]) >= (field.default is None), (
+            f"{name}: what does None mean?"
+        )
         assert field.metadata["bound"].takes_none or field.default is not None
     with pytest.raises(dataclasses.FrozenInstanceError):
         made.seed = made.num_drawn = made.consistency_rate = 5
@@ -52,20 +61,60 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
     "cls, name, value, message",
     [
         (DecoderOptions, "attention", "gentle", "`attention` must be one of: soft, hard, none."),
-        (DecoderOptions, "num_layers", 0, "`num_layers` must be a whole number from 1 to 2147483647. "),
+        (
+            DecoderOptions,
+            "num_layers",
+            0,
+            "`num_layers` must be a whole number from 1 to 2147483647. ",
+        ),
         (DecoderOptions, "hidden_dim", True, "`hidden_dim` must be a whole number"),
-        (DecoderOptions, "dropout_words", 1.0, "`dropout_words` must be a number of at least 0 and below 1. "),
+        (
+            DecoderOptions,
+            "dropout_words",
+            1.0,
+            "`dropout_words` must be a number of at least 0 and below 1. ",
+        ),
         (DecoderOptions, "seed", None, "`seed` must be a whole number from 0 to 4294967295."),
         (DecoderOptions, "deep_output", "yes", "`deep_output` must be True or False."),
-        (CaptionerOptions, "encoder", "vgg99", "efficientnet_lite2, tiny, or a keras.Model, or None."),
+        (
+            CaptionerOptions,
+            "encoder",
+            "vgg99",
+            "efficientnet_lite2, tiny, or a keras.Model, or None.",
+        ),
         (CaptionerOptions, "encoder", np.mean, "or a keras.Model, or None."),
-        (CaptionerOptions, "encoder_training", "melted", "must be one of: frozen, fine-tuned, scratch. "),
-        (CaptionerOptions, "length_penalty", "x", "`length_penalty` must be a number of at least 0. "),
-        (CaptionerOptions, "expectation_probability", 2, "`expectation_probability` must be a number from 0 to 1. "),
-        (SearchOptions, "max_length", 10_001, "`max_length` must be a whole number from 1 to 10000. "),
+        (
+            CaptionerOptions,
+            "encoder_training",
+            "melted",
+            "must be one of: frozen, fine-tuned, scratch. ",
+        ),
+        (
+            CaptionerOptions,
+            "length_penalty",
+            "x",
+            "`length_penalty` must be a number of at least 0. ",
+        ),
+        (
+            CaptionerOptions,
+            "expectation_probability",
+            2,
+            "`expectation_probability` must be a number from 0 to 1. ",
+        ),
+        (
+            SearchOptions,
+            "max_length",
+            10_001,
+            "`max_length` must be a whole number from 1 to 10000. ",
+        ),
         (SearchOptions, "temperature", float("nan"), "`temperature` must be a number above 0."),
         (SearchOptions, "top_p", 1.5, "`top_p` must be a number above 0 and at most 1."),
-        (TrainingOptions, "learning_rate", "x", "`learning_rate` must be a number above 0, such as 0.0004, or a Keras"),
+        (
+            TrainingOptions,
+            "learning_rate",
+            "x",
+            "`learning_rate` must be a number above 0, such as 0.0004, or a Keras",
+        ),
     ],
 )
 def test_what_is_out_of_bounds_is_rejected(cls, name, value, message):
@@ -82,16 +131,35 @@ def test_an_error_shows_other_names_of_its_arguments():
     assert shown == "`--num-beams` must be a whole number from 1 to 1000. Received: --num-beams=0"
     with pytest.raises(ArgumentError) as caught, argument_called("weights", "encoder_weights"):
         raise ArgumentError("It is gone.", way_out="its path", weights="a.h5")
-    assert str(caught.value) == "It is gone. Pass its path as `encoder_weights`. Received: encoder_weights='a.h5'"
+    assert (
+        str(caught.value)
+        == "It is gone. Pass its path as `encoder_weights`. Received: encoder_weights='a.h5'"
+    )
 
 
 @pytest.mark.parametrize(
     "cls, given, message",
     [
-        (SearchOptions, {"top_k": 3}, "`top_k` and `top_p` require `temperature`. Received: top_k=3, top_p=None"),
-        (SearchOptions, {"num_beams": 3, "num_results": 4}, "than beams. Received: num_results=4, num_beams=3"),
-        (SearchOptions, {"temperature": 1.0, "num_beams": 2}, "Received: temperature=1.0, num_beams=2"),
-        (SelfCriticalOptions, {"num_drawn": 1, "reward_baseline": "others"}, "sample at least 2 captions"),
+        (
+            SearchOptions,
+            {"top_k": 3},
+            "`top_k` and `top_p` require `temperature`. Received: top_k=3, top_p=None",
+        ),
+        (
+            SearchOptions,
+            {"num_beams": 3, "num_results": 4},
+            "than beams. Received: num_results=4, num_beams=3",
+        ),
+        (
+            SearchOptions,
+            {"temperature": 1.0, "num_beams": 2},
+            "Received: temperature=1.0, num_beams=2",
+        ),
+        (
+            SelfCriticalOptions,
+            {"num_drawn": 1, "reward_baseline": "others"},
+            "sample at least 2 captions",
+        ),
     ],
 )
 def test_what_concerns_two_options(cls, given, message):
@@ -106,9 +174,14 @@ def test_names_that_are_written_out_so_that_options_need_no_tensorflow():
     assert tuple(ATTENTIONS) == options.ATTENTION_NAMES
     assert tuple(SCORINGS) == options.SCORING_NAMES
     assert tuple(CELLS) == options.CELL_NAMES
-    code = "import sys, keras_sat.options as o; o.CaptionerOptions(), o.TrainingOptions(); print(*sys.modules)"
+    code = (
+        "import sys, keras_sat.options as o; o.CaptionerOptions(), o.TrainingOptions(); "
+        "print(*sys.modules)"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"tensorflow", "keras", "numpy"} & {name.partition(".")[0] for name in ran.stdout.split()}
+    assert not {"tensorflow", "keras", "numpy"} & {
+        name.partition(".")[0] for name in ran.stdout.split()
+    }
 
 
 def test_options_are_split_among_classes():
@@ -116,9 +189,13 @@ def test_options_are_split_among_classes():
     classes = (TrainingOptions, SelfCriticalOptions, CaptionerOptions)
     parts = split_options("fit", given, *classes, also=("name",))
     assert parts == [{"seed": 3}, {"num_drawn": 2}, {"hidden_dim": 4}, {"name": "mine"}]
-    with pytest.raises(ValueError, match="^fit has no such option. Did you mean hidden_dim[?] Received: hiden_dim$"):
+    with pytest.raises(
+        ValueError, match="^fit has no such option. Did you mean hidden_dim[?] Received: hiden_dim$"
+    ):
         split_options("fit", {"hiden_dim": 4}, *classes)
-    with pytest.raises(ValueError, match="^f has no such option. Expected one of: self_critical_epochs, .*: qqq$"):
+    with pytest.raises(
+        ValueError, match="^f has no such option. Expected one of: self_critical_epochs, .*: qqq$"
+    ):
         split_options("f", {"qqq": 4}, SelfCriticalOptions)
 
 
@@ -129,14 +206,25 @@ def test_a_function_shows_the_options_that_it_takes():
         return photo, seed, options
 
     shown = inspect.signature(draw).parameters
-    assert list(shown)[:3] == ["photo", "self_critical_epochs", "self_critical_rate"] and list(shown)[-1] == "seed"
-    assert shown["seed"].default == 5 and shown["num_drawn"].default == 5 and shown["num_drawn"].annotation is int
+    assert (
+        list(shown)[:3] == ["photo", "self_critical_epochs", "self_critical_rate"]
+        and list(shown)[-1] == "seed"
+    )
+    assert (
+        shown["seed"].default == 5
+        and shown["num_drawn"].default == 5
+        and shown["num_drawn"].annotation is int
+    )
     assert all(p.kind is p.KEYWORD_ONLY for name, p in shown.items() if name != "photo")
     lines = inspect.getdoc(draw).split("\n")
     assert lines[:3] == ["Draw.", "", "Options:"]
     assert "    num_drawn: captions sampled for each photo in these epochs. Default: 5." in lines
-    assert "    top_k: sample only from the k most probable words. Default: None (from all)." in lines
-    assert draw("a", num_drawn=3) == ("a", 5, {"num_drawn": 3}), "those that were given, and no others"
+    assert (
+        "    top_k: sample only from the k most probable words. Default: None (from all)." in lines
+    )
+    assert draw("a", num_drawn=3) == ("a", 5, {"num_drawn": 3}), (
+        "those that were given, and no others"
+    )
 
     @with_options(SelfCriticalOptions)
     class Draw:
@@ -148,11 +236,16 @@ def test_a_function_shows_the_options_that_it_takes():
 
 def test_the_help_of_fit_has_its_options_by_kind():
     lines = inspect.getdoc(keras_sat.fit).split("\n")
-    assert "    attention: how the decoder attends. Choices: soft, hard, none. Default: 'soft'." in lines
+    assert (
+        "    attention: how the decoder attends. Choices: soft, hard, none. Default: 'soft'."
+        in lines
+    )
     named = [line.strip().partition(":")[0] for line in lines]
     headings = [named.index(heading) for heading in options.KINDS.values()]
     assert named.index("boxes") < headings[0] and headings == sorted(headings)
-    assert headings[0] < named.index("patience") < headings[1] < named.index("schedule") < headings[2]
+    assert (
+        headings[0] < named.index("patience") < headings[1] < named.index("schedule") < headings[2]
+    )
     for name in inspect.signature(keras_sat.fit).parameters:
         assert named.count(name) == 1, name
 
@@ -170,15 +263,23 @@ def test_each_door_guesses_what_was_meant(captioner, monkeypatch):
     features = np.zeros((1, 6, 7), np.float32)
     for call, meant in (
         (lambda: keras_sat.fit([], hiden_dim=3), "fit .* mean hidden_dim"),
-        (lambda: Captioner(["dog"], encoder=None, lenght_penalty=3), "Captioner .* mean length_penalty"),
+        (
+            lambda: Captioner(["dog"], encoder=None, lenght_penalty=3),
+            "Captioner .* mean length_penalty",
+        ),
         (lambda: captioner.caption([], num_beems=3), "caption .* mean num_beams"),
-        (lambda: captioner.caption_features(features, max_lenght=3), "caption_features .* mean max_length"),
+        (
+            lambda: captioner.caption_features(features, max_lenght=3),
+            "caption_features .* mean max_length",
+        ),
         (lambda: Ensemble([captioner]).caption([], temprature=3), "caption .* mean temperature"),
         (lambda: keras_sat.evaluate(captioner, "scenes", splitt="dev"), "evaluate .* mean split"),
     ):
         with pytest.raises(ValueError, match=meant):
             call()
-    with pytest.raises(ValueError, match="no such option. Expected one of: num_beams, max_length.* Received: qqqqq"):
+    with pytest.raises(
+        ValueError, match="no such option. Expected one of: num_beams, max_length.* Received: qqqqq"
+    ):
         captioner.caption_features(features, qqqqq=3)
 
 
@@ -238,7 +339,11 @@ def test_what_is_added_to_a_dict_is_an_option(monkeypatch):
     monkeypatch.setitem(CELLS, "mine", GRUCell)
     monkeypatch.setitem(ENCODERS, "mine", ENCODERS["tiny"])
     captioner = Captioner(["dog"], encoder="mine", scoring="mine", cell="mine", hidden_dim=66)
-    assert captioner.decoder.cell == "mine" and captioner.encoder_model.output_shape[1:] == (16, 16, 66)
+    assert captioner.decoder.cell == "mine" and captioner.encoder_model.output_shape[1:] == (
+        16,
+        16,
+        66,
+    )
     for name in ("scoring", "cell", "encoder"):
         with pytest.raises(ValueError, match=f"must be one of: .*mine.* Received: {name}='yours'"):
             Captioner(["dog"], **{"encoder": None, **SIZES, name: "yours"})

@@ -15,11 +15,21 @@ from keras_sat.training.recipe import fit
 
 
 def blurred_by_loops(photo, sigma):
-    """Blur a photo (height, width, channels) with plain loops; it is mirrored at its borders."""
+    """Blur a photo (height, width, channels) with plain loops.
+
+    It is mirrored at its borders.
+    """
     reach = int(np.ceil(3 * sigma))
     for axis in (0, 1):
-        padded = np.pad(photo, [(reach, reach) if number == axis else (0, 0) for number in range(3)], mode="symmetric")
-        parts = [np.take(padded, range(at, at + photo.shape[axis]), axis=axis) for at in range(2 * reach + 1)]
+        padded = np.pad(
+            photo,
+            [(reach, reach) if number == axis else (0, 0) for number in range(3)],
+            mode="symmetric",
+        )
+        parts = [
+            np.take(padded, range(at, at + photo.shape[axis]), axis=axis)
+            for at in range(2 * reach + 1)
+        ]
         photo = sum(weight * part for weight, part in zip(gaussian(sigma), parts, strict=True))
     return photo
 
@@ -35,7 +45,9 @@ def test_blur_is_a_gaussian(sigma):
 def test_a_gaussian_has_its_width():
     weights = gaussian(2.0)
     places = np.arange(len(weights)) - len(weights) // 2
-    assert weights.sum() == pytest.approx(1) and (weights * places**2).sum() == pytest.approx(4, rel=0.05)
+    assert weights.sum() == pytest.approx(1) and (weights * places**2).sum() == pytest.approx(
+        4, rel=0.05
+    )
 
 
 def test_an_encoder_sees_blurred_photos():
@@ -43,14 +55,18 @@ def test_an_encoder_sees_blurred_photos():
     blurred = make_encoder("tiny", blur=1.0)
     blurred.set_weights(plain.get_weights())
     photos = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3)).astype(np.float32)
-    np.testing.assert_allclose(blurred(photos), plain(BlurPhotos(1.0)(photos)), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        blurred(photos), plain(BlurPhotos(1.0)(photos)), rtol=1e-5, atol=1e-5
+    )
     assert blurred.name == "tiny" and blurred.encoder_layer == plain.encoder_layer
 
 
 @pytest.fixture
 def captioner():
     vocabulary = Vocabulary(["a", "dog"])
-    made = Captioner(vocabulary, encoder="tiny", photo_blur=0.7, hidden_dim=8, embedding_dim=8, attention_dim=8)
+    made = Captioner(
+        vocabulary, encoder="tiny", photo_blur=0.7, hidden_dim=8, embedding_dim=8, attention_dim=8
+    )
     made.build(((None, 64, 64, 3), (None, None)))
     return made
 
@@ -60,11 +76,15 @@ def test_a_captioner_keeps_it(captioner, tmp_path):
     loaded = Captioner.load(tmp_path / "model")
     photos = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3)).astype(np.uint8)
     assert loaded.photo_blur == 0.7
-    np.testing.assert_allclose(loaded.encode(photos), captioner.encode(photos), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        loaded.encode(photos), captioner.encode(photos), rtol=1e-5, atol=1e-5
+    )
     without = loaded.adapted(photo_blur=0.0)
     blurred = without.adapted(photo_blur=0.7)
     assert np.abs(without.encode(photos) - captioner.encode(photos)).max() > 0.01
-    np.testing.assert_allclose(blurred.encode(photos), captioner.encode(photos), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        blurred.encode(photos), captioner.encode(photos), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_blur_needs_an_encoder_of_ours():
@@ -83,8 +103,12 @@ def test_features_of_blurred_photos_are_not_mixed_with_others(images, captioner,
     ids, paths = [image.image_id for image in images], [image.image_path for image in images]
     plain = captioner.adapted(photo_blur=0.0)
     FeatureCache.build(tmp_path / "cache", ids, paths, plain.encoder_model, show_progress=False)
-    with pytest.raises(ValueError, match="The folder was built with other settings: blur 0.0 instead of 0.7"):
-        FeatureCache.build(tmp_path / "cache", ids, paths, captioner.encoder_model, show_progress=False)
+    with pytest.raises(
+        ValueError, match="The folder was built with other settings: blur 0.0 instead of 0.7"
+    ):
+        FeatureCache.build(
+            tmp_path / "cache", ids, paths, captioner.encoder_model, show_progress=False
+        )
 
 
 def test_each_captioner_of_an_ensemble_has_its_own_blur(captioner):
@@ -104,10 +128,17 @@ def test_augmentation_follows_its_seed_and_its_strength(photo):
     np.testing.assert_array_equal(*same)
     assert (jittered(photo, np.random.default_rng(4)) != same[0]).any()
     assert (same[0] != photo).mean() > 0.5 and same[0].dtype == np.uint8
-    assert np.corrcoef(same[0].ravel(), photo.ravel())[0, 1] > 0.7, "it shows the same, in the same place"
+    assert np.corrcoef(same[0].ravel(), photo.ravel())[0, 1] > 0.7, (
+        "it shows the same, in the same place"
+    )
     np.testing.assert_array_equal(jittered(photo, np.random.default_rng(3), 0.0), photo)
     weaker, stronger = (
-        np.mean([np.abs(jittered(photo, np.random.default_rng(n), strength) - photo.astype(float)) for n in range(20)])
+        np.mean(
+            [
+                np.abs(jittered(photo, np.random.default_rng(n), strength) - photo.astype(float))
+                for n in range(20)
+            ]
+        )
         for strength in (0.3, 1.0)
     )
     assert 0 < weaker < stronger
@@ -121,7 +152,9 @@ def images(photo, tmp_path):
 
 
 def photos_of(images, **options):
-    batches = make_batches(images, Vocabulary(["a", "dog"]), image_size=(32, 48), batch_size=4, **options)
+    batches = make_batches(
+        images, Vocabulary(["a", "dog"]), image_size=(32, 48), batch_size=4, **options
+    )
     return [[np.asarray(photos) for (photos, _), *_ in batches] for _ in range(2)]
 
 
@@ -145,5 +178,10 @@ def test_each_copy_of_a_photo_is_augmented_in_another_way(images):
 
 def test_a_frozen_encoder_sees_each_photo_once(scene_images, tmp_path):
     with pytest.raises(ValueError, match="no effect on a frozen encoder.*photo_jitter=0.5"):
-        options = {"encoder": "tiny", "encoder_training": "frozen", "photo_jitter": 0.5, "show_progress": False}
+        options = {
+            "encoder": "tiny",
+            "encoder_training": "frozen",
+            "photo_jitter": 0.5,
+            "show_progress": False,
+        }
         fit(scene_images, output_dir=tmp_path / "run", **options)

@@ -1,4 +1,6 @@
-"""Photos that another process reads: the same pixels and reasons, and a crash is the reason of one photo."""
+"""Photos that another process reads: the same pixels and reasons, and a crash is the
+reason of one photo.
+"""
 
 import numpy as np
 import pytest
@@ -7,8 +9,8 @@ from conftest import write_photos
 from data_utils import load_image
 from keras_sat.deploy.photo_process import PhotoProcess
 
-# A decoder that crashes, and one that never ends: Python runs this file at the start of each
-# process whose PYTHONPATH has its folder.
+# A decoder that crashes, and one that never ends: Python runs this file at the start of
+# each process whose PYTHONPATH has its folder.
 CRASHES = """
 import builtins, os, signal, threading
 def crash_or_open(path, *arguments, open=open, **options):
@@ -38,7 +40,9 @@ def test_another_process_reads_the_same_pixels(tmp_path):
             process.load(tmp_path / name, (16, 16))
     running = process._process
     process.close()
-    assert running.returncode == 0, "it ends with its input, and therefore with a worker that is killed"
+    assert running.returncode == 0, (
+        "it ends with its input, and therefore with a worker that is killed"
+    )
 
 
 @pytest.fixture
@@ -51,7 +55,9 @@ def crashes(tmp_path, monkeypatch):
 def test_a_crash_is_the_reason_of_one_photo(tmp_path, crashes):
     write_photos(tmp_path, ["one.png", "crash.png"])
     process = PhotoProcess()
-    with pytest.raises(ValueError, match="crash.png: the picture cannot be read .its decoder crashed"):
+    with pytest.raises(
+        ValueError, match="crash.png: the picture cannot be read .its decoder crashed"
+    ):
         process.load(tmp_path / "crash.png", (16, 16))
     assert process.load(tmp_path / "one.png", (16, 16)).shape == (16, 16, 3)
     process.close()
@@ -83,7 +89,9 @@ builtins.open = noisy_open
 """
 
 
-def test_what_libraries_print_is_no_answer_and_what_the_machine_lacks_is_not_the_photos_fault(tmp_path, monkeypatch):
+def test_what_libraries_print_is_no_answer_and_what_the_machine_lacks_is_not_the_photos_fault(
+    tmp_path, monkeypatch
+):
     (tmp_path / "hooks").mkdir()
     (tmp_path / "hooks" / "sitecustomize.py").write_text(NOISE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hooks"), prepend=":")
@@ -104,9 +112,13 @@ def test_a_process_that_does_not_start_is_not_the_photos_fault(tmp_path, monkeyp
 
 
 def test_an_address_is_read_through_fsspec(tmp_path):
-    pytest.importorskip("fsspec", reason="fsspec is not installed: photos at addresses are not tested")
+    pytest.importorskip(
+        "fsspec", reason="fsspec is not installed: photos at addresses are not tested"
+    )
     write_photos(tmp_path, ["one.png"])
     address = (tmp_path / "one.png").as_uri()
     process = PhotoProcess()
-    np.testing.assert_array_equal(process.load(address, (8, 8)), load_image(tmp_path / "one.png", (8, 8)))
+    np.testing.assert_array_equal(
+        process.load(address, (8, 8)), load_image(tmp_path / "one.png", (8, 8))
+    )
     process.close()

@@ -1,4 +1,6 @@
-"""Attention held against the boxes of phrases: figures by hand, through `evaluate`, the command line and `compare`."""
+"""Attention held against the boxes of phrases: figures by hand, through `evaluate`, the
+command line and `compare`.
+"""
 
 import json
 
@@ -14,30 +16,39 @@ from keras_sat.search.result import CaptionResult
 
 LEFT, CORNER = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 0.75, 0.5)
 DOG = CaptionedImage("a", "a.jpg", ["a black dog chases the ball", "dogs"])
-BOXES = Boxes({"a": [Phrase(0, 0, 3, (LEFT,)), Phrase(0, 4, 2, (CORNER,))], "b": [Phrase(0, 0, 1, (LEFT,))]}, {"b"})
+BOXES = Boxes(
+    {"a": [Phrase(0, 0, 3, (LEFT,)), Phrase(0, 4, 2, (CORNER,))], "b": [Phrase(0, 0, 1, (LEFT,))]},
+    {"b"},
+)
 MAPS = np.array([[[0.1, 0.2], [0.3, 0.4]], [[0.4, 0.3], [0.2, 0.1]]])
 
 
 class Reader:
-    """A captioner whose maps are chosen: of the words dog and ball, and one cell for all others."""
+    """A captioner whose maps are chosen: of the words dog and ball, and one cell for
+    all others.
+    """
 
     def attend_each(self, images, captions, **options):
         for image, caption in zip(images, captions):
             words = caption.split()
             other = [[1.0, 0.0], [0.0, 0.0]]
-            maps = np.array([MAPS[("dog", "ball").index(w)] if w in ("dog", "ball") else other for w in words])
+            maps = np.array(
+                [MAPS[("dog", "ball").index(w)] if w in ("dog", "ball") else other for w in words]
+            )
             yield image, CaptionResult(caption, words, 0.0, maps)
 
 
 def test_figures_by_hand():
     grounding = ground_phrases(Reader(), [DOG, CaptionedImage("b", "b.jpg", ["dog"])], BOXES)
     figures = figures_of(grounding)
-    # dog: .1 + .3 on the left half, whose cells the peak (bottom right) is not; ball: half of the cell of .3.
+    # dog: .1 + .3 on the left half, whose cells the peak (bottom right) is not; ball:
+    # half of the cell of .3.
     assert figures["num_phrases"] == 2
     assert figures["mass"] == pytest.approx((0.4 + 0.15) / 2) and figures["pointing"] == 0
     assert figures["uniform_mass"] == pytest.approx((0.5 + 0.125) / 2)
     assert figures["uniform_pointing"] == pytest.approx((2 / 4 + 1 / 4) / 2)
-    # dog: the cells of .4 and .3 (grown to the box's area) meet one of two; ball: all of .4 and a third of .3.
+    # dog: the cells of .4 and .3 (grown to the box's area) meet one of two; ball: all
+    # of .4 and a third of .3.
     ball = (0.5 / 3) / (4 / 3 + 0.5 - 0.5 / 3)
     assert figures["coverage"] == pytest.approx((1 / 3 + ball) / 2)
     assert figures["uniform_coverage"] == pytest.approx((1 / 3 + 0.25 / 2.25) / 2)
@@ -48,7 +59,9 @@ def test_figures_by_hand():
 
 
 def test_words_of_its_own_captions_are_held_against_all_boxes_of_their_phrases():
-    boxes = Boxes({"a": [Phrase(0, 0, 3, (LEFT,)), Phrase(0, 4, 2, (CORNER,)), Phrase(1, 0, 1, (CORNER,))]})
+    boxes = Boxes(
+        {"a": [Phrase(0, 0, 3, (LEFT,)), Phrase(0, 4, 2, (CORNER,)), Phrase(1, 0, 1, (CORNER,))]}
+    )
     maps = np.stack([MAPS[0], MAPS[1], MAPS[0]])
     result = CaptionResult("the dog dogs", ["the", "dog", "dogs"], 0.0, maps)
     figures = figures_of(ground_captions([result], [DOG], boxes))
@@ -59,17 +72,27 @@ def test_words_of_its_own_captions_are_held_against_all_boxes_of_their_phrases()
 
 def test_nothing_to_measure():
     figures = figures_of(np.zeros((3, 2, 10)))
-    assert figures["num_phrases"] == 0 and figures["mass"] is None and figures["small"]["pointing"] is None
+    assert (
+        figures["num_phrases"] == 0
+        and figures["mass"] is None
+        and figures["small"]["pointing"] is None
+    )
     assert as_table({"captions": figures}).count(" -") == 18
 
 
 @pytest.fixture
 def scenes_with_boxes(scene_images, tmp_path):
-    """The scenes of dev, and a JSON file with a box for the first two words of their first captions."""
+    """The scenes of dev, and a JSON file with a box for the first two words of their
+    first captions.
+    """
     dev = [image for image in scene_images if image.split == "dev"]
     entries = {}
     for image in dev:
-        phrase = {"phrase": " ".join(image.captions[0].split()[:2]), "first_word": 0, "boxes": [[0, 0, 0.5, 0.4]]}
+        phrase = {
+            "phrase": " ".join(image.captions[0].split()[:2]),
+            "first_word": 0,
+            "boxes": [[0, 0, 0.5, 0.4]],
+        }
         entries[f"{image.image_id}.png"] = {"caption": 0, "phrases": [phrase]}
     path = tmp_path / "boxes.json"
     path.write_text(json.dumps(entries))
@@ -91,8 +114,14 @@ def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_m
         with pytest.raises(ValueError, match="written by `keras-sat evaluate --json`"):
             keras_sat.ScoreTable.from_json(tmp_path / "damaged.json")
     again = keras_sat.ScoreTable.from_json(tmp_path / "table.json")
-    assert again.regions == table.regions and f"{table.regions['num_regions']} regions: noun said " in str(again)
-    assert again.grounding == table.grounding and again.grounding_generated == table.grounding_generated
+    assert (
+        again.regions == table.regions
+        and f"{table.regions['num_regions']} regions: noun said " in str(again)
+    )
+    assert (
+        again.grounding == table.grounding
+        and again.grounding_generated == table.grounding_generated
+    )
     other = keras_sat.ScoreTable.from_json(tmp_path / "table.json")
     other.photos["grounding"] = (2 * np.array(other.photos["grounding"])).tolist()
     other.photos["grounding"] = [
@@ -112,6 +141,11 @@ def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_m
 
 
 def test_the_command_line_says_what_it_needs(capsys):
-    for option in (["--grounding"], ["--boxes", "b.json"], ["--regions"], ["--regions", "--grounding"]):
+    for option in (
+        ["--grounding"],
+        ["--boxes", "b.json"],
+        ["--regions"],
+        ["--regions", "--grounding"],
+    ):
         assert main(["evaluate", "--data", "flickr8k", *option]) == 2
         assert "Pass --boxes with --grounding or --regions" in capsys.readouterr().err

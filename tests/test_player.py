@@ -58,7 +58,11 @@ class Elements(HTMLParser):
 
     def __call__(self, tag, **attributes):
         wanted = {name.replace("_", "-"): value for name, value in attributes.items()}
-        return [(found, text) for name, found, text in self.found if name == tag and wanted.items() <= found.items()]
+        return [
+            (found, text)
+            for name, found, text in self.found
+            if name == tag and wanted.items() <= found.items()
+        ]
 
 
 # === What is in the page ===
@@ -84,7 +88,10 @@ def test_a_page_needs_nothing_else(photo):
     assert len(sources) == 1 and sources[0].startswith("data:image/jpeg;base64,")
     script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+    assert (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
+        f"'sha256-{digest}'" in page
+    )
 
 
 def test_whatever_is_written_into_a_page_is_escaped(photo):
@@ -94,7 +101,9 @@ def test_whatever_is_written_into_a_page_is_escaped(photo):
     assert [text for _, text in elements("button")[:5]] == HOSTILE
     assert elements("title")[0][1] == HOSTILE_NAME
     assert json.loads(elements("script", type="application/json")[0][1])["rows"] == 14
-    assert "a\udcffb" not in player_page(AttentionDisplay(photo, ["a\udcffb"], maps_of(1))), "an undecodable byte"
+    assert "a\udcffb" not in player_page(AttentionDisplay(photo, ["a\udcffb"], maps_of(1))), (
+        "an undecodable byte"
+    )
     frame = AttentionDisplay(photo, HOSTILE, maps_of(5))._repr_html_()
     ((attributes, _),) = Elements(frame)("iframe")
     assert attributes["srcdoc"] == player_page(AttentionDisplay(photo, HOSTILE, maps_of(5)))
@@ -102,17 +111,27 @@ def test_whatever_is_written_into_a_page_is_escaped(photo):
 
 
 def test_maps_are_bytes_and_nan_is_told_apart():
-    maps = np.array([[[0.5, 0.25], [0.25, 0.0]], [[np.nan, 0.5], [np.inf, 0.0]], [[0.2, 0.2], [0.2, 0.2]]])
-    expected = [254, 127, 127, 0, 255, 254, 255, 0, 254, 254, 254, 254]  # relative to the maximum of each map
+    maps = np.array(
+        [[[0.5, 0.25], [0.25, 0.0]], [[np.nan, 0.5], [np.inf, 0.0]], [[0.2, 0.2], [0.2, 0.2]]]
+    )
+    # Relative to the maximum of each map.
+    expected = [254, 127, 127, 0, 255, 254, 255, 0, 254, 254, 254, 254]
     assert list(base64.b64decode(encoded_maps(maps))) == expected
     assert encoded_maps(np.zeros((0, 2, 2))) == "" and encoded_maps(np.zeros((1, 1, 1))) == "AA=="
 
 
 def test_the_content_of_a_player(photo):
-    display = AttentionDisplay(photo[:112], ["a", "dog"], maps_of(2, 3, 5), np.array([np.nan, 0.9876]), 0.62)
+    display = AttentionDisplay(
+        photo[:112], ["a", "dog"], maps_of(2, 3, 5), np.array([np.nan, 0.9876]), 0.62
+    )
     data = figure_data(display)
     assert json.loads(json.dumps(data)) == data
-    assert (data["rows"], data["columns"], data["aspect"], data["words"]) == (3, 5, "2.0000", ["a", "dog"])
+    assert (data["rows"], data["columns"], data["aspect"], data["words"]) == (
+        3,
+        5,
+        "2.0000",
+        ["a", "dog"],
+    )
     assert (data["fromPhoto"], data["confidence"]) == ([0, 0.988], 0.62)
     plain = figure_data(AttentionDisplay(photo, [], np.zeros((0, 3, 5))))
     assert plain["fromPhoto"] is plain["confidence"] is None
@@ -136,9 +155,15 @@ def test_colours_can_be_told_apart(scheme):
     colours = dict(re.findall(r"--([\w-]+): #(\w+)", part))
 
     def luminance(name):
-        text = colours[name] if len(colours[name]) == 6 else "".join(2 * digit for digit in colours[name])
+        text = (
+            colours[name]
+            if len(colours[name]) == 6
+            else "".join(2 * digit for digit in colours[name])
+        )
         channels = np.array([int(text[i : i + 2], 16) for i in (0, 2, 4)]) / 255
-        linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+        linear = np.where(
+            channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+        )
         return linear @ [0.2126, 0.7152, 0.0722]
 
     for ink, paper, least in (
@@ -190,7 +215,10 @@ class Page:
         return np.array(picture.convert("RGB")).astype(float)
 
     def words_with(self, attribute):
-        script = "return [...document.querySelectorAll(`[${arguments[0]}]`)].map((word) => word.textContent)"
+        script = (
+            "return [...document.querySelectorAll(`[${arguments[0]}]`)].map((word) => "
+            "word.textContent)"
+        )
         return self.browser.execute_script(script, attribute)
 
     def current(self):
@@ -201,7 +229,9 @@ class Page:
         from selenium.webdriver import ActionChains
 
         stage = self.find(stage)
-        offsets = [round((at - 0.5) * stage.size[side]) for at, side in ((x, "width"), (y, "height"))]
+        offsets = [
+            round((at - 0.5) * stage.size[side]) for at, side in ((x, "width"), (y, "height"))
+        ]
         ActionChains(self.browser).move_to_element_with_offset(stage, *offsets).perform()
 
     def hover(self, element):
@@ -229,7 +259,9 @@ def page(browser, photo, tmp_path):
 
 def test_hovering_over_a_word_shows_its_map(page):
     photo = page.find("[data-action=photo]")
-    assert page.step == -1 and page.current() == [] and photo.get_attribute("aria-pressed") == "true"
+    assert (
+        page.step == -1 and page.current() == [] and photo.get_attribute("aria-pressed") == "true"
+    )
     assert page.note == "Choose a word or a place."
     page.hover(page.word(0))
     assert page.step == 0 and page.current() == ["a"]
@@ -237,10 +269,14 @@ def test_hovering_over_a_word_shows_its_map(page):
     page.hover(page.word(2))
     assert page.step == 2 and page.current() == ["dog"] and page.pixels() != pixels
     assert page.note.startswith("“dog”: right, ")
-    requests = page.browser.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    requests = page.browser.execute_script(
+        "return performance.getEntriesByType('resource').map((entry) => entry.name)"
+    )
     assert all(name.startswith("data:") for name in requests)
     photo.click()
-    assert page.step == -1 and page.current() == [] and photo.get_attribute("aria-pressed") == "true"
+    assert (
+        page.step == -1 and page.current() == [] and photo.get_attribute("aria-pressed") == "true"
+    )
     words, stage = (page.find(name).rect for name in (".sat-words", ".sat-stage"))
     assert words["y"] + words["height"] <= stage["y"], "the caption is above the photo"
 
@@ -248,12 +284,17 @@ def test_hovering_over_a_word_shows_its_map(page):
 def smooth_photo():
     """A drawing without fine detail, so that browsers and Pillow resize it alike."""
     y, x = np.mgrid[:120, :120] / 119
-    return np.rint(255 * np.stack([x, 1 - y, 0.5 + 0.5 * np.sin(5 * x) * y], axis=-1)).astype(np.uint8)
+    return np.rint(255 * np.stack([x, 1 - y, 0.5 + 0.5 * np.sin(5 * x) * y], axis=-1)).astype(
+        np.uint8
+    )
 
 
 @pytest.fixture
 def drawn(browser, tmp_path):
-    """A function that opens a player of maps; the photo is as large in the browser as its array."""
+    """A function that opens a player of maps.
+
+    The photo is as large in the browser as its array.
+    """
 
     def show(maps, photo=None, **options):
         photo = smooth_photo() if photo is None else photo
@@ -261,7 +302,9 @@ def drawn(browser, tmp_path):
         AttentionDisplay(photo, words, np.asarray(maps), **options).to_html(tmp_path / "drawn.html")
         browser.get((tmp_path / "drawn.html").as_uri())
         size = f"document.querySelector('.sat-stage').style.width = '{photo.shape[1]}px'"
-        browser.execute_async_script(f"{size}; requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+        browser.execute_async_script(
+            f"{size}; requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
+        )
         return Page(browser)
 
     return show
@@ -278,7 +321,10 @@ def is_amber(pixels):
 
 
 def test_the_browser_draws_what_python_draws(drawn):
-    maps, photo = [blob(4, 9), blob(13, 0, width=1.0), 0.5 * blob(2, 2) + 0.5 * blob(11, 11)], smooth_photo()
+    maps, photo = (
+        [blob(4, 9), blob(13, 0, width=1.0), 0.5 * blob(2, 2) + 0.5 * blob(11, 11)],
+        smooth_photo(),
+    )
     page = drawn(maps)
     page.point_at(0.5, 0.5)  # the mouse is away from the words
     for step, attention_map in enumerate(maps):
@@ -290,20 +336,28 @@ def test_the_browser_draws_what_python_draws(drawn):
             for shift in range(-3, 4):
                 near_line |= np.roll(np.pad(is_inside, 4), shift, axis)[4:-4, 4:-4] != is_inside
         seen = page.shown()
-        np.testing.assert_allclose(seen[~near_line], spotlight(photo, light_of(smooth))[~near_line], atol=6)
+        np.testing.assert_allclose(
+            seen[~near_line], spotlight(photo, light_of(smooth))[~near_line], atol=6
+        )
         assert is_amber(seen).sum() > 50 and not is_amber(seen)[~near_line].any()
-        assert is_amber(seen)[is_inside].any() and is_amber(seen)[~is_inside].any(), "the line is on the border"
+        assert is_amber(seen)[is_inside].any() and is_amber(seen)[~is_inside].any(), (
+            "the line is on the border"
+        )
         share = int(page.note.removesuffix(" % of the photo").rpartition(" ")[2])
         assert share == pytest.approx(100 * is_inside.mean(), abs=0.7)
     page.word(1).click()
     edge = is_amber(page.shown())
-    assert edge[105:, :2].any() and edge[-2:, :15].any(), "where the region meets the edge, the line stays in the photo"
+    assert edge[105:, :2].any() and edge[-2:, :15].any(), (
+        "where the region meets the edge, the line stays in the photo"
+    )
 
 
 def test_what_is_not_lit_keeps_its_contrast(drawn):
     photo = np.zeros((120, 120, 3), np.uint8)
     photo[::2], photo[:, ::2] = 200, 60
-    page = drawn([blob(0, 0, width=0.8)], photo=np.kron(photo[:30, :30], np.ones((4, 4, 1), np.uint8)))
+    page = drawn(
+        [blob(0, 0, width=0.8)], photo=np.kron(photo[:30, :30], np.ones((4, 4, 1), np.uint8))
+    )
     before = page.shown()[60:, 60:]
     page.word(0).click()
     after = page.shown()[60:, 60:]
@@ -330,7 +384,10 @@ def test_an_even_map_shows_the_photo_and_a_word_from_memory_has_no_map(drawn):
 
 
 def test_a_narrow_region_and_the_lines_of_a_large_photo(drawn):
-    page = drawn([blob(0, 7, width=0.3), blob(7, 13), blob(13, 7), blob(7, 0)], photo=np.zeros((100, 300, 3), np.uint8))
+    page = drawn(
+        [blob(0, 7, width=0.3), blob(7, 13), blob(13, 7), blob(7, 0)],
+        photo=np.zeros((100, 300, 3), np.uint8),
+    )
     places = []
     for step in range(4):
         page.word(step).click()
@@ -351,7 +408,9 @@ def test_a_narrow_region_and_the_lines_of_a_large_photo(drawn):
 
 @pytest.fixture
 def places(browser, photo, tmp_path):
-    """A player whose words look at: nothing in particular, left, left and right, right, and from memory at the left."""
+    """A player whose words look at: nothing in particular, left, left and right, right,
+    and from memory at the left.
+    """
     even, left, right = np.full((14, 14), 1 / 196), blob(7, 2), blob(7, 11)
     maps = np.stack([even, left, 0.4 * left + 0.6 * right, right, left])
     words, from_photo = ["green", "dog", "brown", "the", "snow"], np.array([1, 1, 1, 1, 0.2])
@@ -365,8 +424,13 @@ def test_a_place_lights_up_the_words_that_looked_there(places):
     shown = places.pixels()
     places.point_at(2.5 / 14, 0.5)
     assert places.words_with("data-here") == ["dog", "brown"] and places.note == "Here: dog, brown."
-    here = "return [1, 2].map((i) => getComputedStyle(document.querySelectorAll('.sat-words button')[i])"
-    strengths = [float(x) for x in places.browser.execute_script(f"{here}.getPropertyValue('--here'))")]
+    here = (
+        "return [1, 2].map((i) => getComputedStyle(document.querySelectorAll('.sat-words "
+        "button')[i])"
+    )
+    strengths = [
+        float(x) for x in places.browser.execute_script(f"{here}.getPropertyValue('--here'))")
+    ]
     assert strengths == pytest.approx([1, 0.4], abs=0.02), "of words, their share of the strongest"
     assert places.step == -1 and places.current() == [], "the photo is seen without a map"
     places.point_at(11.5 / 14, 0.5)
@@ -374,7 +438,9 @@ def test_a_place_lights_up_the_words_that_looked_there(places):
     places.point_at(0.5, 0.05)
     assert places.words_with("data-here") == [] and places.note == "Here: no word."
     places.hover(places.find("[data-role=note]"))
-    assert places.step == 1 and places.current() == ["dog"] and places.pixels() == shown, "leaving restores the word"
+    assert places.step == 1 and places.current() == ["dog"] and places.pixels() == shown, (
+        "leaving restores the word"
+    )
     assert places.note.startswith("“dog”: left")
 
 
@@ -385,7 +451,9 @@ def test_a_finger_points_at_a_place_and_the_answer_stays(places):
     stage = places.find(".sat-stage").rect
     at = {"x": stage["x"] + stage["width"] * 2.5 / 14, "y": stage["y"] + stage["height"] / 2}
     for kind, points in (("touchStart", [at]), ("touchEnd", [])):
-        places.browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        places.browser.execute_cdp_cmd(
+            "Input.dispatchTouchEvent", {"type": kind, "touchPoints": points}
+        )
     places.wait_until(lambda: places.words_with("data-here") == ["dog", "brown"])
     places.browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
     places.word(2).click()
@@ -410,7 +478,8 @@ def test_the_keyboard_points_at_a_place(places):
 NOTE_STEPS = """
 window.steps = [];
 const player = document.querySelector(".sat-player");
-new MutationObserver(() => steps.push(Number(player.dataset.step))).observe(player, {attributeFilter: ["data-step"]});
+new MutationObserver(() => steps.push(Number(player.dataset.step)))
+  .observe(player, {attributeFilter: ["data-step"]});
 """
 
 
@@ -425,7 +494,9 @@ def test_play_walks_through_the_caption_and_ends(page):
     page.play.click()
     page.wait_until(lambda: page.step >= 2)
     page.play.click()
-    assert page.browser.execute_script("return steps.slice(8, 10)") == [0, 1], "at the end it starts again"
+    assert page.browser.execute_script("return steps.slice(8, 10)") == [0, 1], (
+        "at the end it starts again"
+    )
     assert page.play.text == "Play"
     step = page.step
     page.browser.execute_async_script("setTimeout(arguments[0], 900)")
@@ -448,7 +519,10 @@ def test_the_keyboard_is_enough(page):
     # There is one stop for all words.
     assert page.browser.execute_script("return document.activeElement.className") == "sat-stage"
     ActionChains(page.browser).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()
-    assert page.step == 2 and page.browser.execute_script("return document.activeElement.textContent") == "dog"
+    assert (
+        page.step == 2
+        and page.browser.execute_script("return document.activeElement.textContent") == "dog"
+    )
     page.press(Keys.HOME, Keys.ARROW_LEFT)
     assert page.step == 0
     page.press(Keys.END, Keys.TAB, Keys.TAB, Keys.SPACE)
@@ -464,7 +538,11 @@ def test_the_keyboard_is_enough(page):
 def test_a_screen_reader_finds_names_for_everything(page):
     def named():
         nodes = page.browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
-        return {(node["role"]["value"], node.get("name", {}).get("value")) for node in nodes if not node["ignored"]}
+        return {
+            (node["role"]["value"], node.get("name", {}).get("value"))
+            for node in nodes
+            if not node["ignored"]
+        }
 
     expected = {
         ("button", "brown"),
@@ -473,14 +551,23 @@ def test_a_screen_reader_finds_names_for_everything(page):
         ("combobox", "Speed"),
         ("heading", "a brown dog runs over the wet grass"),
         ("main", ""),
-        ("application", "The photo. The arrow keys point at a place, and the words that looked there are named."),
+        (
+            "application",
+            "The photo. The arrow keys point at a place, and the words that looked there "
+            "are named.",
+        ),
     }
-    expected |= {("group", "The caption, a button for each word"), ("image", "The photo that the words describe")}
+    expected |= {
+        ("group", "The caption, a button for each word"),
+        ("image", "The photo that the words describe"),
+    }
     page.wait_until(lambda: expected <= named())
     note = page.find("[data-role=note]")
     assert note.get_attribute("aria-live") == "polite"
     page.play.click()
-    assert note.get_attribute("aria-live") == "off", "a note for each word would be too much to hear"
+    assert note.get_attribute("aria-live") == "off", (
+        "a note for each word would be too much to hear"
+    )
     page.play.click()
     assert note.get_attribute("aria-live") == "polite"
 
@@ -513,7 +600,9 @@ def test_who_wants_no_motion_gets_none(page, wish):
 def test_a_phone_and_a_wide_screen(page):
     metrics = {"width": 320, "height": 640, "deviceScaleFactor": 1, "mobile": True}
     page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    widths = page.browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    widths = page.browser.execute_script(
+        "return [document.documentElement.scrollWidth, innerWidth]"
+    )
     assert widths[0] <= widths[1] == 320
     boxes = """return ['img', 'canvas'].map((name) => {
         const box = document.querySelector(name).getBoundingClientRect();
@@ -529,7 +618,11 @@ def test_an_empty_caption_and_cells_without_a_number(browser, photo, tmp_path):
     AttentionDisplay(photo, [], np.zeros((0, 7, 7))).to_html(tmp_path / "empty.html")
     browser.get((tmp_path / "empty.html").as_uri())
     page = Page(browser)
-    assert page.step == -1 and not page.play.is_enabled() and not page.find("[data-action=photo]").is_enabled()
+    assert (
+        page.step == -1
+        and not page.play.is_enabled()
+        and not page.find("[data-action=photo]").is_enabled()
+    )
     assert page.note == "The caption is empty."
     page.point_at(0.5, 0.5)
     assert page.note == "Here: no word."

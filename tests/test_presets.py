@@ -11,7 +11,14 @@ import keras_sat
 from data_utils import DATASETS
 from keras_sat.__main__ import main
 from keras_sat.options import CaptionerOptions
-from keras_sat.presets import OWN_PHOTOS, PRESETS, default_encoder, default_preset, fitting_settings, without_gpu
+from keras_sat.presets import (
+    OWN_PHOTOS,
+    PRESETS,
+    default_encoder,
+    default_preset,
+    fitting_settings,
+    without_gpu,
+)
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training import recipe
 from keras_sat.training.plan import TrainingRequest
@@ -28,17 +35,30 @@ def test_settings_are_options_of_fit_with_valid_values(settings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, tmp_path, quick_meteor, capsys):
+def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(
+    name, tmp_path, quick_meteor, capsys
+):
     write_copy_of_data_set(name, tmp_path / "data")
     images = DATASETS[name](tmp_path / "data")
     assert [image.split for image in images].count("train") == 4
     options = {**TINY, "num_views": 2, "feature_projection_dim": 8, "output_dir": tmp_path / "run"}
     captioner = keras_sat.fit(name, data_dir=tmp_path / "data", **options)
     first, *_ = capsys.readouterr().out.splitlines()
-    assert first == f"using the preset {name}; preset='default' (--preset default) uses the plain defaults"
+    assert (
+        first
+        == f"using the preset {name}; preset='default' (--preset default) uses the plain defaults"
+    )
     assert captioner.length_penalty == PRESETS[name]["length_penalty"]
     assert isinstance(captioner.optimizer, keras.optimizers.Adam)
-    data = ["--data", name, "--data-dir", str(tmp_path / "data"), "--compare-with", "paper", "human"]
+    data = [
+        "--data",
+        name,
+        "--data-dir",
+        str(tmp_path / "data"),
+        "--compare-with",
+        "paper",
+        "human",
+    ]
     assert main(["evaluate", "--model", str(tmp_path / "run" / "model"), *data]) == 0
     output = capsys.readouterr().out
     hard = PUBLISHED[name]["the paper, hard attention (test)"]["bleu_4_no_penalty"]
@@ -49,16 +69,32 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(name, 
 @pytest.mark.parametrize(
     "options, left_out",
     [
-        ({"encoder": "mobilenet_v2", "encoder_training": "fine-tuned"}, {"encoder_layer", "trained_up_to"}),
-        ({"encoder": "mobilenet_v2", "encoder_layer": "out_relu"}, {"encoder_layer", "trained_up_to", "encoder_rate"}),
-        ({"encoder": "mobilenet_v2", "encoder_layer": "block_9_add", "trained_up_to": "out_relu"}, set()),
+        (
+            {"encoder": "mobilenet_v2", "encoder_training": "fine-tuned"},
+            {"encoder_layer", "trained_up_to"},
+        ),
+        (
+            {"encoder": "mobilenet_v2", "encoder_layer": "out_relu"},
+            {"encoder_layer", "trained_up_to", "encoder_rate"},
+        ),
+        (
+            {
+                "encoder": "mobilenet_v2",
+                "encoder_layer": "block_9_add",
+                "trained_up_to": "out_relu",
+            },
+            set(),
+        ),
         ({"encoder": "efficientnet_lite0", "group_by": "caption"}, {"guide_weight"}),
         (
             {"encoder": "efficientnet_lite0", "encoder_training": "frozen"},
             {"encoder_rate", "first_layer_rate", "photo_jitter", "consistency_epochs"},
         ),
         ({"encoder": "efficientnet_lite0", "image_size": 260}, {"grid"}),
-        ({"encoder": "efficientnet_lite0", "encoder_training": "scratch"}, {"encoder_rate", "first_layer_rate"}),
+        (
+            {"encoder": "efficientnet_lite0", "encoder_training": "scratch"},
+            {"encoder_rate", "first_layer_rate"},
+        ),
     ],
 )
 def test_settings_that_the_options_rule_out_are_left_out(options, left_out):
@@ -68,20 +104,27 @@ def test_settings_that_the_options_rule_out_are_left_out(options, left_out):
 
 @pytest.fixture
 def installed(monkeypatch, tmp_path_factory):
-    """Return a function that seems to install the weights of EfficientNet-Lite0, or to remove them."""
+    """Return a function that seems to install the weights of EfficientNet-Lite0, or to
+    remove them.
+    """
     find_spec, package = importlib.util.find_spec, tmp_path_factory.mktemp("site") / LITE_PACKAGE
     (package / "models").mkdir(parents=True)
     (package / "models" / "efficientnet-lite0.pth").write_bytes(b"weights")
 
     def install(is_installed):
         spec = SimpleNamespace(submodule_search_locations=[str(package)]) if is_installed else None
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec if name == LITE_PACKAGE else find_spec(name))
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name: spec if name == LITE_PACKAGE else find_spec(name),
+        )
 
     return install
 
 
 @pytest.mark.parametrize(
-    "gpu, lite, encoder", [(True, True, "vgg16"), (False, True, "efficientnet_lite0"), (False, False, "mobilenet_v2")]
+    "gpu, lite, encoder",
+    [(True, True, "vgg16"), (False, True, "efficientnet_lite0"), (False, False, "mobilenet_v2")],
 )
 def test_the_encoder_follows_the_data_and_the_machine(
     gpu, lite, encoder, installed, scene_images, tmp_path, monkeypatch, capsys
@@ -89,13 +132,28 @@ def test_the_encoder_follows_the_data_and_the_machine(
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: gpu)
     installed(lite)
     assert default_encoder("scenes") == "tiny"
-    assert default_encoder("flickr8k") == default_encoder("folder") == default_encoder(scene_images) == encoder
+    assert (
+        default_encoder("flickr8k")
+        == default_encoder("folder")
+        == default_encoder(scene_images)
+        == encoder
+    )
     with pytest.raises(ValueError, match="weights file does not exist"):
-        keras_sat.fit(scene_images, encoder_weights=tmp_path / "missing.h5", output_dir=tmp_path / "run")
+        keras_sat.fit(
+            scene_images, encoder_weights=tmp_path / "missing.h5", output_dir=tmp_path / "run"
+        )
     noted = json.loads((tmp_path / "run" / "arguments.json").read_text())
     assert noted["encoder"] == encoder
     assert (without_gpu(encoder) in capsys.readouterr().out) != gpu
-    features = ["features", "--data", "flickr8k", "--data-dir", str(tmp_path), "--cache-dir", str(tmp_path / "cache")]
+    features = [
+        "features",
+        "--data",
+        "flickr8k",
+        "--data-dir",
+        str(tmp_path),
+        "--cache-dir",
+        str(tmp_path / "cache"),
+    ]
     assert main(features) == 2
     assert (without_gpu(encoder) in capsys.readouterr().err) != gpu
 
@@ -121,7 +179,9 @@ def test_a_training_that_is_resumed_keeps_its_encoder(whole_training, monkeypatc
         (["--data", "flickr8k", "--initial-model", "a"], "default"),
     ],
 )
-def test_python_and_the_command_line_take_the_preset_of_the_data_set(arguments, preset, installed, monkeypatch):
+def test_python_and_the_command_line_take_the_preset_of_the_data_set(
+    arguments, preset, installed, monkeypatch
+):
     seen = []
     installed(True)
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: False)
@@ -132,7 +192,10 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(arguments, 
 
     monkeypatch.setattr(recipe.TrainingRequest, "of", of)
     assert main(["fit", *arguments, "--hidden-dim", "3"]) == 2
-    given = {name.removeprefix("--").replace("-", "_"): value for name, value in zip(arguments[::2], arguments[1::2])}
+    given = {
+        name.removeprefix("--").replace("-", "_"): value
+        for name, value in zip(arguments[::2], arguments[1::2])
+    }
     with pytest.raises(ValueError, match="that is all"):
         keras_sat.fit(**given, hidden_dim=3, epochs=None)
     expected = {**PRESETS[preset], "hidden_dim": 3}
@@ -144,5 +207,7 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(arguments, 
 
 def test_what_has_no_preset(scene_images):
     assert default_preset(scene_images) == default_preset("folder") == "default"
-    with pytest.raises(ValueError, match="`preset` must be one of: default, flickr8k.*Received: preset='flikr8k'"):
+    with pytest.raises(
+        ValueError, match="`preset` must be one of: default, flickr8k.*Received: preset='flikr8k'"
+    ):
         keras_sat.fit(scene_images, preset="flikr8k")

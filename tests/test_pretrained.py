@@ -33,7 +33,8 @@ LARGEST = {**dict.fromkeys(SCENES, 1_000_000), **dict.fromkeys(PHOTO_KINDS, 9_00
 
 
 @pytest.mark.parametrize(
-    "name, truth, mass", [("scenes", 0.9, 0.7), ("scenes-hard", 0.9, 0.7), ("scenes-none", 0.5, 0.05)]
+    "name, truth, mass",
+    [("scenes", 0.9, 0.7), ("scenes-hard", 0.9, 0.7), ("scenes-none", 0.5, 0.05)],
 )
 def test_the_scene_models_tell_the_truth_and_look_at_it(name, truth, mass):
     captioner = keras_sat.Captioner.from_pretrained(name)
@@ -50,7 +51,10 @@ def test_each_is_small_and_known_by_name():
     for name in pretrained_names():
         size = sum(path.stat().st_size for path in pretrained_directory(name).iterdir())
         assert size <= LARGEST[name], name
-    configs = [read_json(pretrained_directory(name) / "config.json", "a model") for name in pretrained_names()]
+    configs = [
+        read_json(pretrained_directory(name) / "config.json", "a model")
+        for name in pretrained_names()
+    ]
     shared = {config["files"].get(kind) for config in configs for kind in ("encoder", "index")}
     assert {path.name for path in ENCODERS.iterdir()} == shared - {None}
     with pytest.raises(ValueError, match=f"Expected one of: {', '.join(sorted(LARGEST))}"):
@@ -61,7 +65,10 @@ def test_a_folder_of_the_same_name_does_not_hide_it(tmp_path, monkeypatch):
     (tmp_path / "scenes").mkdir()
     monkeypatch.chdir(tmp_path)
     known = keras_sat.Captioner.from_pretrained("scenes")
-    assert known.weights_digest() == keras_sat.Captioner.load(pretrained_directory("scenes")).weights_digest()
+    assert (
+        known.weights_digest()
+        == keras_sat.Captioner.load(pretrained_directory("scenes")).weights_digest()
+    )
     keras_sat.Captioner.from_pretrained("scenes-hard").save("scenes")
     assert keras_sat.Captioner.from_pretrained("scenes").decoder.attention == "hard"
 
@@ -74,10 +81,14 @@ def flickr8k_captioner():
 @pytest.mark.parametrize("name", all_slow_but("flickr8k", PHOTO_KINDS))
 def test_a_captioner_of_photos_needs_nothing_but_itself(monkeypatch, name):
     monkeypatch.setattr(socket, "socket", None)  # whoever asks for one fails
-    monkeypatch.setattr(encoder_weights, "installed_weights", None)  # and whoever looks for a package
+    # And whoever looks for a package.
+    monkeypatch.setattr(encoder_weights, "installed_weights", None)
     captioner = keras_sat.Captioner.from_pretrained(name)
     result = captioner.caption(PHOTO)
-    assert captioner.decoder.attention == PHOTO_KINDS[name] and result.attention_weights.shape[1:] == GRIDS[name]
+    assert (
+        captioner.decoder.attention == PHOTO_KINDS[name]
+        and result.attention_weights.shape[1:] == GRIDS[name]
+    )
     assert "man" in result.words
     assert captioner.encoder_weights == "imagenet", "no path of the computer that it was trained on"
 
@@ -87,7 +98,9 @@ def unlike_any_photo():
     rng = np.random.default_rng(0)
     page = Image.new("RGB", (640, 480), "white")
     for y in range(20, 420, 20):
-        ImageDraw.Draw(page).text((20, y), "All work and no play makes Jack a dull boy. " * 2, fill="black")
+        ImageDraw.Draw(page).text(
+            (20, y), "All work and no play makes Jack a dull boy. " * 2, fill="black"
+        )
     shape = (240, 320, 3)
     return {
         "black": np.zeros(shape, np.uint8),
@@ -104,7 +117,10 @@ def test_other_pictures_get_little_confidence(name):
     pictures = unlike_any_photo()
     for kind, result in zip(pictures, captioner.caption(list(pictures.values()))):
         assert result.words and result.confidence < 0.1, kind
-    drawn = [result.confidence for result in captioner.caption([scene.image for scene in draw_scenes(20, seed=3)])]
+    drawn = [
+        result.confidence
+        for result in captioner.caption([scene.image for scene in draw_scenes(20, seed=3)])
+    ]
     assert np.mean(drawn) < 0.2 and np.mean(np.array(drawn) < 0.3) >= 0.9
     assert captioner.caption(PHOTO).confidence > np.mean(drawn)
 
@@ -112,11 +128,15 @@ def test_other_pictures_get_little_confidence(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PHOTO_KINDS)
 def test_it_is_right_as_often_as_it_says(name, flickr8k_images):
-    """On the photos that it was calibrated with, so that only what became of the numbers since is tested."""
+    """On the photos that it was calibrated with, so that only what became of the
+    numbers since is tested.
+    """
     chosen = photos_of_split(flickr8k_images, "dev")[:200]
     captioner = keras_sat.Captioner.from_pretrained(name)
     results = captioner.caption(chosen)
-    named = [fraction_named(r.words, map(tokenise, image.captions)) for r, image in zip(results, chosen)]
+    named = [
+        fraction_named(r.words, map(tokenise, image.captions)) for r, image in zip(results, chosen)
+    ]
     right = np.array(named) >= FRACTION_NAMED
     confidence = np.array([result.confidence for result in results])
     assert abs(np.mean(right) - confidence.mean()) < 0.1
@@ -127,9 +147,16 @@ def test_it_is_right_as_often_as_it_says(name, flickr8k_images):
 @pytest.mark.parametrize("name", BEYOND_THE_PAPER)
 @pytest.mark.slow
 def test_it_knows_when_to_look(name):
-    result = keras_sat.Captioner.from_pretrained(name).attend(PHOTO, "a man in a black coat in front of a building")
+    result = keras_sat.Captioner.from_pretrained(name).attend(
+        PHOTO, "a man in a black coat in front of a building"
+    )
     from_photo = dict(zip(result.words, result.from_photo))
-    assert min(from_photo["man"], from_photo["coat"], from_photo["building"]) > 0.9 > 0.5 > from_photo["of"]
+    assert (
+        min(from_photo["man"], from_photo["coat"], from_photo["building"])
+        > 0.9
+        > 0.5
+        > from_photo["of"]
+    )
 
 
 @pytest.mark.slow
@@ -141,22 +168,30 @@ def test_it_looks_at_what_it_names(name, flickr8k_images, real_data):
         boxes = read_boxes(real_data / "flickr8k_boxes.json", chosen)
     met = figures_of(ground_phrases(keras_sat.Captioner.from_pretrained(name), chosen, boxes))
     assert met["num_phrases"] > 200
-    assert met["mass"] > 0.5 and met["pointing"] > 0.6  # the model card has the figures of all 1,000
+    # The model card has the figures of all 1,000.
+    assert met["mass"] > 0.5 and met["pointing"] > 0.6
     assert met["small"]["mass"] > 0.25 and met["small"]["pointing"] > 0.35
 
 
 def test_one_is_the_papers_own_network():
     captioner = keras_sat.Captioner.from_pretrained("flickr8k-paper")
-    assert hooks_of(captioner.options.to_dict()) == [HOOKS["label_smoothing"]], "nothing else goes beyond the paper"
+    assert hooks_of(captioner.options.to_dict()) == [HOOKS["label_smoothing"]], (
+        "nothing else goes beyond the paper"
+    )
     assert type(captioner.decoder) is CaptionDecoder and captioner.decoder.has_gate
-    assert captioner.options.scoring == "additive" and captioner.options.attention_penalty_weight == 0.33
+    assert (
+        captioner.options.scoring == "additive"
+        and captioner.options.attention_penalty_weight == 0.33
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["flickr8k", "flickr8k-paper"])
 def test_it_describes_photos_that_it_has_not_seen(name, flickr8k_images):
     chosen = photos_of_split(flickr8k_images, "dev")[:200]
-    captions = [result.caption for result in keras_sat.Captioner.from_pretrained(name).caption(chosen)]
+    captions = [
+        result.caption for result in keras_sat.Captioner.from_pretrained(name).caption(chosen)
+    ]
     references = [image.captions for image in chosen]
     assert bleu(references, captions)["bleu_4"] > 0.2 and cider(references, captions)["cider"] > 0.5
     assert len(set(captions)) > 150  # the model card has the figures of all 1,000
@@ -165,17 +200,29 @@ def test_it_describes_photos_that_it_has_not_seen(name, flickr8k_images):
 @pytest.mark.slow
 @pytest.mark.parametrize("training", all_slow_but("frozen", ["frozen", "fine-tuned"]))
 def test_its_encoder_starts_other_trainings(flickr8k_captioner, training):
-    options = {"encoder": "efficientnet_lite0", "encoder_weights": "bundled", "encoder_training": training}
-    captioner = keras_sat.Captioner(["dog"], hidden_dim=4, embedding_dim=4, attention_dim=4, **options)
-    for own, its in zip(captioner.encoder_model.weights, flickr8k_captioner.encoder_model.weights, strict=True):
+    options = {
+        "encoder": "efficientnet_lite0",
+        "encoder_weights": "bundled",
+        "encoder_training": training,
+    }
+    captioner = keras_sat.Captioner(
+        ["dog"], hidden_dim=4, embedding_dim=4, attention_dim=4, **options
+    )
+    for own, its in zip(
+        captioner.encoder_model.weights, flickr8k_captioner.encoder_model.weights, strict=True
+    ):
         np.testing.assert_array_equal(own.numpy(), its.numpy())
     assert bool(captioner.encoder_variables) == (training == "fine-tuned")
-    finer = keras_sat.Captioner(["dog"], hidden_dim=4, embedding_dim=4, attention_dim=4, grid="14x14", **options)
+    finer = keras_sat.Captioner(
+        ["dog"], hidden_dim=4, embedding_dim=4, attention_dim=4, grid="14x14", **options
+    )
     result = finer.caption(PHOTO, num_beams=1, max_length=2)
     assert result.attention_weights.shape[1:] == (14, 14)
 
 
-def test_a_photo_that_lies_on_its_side_gets_the_same_caption(flickr8k_captioner, flickr8k_images, tmp_path):
+def test_a_photo_that_lies_on_its_side_gets_the_same_caption(
+    flickr8k_captioner, flickr8k_images, tmp_path
+):
     photos, turned = [], []
     for number, image in enumerate(photos_of_split(flickr8k_images, "dev")[:10]):
         photo = Image.open(image.image_path)
@@ -184,7 +231,9 @@ def test_a_photo_that_lies_on_its_side_gets_the_same_caption(flickr8k_captioner,
         turned.append(tmp_path / f"{number}.png")
         photo.transpose(Image.Transpose.ROTATE_90).save(turned[-1], exif=exif)
         photos.append(np.array(photo))
-    expected, upright = ([result.caption for result in flickr8k_captioner.caption(some)] for some in (photos, turned))
+    expected, upright = (
+        [result.caption for result in flickr8k_captioner.caption(some)] for some in (photos, turned)
+    )
     assert upright == expected
 
 
@@ -208,7 +257,9 @@ def test_photos_of_any_size_are_described_as_well(flickr8k_captioner, flickr8k_i
 
 
 def test_a_model_that_an_earlier_version_saved_says_the_same():
-    """golden/saved was written by 0.1.0, before the parts of a captioner had files and names of their own."""
+    """golden/saved was written by 0.1.0, before the parts of a captioner had files and
+    names of their own.
+    """
     sys.path.insert(0, str(GOLDEN))
     from make_saved import pictures
 
@@ -231,7 +282,13 @@ def test_captions_one_by_one_go_on_past_what_cannot_be_read(tmp_path):
     captioner = keras_sat.Captioner.from_pretrained("scenes")
     found = list(captioner.caption_each(given, errors="yield", batch_size=2))
     assert all(image is picture for (image, _), picture in zip(found, given, strict=True))
-    assert [isinstance(result, Exception) for _, result in found] == [False, True, True, False, False]
+    assert [isinstance(result, Exception) for _, result in found] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
     expected = [result.caption for result in captioner.caption(pictures)]
     assert [result.caption for _, result in found if not isinstance(result, Exception)] == expected
     with pytest.raises(FileNotFoundError):

@@ -1,4 +1,6 @@
-"""Many machines: lists and blocks, and a real Ray cluster of three nodes on which everything dies once."""
+"""Many machines: lists and blocks, and a real Ray cluster of three nodes on which
+everything dies once.
+"""
 
 import contextlib
 import json
@@ -21,7 +23,8 @@ from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, distributed
 
 CLUSTER = """
 import os, sys
-os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}  # loopback alone
+# loopback alone
+os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 from ray.cluster_utils import Cluster
 memory = {"object_store_memory": 100_000_000}
 cluster = Cluster()
@@ -39,7 +42,8 @@ print("address", cluster.address, flush=True)
 sys.stdin.read()
 cluster.shutdown()
 """
-# Each file in FAULTS, such as part-000002@node, happens once: when that file has been written, but not yet renamed.
+# Each file in FAULTS, such as part-000002@node, happens once: when that file has been
+# written, but not yet renamed.
 FAULTS = """
 import builtins, errno, os, signal
 def fsync_or_fault(file, *, fsync=os.fsync):
@@ -69,7 +73,8 @@ import psutil
 from keras_sat.deploy.ray_data import Workers
 Workers("local")
 processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-found = [x.laddr.ip for process in processes for x in process.net_connections() if x.status == psutil.CONN_LISTEN]
+connections = [x for process in processes for x in process.net_connections()]
+found = [x.laddr.ip for x in connections if x.status == psutil.CONN_LISTEN]
 print("listening", *found)
 try:
     Workers(worker_gpus=64)
@@ -84,14 +89,19 @@ def program(*arguments, **options):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Start a cluster; return its address and the folder of the faults that shall happen on its nodes."""
+    """Start a cluster.
+
+    Return its address and the folder of the faults that shall happen on its nodes.
+    """
     pytest.importorskip("ray", reason="ray is not installed: nothing is tested on a cluster")
     folder = tmp_path_factory.mktemp("cluster")
     (folder / "faults").mkdir()
     (folder / "sitecustomize.py").write_text(FAULTS)
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "FAULTS": str(folder / "faults")}
-    with program("-c", CLUSTER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as running:
+    with program(
+        "-c", CLUSTER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as running:
         lines = (line.split() for line in running.stdout if line.startswith("address"))
         _, address = next(lines, (None, None))
         assert address, "the cluster did not start, see its standard error"
@@ -101,14 +111,21 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """A folder with 320 scenes, a torn picture and one that crashes its decoder on the cluster."""
+    """A folder with 320 scenes, a torn picture and one that crashes its decoder on the
+    cluster.
+    """
     folder = tmp_path_factory.mktemp("photos")
     for number, scene in enumerate(draw_scenes(320, seed=5)):
         (folder / f"{number:03d}.png").write_bytes(scene.png())
     (folder / "100-crash.png").write_bytes((folder / "100.png").read_bytes())
     (folder / "torn.png").write_bytes(b"torn")
-    rows = [f"{number:03d}.png,a red circle,{'test' if number < 70 else 'train'}" for number in range(100)]
-    (folder / "captions.csv").write_text("\n".join(["image,caption,split", *rows, "torn.png,a red circle,train"]))
+    rows = [
+        f"{number:03d}.png,a red circle,{'test' if number < 70 else 'train'}"
+        for number in range(100)
+    ]
+    (folder / "captions.csv").write_text(
+        "\n".join(["image,caption,split", *rows, "torn.png,a red circle,train"])
+    )
     return folder
 
 
@@ -117,7 +134,18 @@ def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tm
     address, faults = cluster
     for fault in ("part-000000@worker", "part-000001@full", "part-000002@node"):
         (faults / fault).touch()
-    command = ["-m", "keras_sat", "caption", photos, "--model", "scenes", "--num-beams", 1, "--ray", address]
+    command = [
+        "-m",
+        "keras_sat",
+        "caption",
+        photos,
+        "--model",
+        "scenes",
+        "--num-beams",
+        1,
+        "--ray",
+        address,
+    ]
     command += ["--output", tmp_path / "out", "--part-size", 64]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with program(*command, **pipes) as driver:
@@ -142,8 +170,11 @@ def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tm
     paths = sorted(map(str, photos.glob("*.png")))
     assert [row["image"] for row in rows] == paths
     captioner = keras_sat.Captioner.from_pretrained("scenes")
-    unreadable = [path.replace("crash", "missing") for path in paths]  # it crashes there, but not here
-    for row, (_, result) in zip(rows, captioner.caption_each(unreadable, errors="yield", num_beams=1)):
+    # It crashes there, but not here.
+    unreadable = [path.replace("crash", "missing") for path in paths]
+    for row, (_, result) in zip(
+        rows, captioner.caption_each(unreadable, errors="yield", num_beams=1)
+    ):
         if isinstance(result, Exception):
             assert row["error"] and row["caption"] is None
         else:
@@ -160,7 +191,16 @@ def test_features_and_scores_equal_those_of_one_machine(cluster, photos, tmp_pat
     encoder = keras_sat.ENCODERS["tiny"](image_size=16)
     encoder.save_weights(weights)
     options = ["--data", "folder", "--data-dir", photos, "--ray", address]
-    features = ["features", *options, "--encoder", "tiny", "--encoder-weights", weights, "--image-size", 16]
+    features = [
+        "features",
+        *options,
+        "--encoder",
+        "tiny",
+        "--encoder-weights",
+        weights,
+        "--image-size",
+        16,
+    ]
     features += ["--cache-dir", tmp_path / "cache", "--part-size", 32, "--skip-unreadable"]
     for fault in ("features.npy@worker", "features.npy@full"):
         (faults / fault).touch()
@@ -169,24 +209,34 @@ def test_features_and_scores_equal_those_of_one_machine(cluster, photos, tmp_pat
     assert driver.returncode == 0 and not [*faults.iterdir()]
     cache = FeatureCache.open(tmp_path / "cache", encoder=encoder)
     paths = [photos / f"{image_id}.png" for image_id in cache.image_ids]
-    one = FeatureCache.build(tmp_path / "one", cache.image_ids, paths, encoder, errors="skip", show_progress=False)
+    one = FeatureCache.build(
+        tmp_path / "one", cache.image_ids, paths, encoder, errors="skip", show_progress=False
+    )
     assert len(cache) == 100 and cache.unreadable.keys() == {"torn"}
     good = [image_id for image_id in cache.image_ids if image_id in cache]
     np.testing.assert_array_equal(cache.features(good), one.features(good))
     np.testing.assert_array_equal(cache.photos[cache.rows_of(good)], one.photos[one.rows_of(good)])
 
     scores = tmp_path / "scores.json"
-    with program("-m", "keras_sat", "evaluate", *options, "--model", "scenes", "--json", scores) as driver:
+    with program(
+        "-m", "keras_sat", "evaluate", *options, "--model", "scenes", "--json", scores
+    ) as driver:
         pass
     captioner = keras_sat.Captioner.from_pretrained("scenes")
-    keras_sat.evaluate(captioner, "folder", data_dir=photos, show_progress=False).to_json(tmp_path / "one.json")
-    assert driver.returncode == 0 and json.loads(scores.read_text()) == json.loads((tmp_path / "one.json").read_text())
+    keras_sat.evaluate(captioner, "folder", data_dir=photos, show_progress=False).to_json(
+        tmp_path / "one.json"
+    )
+    assert driver.returncode == 0 and json.loads(scores.read_text()) == json.loads(
+        (tmp_path / "one.json").read_text()
+    )
 
 
 @pytest.mark.slow
 def test_a_cluster_on_this_computer_listens_on_loopback_alone():
     pytest.importorskip("ray", reason="ray is not installed: nothing is tested on a cluster")
-    pytest.importorskip("psutil", reason="psutil is not installed: listening addresses are not tested")
+    pytest.importorskip(
+        "psutil", reason="psutil is not installed: listening addresses are not tested"
+    )
     with program("-c", LISTENERS, stdout=subprocess.PIPE) as driver:
         lines = driver.stdout.read().splitlines()
     (found,) = [line.split()[1:] for line in lines if line.startswith("listening")]
@@ -198,7 +248,9 @@ def test_a_cluster_on_this_computer_listens_on_loopback_alone():
 
 
 class InTurn(Workers):
-    """Workers without a cluster: each pass gives the next of `passes`, lists of (number of a block, problem)."""
+    """Workers without a cluster: each pass gives the next of `passes`, lists of (number
+    of a block, problem).
+    """
 
     def __init__(self, *passes):
         self.passes = iter(passes)
@@ -210,12 +262,15 @@ class InTurn(Workers):
 
 
 def test_blocks_that_failed_are_tried_again_and_none_is_counted_twice():
-    some = InTurn([(0, ""), (1, "full"), (0, "")], [(1, "full")], [(1, "full")], [(1, "")]).do(None, ["a", "b"])
+    some = InTurn([(0, ""), (1, "full"), (0, "")], [(1, "full")], [(1, "full")], [(1, "")]).do(
+        None, ["a", "b"]
+    )
     assert [*some] == [("a", "a"), ("b", "b")]
     done = InTurn([(0, "")], [(1, "disk full")], [], []).do(None, ["a", "b"])
     assert next(done) == ("a", "a")
     with pytest.raises(
-        ValueError, match="1 of 2 blocks of photos could not be done; one of them: disk full.*same comm"
+        ValueError,
+        match="1 of 2 blocks of photos could not be done; one of them: disk full.*same comm",
     ):
         next(done)
     with pytest.raises(ValueError, match="^torn .Finished blocks are kept"):
@@ -226,19 +281,30 @@ def test_photos_come_from_folders_patterns_lists_and_addresses(tmp_path, monkeyp
     write_photos(tmp_path / "some", ["b.png", "a.png", "c\n.png"])
     write_photos(tmp_path / "some" / "more", ["d.png"])
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "list.txt").write_text("\ufeffsome/a.png\n\nsome/b.png\r\ns3://bucket/e.png\n", encoding="utf-8")
+    (tmp_path / "list.txt").write_text(
+        "\ufeffsome/a.png\n\nsome/b.png\r\ns3://bucket/e.png\n", encoding="utf-8"
+    )
 
     def found(*images, recursive=True):
-        return [path.removeprefix(f"{tmp_path}/") for path in ray_data._photos_in(images, recursive)]
+        return [
+            path.removeprefix(f"{tmp_path}/") for path in ray_data._photos_in(images, recursive)
+        ]
 
     folder = str(tmp_path / "some")
     assert found(folder) == ["some/a.png", "some/b.png", "some/c\n.png", "some/more/d.png"]
     assert found(f"{folder}/[ab].png", recursive=False) == ["some/a.png", "some/b.png"]
     assert found(str(tmp_path / "list.txt")) == ["some/a.png", "some/b.png", "s3://bucket/e.png"]
-    pytest.importorskip("fsspec", reason="fsspec is not installed: photos at addresses are not tested")
-    assert len(found(f"file://{folder}")) == 4 and found(f"file://{folder}")[0] == f"file://{folder}/a.png"
+    pytest.importorskip(
+        "fsspec", reason="fsspec is not installed: photos at addresses are not tested"
+    )
+    assert (
+        len(found(f"file://{folder}")) == 4
+        and found(f"file://{folder}")[0] == f"file://{folder}/a.png"
+    )
     assert len(found(f"file://{folder}", recursive=False)) == 3
-    assert found(f"file://{folder}/a.png", f"file://{folder}/[ab].png") == [f"file://{folder}/{x}.png" for x in "aab"]
+    assert found(f"file://{folder}/a.png", f"file://{folder}/[ab].png") == [
+        f"file://{folder}/{x}.png" for x in "aab"
+    ]
     with pytest.raises(FileNotFoundError):
         found("file:///missing")
     with pytest.raises(ValueError, match="nowhere://bucket: Protocol not known"):
@@ -247,7 +313,11 @@ def test_photos_come_from_folders_patterns_lists_and_addresses(tmp_path, monkeyp
 
 def test_a_list_is_made_once_and_read_in_parts(tmp_path):
     write_photos(tmp_path / "photos", ["a.png", "\u00e9\n.png", "\udcff.png"])
-    settings = {"images": [str(tmp_path / "photos")], "recursive": False, "options": {"num_beams": 1}}
+    settings = {
+        "images": [str(tmp_path / "photos")],
+        "recursive": False,
+        "options": {"num_beams": 1},
+    }
     (tmp_path / "out").mkdir()
     for added in (None, "1 photos were added after the first run and are left out"):
         with contextlib.nullcontext() if added is None else pytest.warns(UserWarning, match=added):
@@ -309,7 +379,10 @@ def test_a_list_that_is_gone_or_changed_is_noticed(tmp_path):
 
 
 def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
-    rows = [ray_data._row("a.png", ValueError("torn")), ray_data._row("b.png", ValueError("torn too"))]
+    rows = [
+        ray_data._row("a.png", ValueError("torn")),
+        ray_data._row("b.png", ValueError("torn too")),
+    ]
     rows[1]["similar_photos"] = ["c"]
     assert [*rows[0]] == list(ray_data.COLUMNS) and rows[0]["error"] == "torn"
     (tmp_path / "part.jsonl").write_bytes(ray_data._encoded(rows, False))
@@ -335,7 +408,7 @@ def test_a_file_name_that_is_not_utf_8_has_its_row(tmp_path, file_type):
 
 
 class Here(Workers):
-    """Workers without a cluster or a model: torn photos have an error, others a caption."""
+    """Workers without a cluster or a model: torn photos have an error."""
 
     def __init__(self, **options):
         self.done = []
@@ -443,9 +516,13 @@ def test_relative_paths_mean_the_same_on_all_nodes(tmp_path, monkeypatch):
 
 def test_errors(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"Ray is not installed. Run `pip install .keras_sat\[ray\]"):
+    with pytest.raises(
+        ValueError, match=r"Ray is not installed. Run `pip install .keras_sat\[ray\]"
+    ):
         Workers()
-    with pytest.raises(ValueError, match="`worker_gpus` must be a number of at least 0.*worker_gpus=-1"):
+    with pytest.raises(
+        ValueError, match="`worker_gpus` must be a number of at least 0.*worker_gpus=-1"
+    ):
         Workers(worker_gpus=-1)
     with pytest.raises(ValueError, match="`part_size` must be a whole number from 1.*part_size=0"):
         distributed_caption("photos", output=tmp_path, part_size=0)
@@ -462,9 +539,15 @@ def test_errors(tmp_path, monkeypatch, capsys):
     for flags, message in (
         (["--output", "out"], "--output has no effect without --ray"),
         (["--ray", "local"], "Pass the folder for the captions as --output"),
-        (["--ray", "local", "--output", "out", "--plot", "a.png"], "--plot cannot be combined with --ray"),
+        (
+            ["--ray", "local", "--output", "out", "--plot", "a.png"],
+            "--plot cannot be combined with --ray",
+        ),
         (["--ray", "local", "--output", "out", "--json"], "--json cannot be combined with --ray"),
-        (["--ray", "local", "--output", "out", "--eight-bit"], "--eight-bit cannot be combined with --ray"),
+        (
+            ["--ray", "local", "--output", "out", "--eight-bit"],
+            "--eight-bit cannot be combined with --ray",
+        ),
         (["--ray", "local", "--output", str(tmp_path / "out")], "Ray is not installed"),
     ):
         assert main(caption + flags) == 2 and message in capsys.readouterr().err

@@ -16,7 +16,11 @@ def test_a_data_set_by_its_name(tmp_path):
     write_photos(tmp_path, ["a.jpg", "b.jpg"])
     (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog\nb.jpg,A cat\n")
     assert [image.image_id for image in read_data("folder", tmp_path)] == ["a", "b"]
-    assert {image.split for image in read_data("folder", tmp_path, split_seed=0)} <= {"train", "dev", "test"}
+    assert {image.split for image in read_data("folder", tmp_path, split_seed=0)} <= {
+        "train",
+        "dev",
+        "test",
+    }
     with pytest.raises(ValueError, match="Pass the folder of the data set"):
         read_data("folder")
     with pytest.raises(ValueError, match="Expected one of: flickr8k"):
@@ -40,7 +44,8 @@ def test_a_data_set_is_downloaded_into_a_folder_that_is_new(tmp_path, monkeypatc
         (folder / "download.lock").touch()
     if state == "of your own":
         (folder / "Images").mkdir()
-    with pytest.raises(ValueError, match="does not exist|No caption file found"):  # the download was left out
+    # The download was left out.
+    with pytest.raises(ValueError, match="does not exist|No caption file found"):
         read_data("flickr8k", folder)
     assert asked_for == ([] if state == "of your own" else ["flickr8k"])
 
@@ -66,5 +71,8 @@ def test_a_list_is_checked():
 def test_a_missing_split_is_an_error_that_lists_the_others():
     images = [photo("a", "train"), photo("b", "train"), photo("c", "test")]
     assert [image.image_id for image in photos_of_split(images, "train")] == ["a", "b"]
-    with pytest.raises(ValueError, match="has: 2 in 'train', 1 in 'test'.*or pass split_seed=0.*Received: split='dev'"):
+    with pytest.raises(
+        ValueError,
+        match="has: 2 in 'train', 1 in 'test'.*or pass split_seed=0.*Received: split='dev'",
+    ):
         photos_of_split(images, "dev")

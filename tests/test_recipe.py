@@ -24,13 +24,17 @@ from keras_sat.training.run_record import describe
 def history_of(folder):
     with open(folder / "history.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0] if name != "seconds"}
+    return {
+        name: np.array([float(row[name]) for row in rows]) for name in rows[0] if name != "seconds"
+    }
 
 
 def test_basics(whole_training):
     folder, captioner = whole_training
     assert isinstance(captioner, Captioner)
-    assert len(captioner.history["loss"]) == len(captioner.history["val_bleu_4"]) == OPTIONS["epochs"]
+    assert (
+        len(captioner.history["loss"]) == len(captioner.history["val_bleu_4"]) == OPTIONS["epochs"]
+    )
     assert captioner.history.history == dict(captioner.history)
     assert captioner.history["loss"][-1] < captioner.history["loss"][0]
     assert captioner.baseline.numpy() < 0
@@ -59,7 +63,9 @@ def test_tensorboard_can_read_the_curves(whole_training):
 
 
 @pytest.mark.slow
-def test_run_again_it_ends_as_if_it_had_never_stopped(whole_training, half_training, tmp_path, capsys):
+def test_run_again_it_ends_as_if_it_had_never_stopped(
+    whole_training, half_training, tmp_path, capsys
+):
     shutil.copytree(half_training, tmp_path / "again")
     again = train(tmp_path / "again", show_progress=True)
     assert "resuming after epoch 2" in capsys.readouterr().out
@@ -73,7 +79,9 @@ def assert_same_end(folder, other):
     assert expected.keys() == received.keys()
     for name, values in expected.items():
         np.testing.assert_allclose(received[name], values, rtol=1e-5, atol=1e-5, err_msg=name)
-    (_, weights), (_, weights_expected) = (read_checkpoint(path / "checkpoint") for path in (other, folder))
+    (_, weights), (_, weights_expected) = (
+        read_checkpoint(path / "checkpoint") for path in (other, folder)
+    )
     for name, values in weights_expected.items():
         np.testing.assert_allclose(weights[name], values, rtol=1e-4, atol=1e-5, err_msg=name)
 
@@ -88,7 +96,9 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(whole_training,
     assert ended.returncode == 0, ended.stderr
     assert "resuming after epoch 2" in ended.stdout
     assert_same_end(whole_training[0], tmp_path)
-    assert len(list((tmp_path / "checkpoint").iterdir())) == 2, "what was half written is cleared away"
+    assert len(list((tmp_path / "checkpoint").iterdir())) == 2, (
+        "what was half written is cleared away"
+    )
 
 
 @pytest.mark.slow
@@ -110,16 +120,23 @@ def test_a_training_that_has_ended_is_loaded(whole_training, monkeypatch):
 def test_other_arguments_are_rejected_and_named(whole_training, tmp_path):
     folder, captioner = whole_training
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"}
-    with pytest.raises(ValueError, match=r"seed was 5 and is 6; learning_rate was 0\.003 and is 0\.1\."):
+    with pytest.raises(
+        ValueError, match=r"seed was 5 and is 6; learning_rate was 0\.003 and is 0\.1\."
+    ):
         train(folder, learning_rate=0.1, seed=6)
-    with pytest.raises(ValueError, match="epochs was 4 and is 5"):  # the cosine would have been another one
+    # The cosine would have been another one.
+    with pytest.raises(ValueError, match="epochs was 4 and is 5"):
         train(folder, epochs=5)
     others = DATASETS["scenes"](None, num_scenes=41, seed=3)
     with pytest.raises(ValueError, match="data was '40 photos, checksum .*' and is '41 photos"):
         keras_sat.fit(others, output_dir=folder, show_progress=False, **OPTIONS)
-    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"}
+    assert before == {
+        path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.name != "lock"
+    }
     shutil.copytree(folder, tmp_path / "run")
-    assert train(tmp_path / "run", cell="lstm").weights_digest() == captioner.weights_digest(), "that is the default"
+    assert train(tmp_path / "run", cell="lstm").weights_digest() == captioner.weights_digest(), (
+        "that is the default"
+    )
 
 
 @pytest.mark.usefixtures("without_graphs")
@@ -165,15 +182,21 @@ def test_a_damaged_checkpoint_is_one_clear_error(whole_training, tmp_path):
             train(copy)
 
 
-def test_a_damaged_model_is_rejected_before_an_epoch_is_spent(whole_training, tmp_path, monkeypatch):
+def test_a_damaged_model_is_rejected_before_an_epoch_is_spent(
+    whole_training, tmp_path, monkeypatch
+):
     folder = tmp_path / "copy"
     shutil.copytree(whole_training[0], folder)
     epochs, _ = read_checkpoint(folder / "checkpoint")
     (state,) = (folder / "checkpoint").glob("state-*")
-    write_sealed_json(folder / "checkpoint" / "progress.json", {"epochs": epochs[:2], "state": state.name})
+    write_sealed_json(
+        folder / "checkpoint" / "progress.json", {"epochs": epochs[:2], "state": state.name}
+    )
     shutil.rmtree(folder / "model")
     monkeypatch.setattr(Captioner, "fit", None)
-    with pytest.raises(ValueError, match=r"model: this folder has no model \(config\.json is missing\)"):
+    with pytest.raises(
+        ValueError, match=r"model: this folder has no model \(config\.json is missing\)"
+    ):
         train(folder)
 
 
@@ -184,7 +207,9 @@ def test_two_processes_do_not_train_into_one_folder(tmp_path):
 
 
 class LoseTheWeights(keras.callbacks.Callback):
-    """Make a weight NaN after a batch of an epoch, as a learning rate that is too high does."""
+    """Make a weight NaN after a batch of an epoch, as a learning rate that is too high
+    does.
+    """
 
     def __init__(self, epoch, batch):
         super().__init__()
@@ -204,13 +229,19 @@ class LoseTheWeights(keras.callbacks.Callback):
 @pytest.mark.parametrize("batch", [1, 3], ids=["in an epoch", "after the last loss"])
 def test_a_nan_loss_ends_the_training_and_keeps_the_best(batch, whole_training, tmp_path):
     batches = []
-    count = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: batches.append(batch))
-    with pytest.warns(UserWarning, match=r"NaN or infinite in epoch 2; the best captioner so far is returned"):
+    count = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: batches.append(batch)
+    )
+    with pytest.warns(
+        UserWarning, match=r"NaN or infinite in epoch 2; the best captioner so far is returned"
+    ):
         captioner = train(tmp_path, callbacks=[LoseTheWeights(1, batch), count])
     assert len(batches) == {1: 7, 3: 8}[batch], "it stopped at once"
     assert len(captioner.history["loss"]) == 1 and np.isfinite(captioner.history["loss"]).all()
     assert all(np.isfinite(weight.numpy()).all() for weight in captioner.weights)
-    np.testing.assert_allclose(history_of(tmp_path)["loss"], history_of(whole_training[0])["loss"][:1], rtol=1e-5)
+    np.testing.assert_allclose(
+        history_of(tmp_path)["loss"], history_of(whole_training[0])["loss"][:1], rtol=1e-5
+    )
     if batch == 1:
         with pytest.raises(ValueError, match="in epoch 1; nothing was saved"):
             train(tmp_path / "at once", callbacks=[LoseTheWeights(0, 0)])
@@ -228,8 +259,15 @@ def test_ctrl_c_before_anything_was_reached(tmp_path):
 def test_photos_that_cannot_be_read_are_found_before_the_training(tmp_path):
     write_photos(tmp_path / "mine", ["0.jpg", "1.jpg"])
     (tmp_path / "mine" / "1.jpg").write_bytes(b"nothing")
-    (tmp_path / "mine" / "captions.csv").write_text("image,caption,split\n0.jpg,a dog,train\n1.jpg,a cat,train\n")
-    options = {**OPTIONS, "data_dir": tmp_path / "mine", "output_dir": tmp_path / "run", "image_size": 32}
+    (tmp_path / "mine" / "captions.csv").write_text(
+        "image,caption,split\n0.jpg,a dog,train\n1.jpg,a cat,train\n"
+    )
+    options = {
+        **OPTIONS,
+        "data_dir": tmp_path / "mine",
+        "output_dir": tmp_path / "run",
+        "image_size": 32,
+    }
     with pytest.raises(ValueError, match=r"1\.jpg: this is not a picture.*skip_unreadable=True"):
         keras_sat.fit("folder", show_progress=False, **options)
 
@@ -249,11 +287,17 @@ def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, mon
             saved.append(digest.model.weights_digest())
 
     digest = keras.callbacks.LambdaCallback(on_epoch_end=note)
-    monkeypatch.setattr(keras_sat.training.history, "LEAST_MATCHES", 0)  # four dev photos have few words right
+    # Four dev photos have few words right.
+    monkeypatch.setattr(keras_sat.training.history, "LEAST_MATCHES", 0)
     captioner = train(tmp_path, epochs=6, patience=3, callbacks=[digest])
-    assert captioner.history["val_bleu_4"] == [0.2, 0.5, 0.4, 0.5, 0.3], "stopped three epochs after the best"
+    assert captioner.history["val_bleu_4"] == [0.2, 0.5, 0.4, 0.5, 0.3], (
+        "stopped three epochs after the best"
+    )
     assert captioner.weights_digest() == saved[1], "the first of the best"
-    assert train(tmp_path, epochs=6, patience=3).history["val_bleu_4"] == captioner.history["val_bleu_4"]
+    assert (
+        train(tmp_path, epochs=6, patience=3).history["val_bleu_4"]
+        == captioner.history["val_bleu_4"]
+    )
 
 
 @pytest.mark.slow
@@ -263,16 +307,23 @@ def test_an_initial_model_is_trained_on_other_photos(whole_training, tmp_path):
     rng = np.random.default_rng(0)
     pictures = [rng.integers(0, 256, (50, 70, 3), dtype=np.uint8) for _ in range(8)]
     captions = ["a zebra over a red circle"]
-    mine = [CaptionedImage(f"p{i}", picture, captions, "train") for i, picture in enumerate(pictures)]
+    mine = [
+        CaptionedImage(f"p{i}", picture, captions, "train") for i, picture in enumerate(pictures)
+    ]
     options = {"initial_model": folder / "model", "epochs": 1, "show_progress": False}
     after = keras_sat.fit(mine, output_dir=tmp_path / "mine", learning_rate=1e-9, **options)
     assert after.vocabulary.words == [*before.vocabulary.words, "zebra"]
     assert after.decoder.attention == "hard" and after.encoder == "tiny"
-    old, new = before.decoder.embedding.embeddings.numpy(), after.decoder.embedding.embeddings.numpy()
+    old, new = (
+        before.decoder.embedding.embeddings.numpy(),
+        after.decoder.embedding.embeddings.numpy(),
+    )
     np.testing.assert_allclose(new[: len(old)], old, atol=1e-6)
     weights, expected = (model.encoder_model.weights[0].numpy() for model in (after, before))
     np.testing.assert_allclose(weights, expected, atol=1e-6)
-    with pytest.raises(ValueError, match=r"shapes of trained weights.* Received: hidden_dim=32 \(it is 16\)"):
+    with pytest.raises(
+        ValueError, match=r"shapes of trained weights.* Received: hidden_dim=32 \(it is 16\)"
+    ):
         keras_sat.fit(mine, output_dir=tmp_path / "other", hidden_dim=32, **options)
     soft = keras_sat.fit(mine, output_dir=tmp_path / "soft", attention="soft", **options)
     assert soft.decoder.attention == "soft"
@@ -284,15 +335,39 @@ def test_an_initial_model_is_trained_on_other_photos(whole_training, tmp_path):
 def test_a_training_with_views_and_the_last_layers_of_an_encoder_resumes(tmp_path):
     write_photos(tmp_path / "photos", [f"{number}.png" for number in range(9)], size=(32, 32))
     images = [
-        CaptionedImage(str(number), tmp_path / "photos" / f"{number}.png", [f"a {'big ' * number} dog", "a cat"], split)
+        CaptionedImage(
+            str(number),
+            tmp_path / "photos" / f"{number}.png",
+            [f"a {'big ' * number} dog", "a cat"],
+            split,
+        )
         for number, split in enumerate(["train"] * 7 + ["dev"] * 2)
     ]
     weights = tmp_path / "tiny.weights.h5"
     keras_sat.ENCODERS["tiny"](image_size=16).save_weights(weights)
-    options = {"encoder": "tiny", "encoder_weights": weights, "encoder_training": "frozen", "image_size": 16}
-    options |= {"encoder_layer": "conv1", "trained_up_to": "coordinates", "encoder_rate": 0.5, "num_views": 2}
-    options |= {**dict.fromkeys(["embedding_dim", "hidden_dim", "attention_dim"], 4), "feature_dropout": 0.2}
-    options |= {"dropout_embedding": 0.2, "average_momentum": 0.9, "batch_size": 4, "epochs": 3, "patience": None}
+    options = {
+        "encoder": "tiny",
+        "encoder_weights": weights,
+        "encoder_training": "frozen",
+        "image_size": 16,
+    }
+    options |= {
+        "encoder_layer": "conv1",
+        "trained_up_to": "coordinates",
+        "encoder_rate": 0.5,
+        "num_views": 2,
+    }
+    options |= {
+        **dict.fromkeys(["embedding_dim", "hidden_dim", "attention_dim"], 4),
+        "feature_dropout": 0.2,
+    }
+    options |= {
+        "dropout_embedding": 0.2,
+        "average_momentum": 0.9,
+        "batch_size": 4,
+        "epochs": 3,
+        "patience": None,
+    }
     options |= {"show_progress": False}
 
     def stop():
@@ -316,7 +391,9 @@ def test_a_data_set_of_your_own_by_its_name(tmp_path, monkeypatch):
     images = [CaptionedImage(image.image_id, image.image_path, image.captions) for image in images]
     monkeypatch.setitem(DATASETS, "mine", lambda folder: images)
     options = {"data_dir": tmp_path, "split_seed": 0, "show_progress": False}
-    captioner = keras_sat.fit("mine", output_dir=tmp_path / "run", **{**OPTIONS, "epochs": 1}, **options)
+    captioner = keras_sat.fit(
+        "mine", output_dir=tmp_path / "run", **{**OPTIONS, "epochs": 1}, **options
+    )
     assert "val_bleu_4" in captioner.history
     assert len(keras_sat.evaluate(captioner, "mine", **options).captions) == 2
 
@@ -348,7 +425,10 @@ def test_what_it_says(tmp_path, capsys):
         ({"cache_dir": "run"}, "must be different folders"),
         ({"attentoin_dim": 3}, "fit has no such option. Did you mean attention_dim"),
         ({"encoder_training": "frozen", "encoder_rate": 0.5}, "No layer of the encoder is trained"),
-        ({"encoder_training": "frozen", "photo_jitter": 0.5}, "frozen encoder.*Received: photo_jitter=0.5"),
+        (
+            {"encoder_training": "frozen", "photo_jitter": 0.5},
+            "frozen encoder.*Received: photo_jitter=0.5",
+        ),
         ({"boxes": []}, "`boxes` and `box_weight` or `region_weight` require each other"),
     ],
 )
@@ -362,11 +442,18 @@ def test_errors(options, message, tmp_path, monkeypatch):
 
 def test_learning_rates():
     assert phases._learning_rate(0.1, "constant", 0, 100) == 0.1
-    cosine, warm = phases._learning_rate(0.1, "cosine", 10, 110), phases._learning_rate(0.1, "constant", 10, 110)
+    cosine, warm = (
+        phases._learning_rate(0.1, "cosine", 10, 110),
+        phases._learning_rate(0.1, "constant", 10, 110),
+    )
     rates = [float(cosine(step)) for step in (0, 5, 10, 60, 110)]
     np.testing.assert_allclose(rates, [0, 0.05, 0.1, 0.05, 0], atol=1e-6)
-    np.testing.assert_allclose([float(warm(step)) for step in (0, 5, 10, 60)], [0, 0.05, 0.1, 0.1], atol=1e-6)
-    np.testing.assert_allclose(float(phases._learning_rate(0.1, "cosine", 0, 100)(50)), 0.05, atol=1e-6)
+    np.testing.assert_allclose(
+        [float(warm(step)) for step in (0, 5, 10, 60)], [0, 0.05, 0.1, 0.1], atol=1e-6
+    )
+    np.testing.assert_allclose(
+        float(phases._learning_rate(0.1, "cosine", 0, 100)(50)), 0.05, atol=1e-6
+    )
 
 
 def test_the_command_line_offers_what_fit_takes():
@@ -383,9 +470,14 @@ def test_the_command_line_offers_what_fit_takes():
 def test_real_photos_from_fit_to_caption(flickr8k_images, real_data, tmp_path):
     train = [image for image in flickr8k_images if image.split == "train"][:24]
     dev = [image for image in flickr8k_images if image.split == "dev"][:8]
-    options = {"encoder": "mobilenet_v2", "encoder_weights": real_data / "mobilenet_v2_notop.weights.h5"}
+    options = {
+        "encoder": "mobilenet_v2",
+        "encoder_weights": real_data / "mobilenet_v2_notop.weights.h5",
+    }
     options |= {**dict.fromkeys(["embedding_dim", "hidden_dim", "attention_dim"], 32), "epochs": 2}
-    captioner = keras_sat.fit([*train, *dev], **options, group_by="image", output_dir=tmp_path, show_progress=False)
+    captioner = keras_sat.fit(
+        [*train, *dev], **options, group_by="image", output_dir=tmp_path, show_progress=False
+    )
     assert len(FeatureCache.open(tmp_path / "features")) == 32
     assert captioner.history["val_cross_entropy"][1] < captioner.history["val_cross_entropy"][0]
     results = captioner.caption([image.image_path for image in dev], num_beams=3)

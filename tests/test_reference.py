@@ -22,4 +22,6 @@ def test_every_public_name_and_option_is_in_it(tmp_path):
     for package in (data_utils, keras_sat):
         page = (tmp_path / f"{package.__name__}.html").read_text(encoding="utf-8")
         assert set(package.__all__) <= set(re.findall(r'id="(\w+)"', page))
-    assert all(name in page for name in ("attention_penalty_weight", "self_critical_rate", "num_beams"))
+    assert all(
+        name in page for name in ("attention_penalty_weight", "self_critical_rate", "num_beams")
+    )

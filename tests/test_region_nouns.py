@@ -15,15 +15,34 @@ def said(*captions):
 def test_figures_by_hand():
     captions = {"a": "two black dogs chase a ball on grass", "b": "dog"}
     images = [CaptionedImage(name, "", [caption]) for name, caption in captions.items()]
-    phrases = [Phrase(0, 0, 3, (LEFT,)), Phrase(0, 4, 2, (CORNER,)), Phrase(0, 7, 1, (LEFT, CORNER))]
-    boxes = Boxes({"a": [*phrases, Phrase(0, 7, 1, (NEARLY_ALL,))], "b": [Phrase(0, 0, 1, (LEFT,))]}, {"b"})
+    phrases = [
+        Phrase(0, 0, 3, (LEFT,)),
+        Phrase(0, 4, 2, (CORNER,)),
+        Phrase(0, 7, 1, (LEFT, CORNER)),
+    ]
+    boxes = Boxes(
+        {"a": [*phrases, Phrase(0, 7, 1, (NEARLY_ALL,))], "b": [Phrase(0, 0, 1, (LEFT,))]}, {"b"}
+    )
 
     def describe(regions):
-        assert regions == [[LEFT, CORNER], []]  # single boxes up to half of a photo whose size is known
+        # Single boxes up to half of a photo whose size is known.
+        assert regions == [[LEFT, CORNER], []]
         return [said("a dog", "a cat"), []]
 
     figures = region_nouns(images, boxes, said("a dog with balls", "a dog"), describe)
-    assert figures == {"num_regions": 2, "noun_said": 0.5, "small_noun_said": 0.0, "whole_noun_said": 1.0}
+    assert figures == {
+        "num_regions": 2,
+        "noun_said": 0.5,
+        "small_noun_said": 0.0,
+        "whole_noun_said": 1.0,
+    }
     assert region_nouns([], Boxes({}), [], lambda regions: [])["noun_said"] is None
-    pairs = {"dog": "dogs", "house": "houses", "bus": "buses", "baby": "babies", "man": "men", "watch": "watches"}
+    pairs = {
+        "dog": "dogs",
+        "house": "houses",
+        "bus": "buses",
+        "baby": "babies",
+        "man": "men",
+        "watch": "watches",
+    }
     assert all(singular(one) == singular(many) == one for one, many in pairs.items())

@@ -23,7 +23,9 @@ def scenes():
 
 
 def scene_of(*objects):
-    """A scene with objects given as (size, colour, shape, box), on a picture of 64 x 64."""
+    """A scene with objects given as (size, colour, shape, box), on a picture of 64 x
+    64.
+    """
     items = tuple(SceneObject(shape, colour, size, box) for size, colour, shape, box in objects)
     return Scene("test", np.zeros((64, 64, 3), np.uint8), items, (), "train")
 
@@ -52,14 +54,20 @@ def test_same_seed_same_pixels_and_captions(scenes):
 
 def test_the_pixels_are_the_same_on_every_machine(scenes):
     pixels = hashlib.sha256(b"".join(scene.image.tobytes() for scene in scenes[:50])).hexdigest()
-    captions = hashlib.sha256("\n".join(c for scene in scenes[:50] for c in scene.captions).encode()).hexdigest()
+    captions = hashlib.sha256(
+        "\n".join(c for scene in scenes[:50] for c in scene.captions).encode()
+    ).hexdigest()
     assert captions[:16] == "c27408ab38576463"
     assert pixels[:16] == "78b02dfe47ac2ef1"
 
 
 def test_every_caption_is_true_of_its_scene_and_of_few_others(scenes):
     assert all(is_true(scene, caption) for scene in scenes for caption in scene.captions)
-    elsewhere = [is_true(scenes[i - 1], caption) for i in range(len(scenes)) for caption in scenes[i].captions]
+    elsewhere = [
+        is_true(scenes[i - 1], caption)
+        for i in range(len(scenes))
+        for caption in scenes[i].captions
+    ]
     assert set(elsewhere) == {True, False} and np.mean(elsewhere) < 0.05
 
 
@@ -78,7 +86,9 @@ def test_both_orders_of_mention_and_every_word_occur(scenes):
     assert any(any(" right of " in c for c in scene.captions) for scene in first_is_left)
     words = {word for scene in scenes for caption in scene.captions for word in tokenise(caption)}
     expected = {*COLOURS, *SHAPES, *SIZE_WORDS, *RELATION_WORDS}
-    assert expected | {"a", "an", "the", "one", "two", "another", "and", "there", "picture"} <= words
+    assert (
+        expected | {"a", "an", "the", "one", "two", "another", "and", "there", "picture"} <= words
+    )
 
 
 def test_exactly_one_relation_is_clear(scenes):
@@ -130,7 +140,9 @@ def test_truth_of_handmade_sentences():
 
 def test_twins_and_three_objects():
     twins = scene_of(RED_CIRCLE, ("small", "red", "circle", (40, 20, 54, 34)))
-    assert is_true(twins, "two small red circles") and is_true(twins, "a red circle and another red circle")
+    assert is_true(twins, "two small red circles") and is_true(
+        twins, "a red circle and another red circle"
+    )
     assert is_true(twins, "two big red circles") is False
     both = twins.objects[0].box, twins.objects[1].box
     assert [place.boxes for place in word_places(twins, "two red circles")] == [both] * 3
@@ -159,7 +171,9 @@ def test_places_of_words():
 
 def test_cells_of_any_grid():
     (place,) = [p for p in word_places(scene_of(RED_CIRCLE), "a red circle") if p.word == "red"]
-    cells = place.cells((8, 8))  # the box (4, 20, 18, 34) covers parts of columns 0..2 and rows 2..4, of 8 pixels each
+    # The box (4, 20, 18, 34) covers parts of columns 0..2 and rows 2..4, of 8 pixels
+    # each.
+    cells = place.cells((8, 8))
     rows, columns = np.zeros(8), np.zeros(8)
     rows[2:5], columns[:3] = [4 / 8, 1, 2 / 8], [4 / 8, 1, 2 / 8]
     np.testing.assert_allclose(cells, np.outer(rows, columns))

@@ -20,28 +20,46 @@ from keras_sat.scoring.table import ScoreTable
 
 @pytest.fixture(scope="module")
 def scene_captions():
-    """References of scenes, and candidates: captions of the scenes before, which share many words with them."""
+    """References of scenes, and candidates: captions of the scenes before, which share
+    many words with them.
+    """
     scenes = draw_scenes(60, seed=8)
-    return [list(scene.captions[:4]) for scene in scenes], [scenes[i - 1].captions[4] for i in range(len(scenes))]
+    return [list(scene.captions[:4]) for scene in scenes], [
+        scenes[i - 1].captions[4] for i in range(len(scenes))
+    ]
 
 
 @pytest.fixture(scope="module")
 def golden():
-    """Captions of all kinds, and what coco-caption says of them: tests/golden/make_coco_caption.py."""
+    """Captions of all kinds, and what coco-caption says of them:
+    tests/golden/make_coco_caption.py.
+    """
     return json.loads((Path(__file__).parent / "golden" / "coco_caption.json").read_text())
 
 
 def test_agrees_with_coco_caption(golden):
     references, candidates = golden["references"], golden["candidates"]
-    assert len(candidates) >= 200 and all(len(captions) == 5 for captions in references) and "" in candidates
-    scores = {**bleu(references, candidates), **rouge_l(references, candidates), **cider(references, candidates)}
+    assert (
+        len(candidates) >= 200
+        and all(len(captions) == 5 for captions in references)
+        and "" in candidates
+    )
+    scores = {
+        **bleu(references, candidates),
+        **rouge_l(references, candidates),
+        **cider(references, candidates),
+    }
     for name in ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "rouge_l", "cider"):
         assert scores[name] == pytest.approx(golden["scores"][name], abs=1e-6), name
     for name, of_photos in (("rouge_l", rouge_l_of_photos), ("cider", cider_of_photos)):
-        np.testing.assert_allclose(of_photos(references, candidates), golden["of_photos"][name], atol=1e-6)
+        np.testing.assert_allclose(
+            of_photos(references, candidates), golden["of_photos"][name], atol=1e-6
+        )
     short = bleu(references, [tokenise(candidate)[:-2] for candidate in candidates])
     expected = golden["bleu_without_the_last_two_words"]
-    assert short["bleu_4"] < 0.95 * short["bleu_4_no_penalty"], "the brevity penalty is part of the comparison"
+    assert short["bleu_4"] < 0.95 * short["bleu_4_no_penalty"], (
+        "the brevity penalty is part of the comparison"
+    )
     assert [short[f"bleu_{n}"] for n in range(1, 5)] == pytest.approx(expected, abs=1e-6)
 
 
@@ -55,28 +73,37 @@ def test_bleu_of_parts_is_bleu_of_all(golden):
 
 
 def test_rouge_l_by_hand():
-    # "a dog runs" is common to both, 3 of 4 words on either side; nothing is common with the other reference.
+    # "a dog runs" is common to both, 3 of 4 words on either side; nothing is common
+    # with the other reference.
     value = rouge_l([["a brown dog runs", "cats"]], ["a dog runs fast"])["rouge_l"]
-    assert value == pytest.approx(3 / 4)  # precision and recall are equal, and so is any mean of them
+    # Precision and recall are equal, and so is any mean of them.
+    assert value == pytest.approx(3 / 4)
     value = rouge_l([["a dog"]], ["a dog runs fast"])["rouge_l"]
     precision, recall = 2 / 4, 2 / 2
     assert value == pytest.approx((1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision))
-    best_of_each = rouge_l([["a dog", "a dog runs fast today with cats"]], ["a dog runs fast"])["rouge_l"]
-    assert best_of_each == pytest.approx(1.0)  # precision from the second reference, recall from the first
+    best_of_each = rouge_l([["a dog", "a dog runs fast today with cats"]], ["a dog runs fast"])[
+        "rouge_l"
+    ]
+    # Precision from the second reference, recall from the first.
+    assert best_of_each == pytest.approx(1.0)
 
 
 def test_cider_by_hand():
-    # Three photos; of the first one's words, "a" stands in all references and weighs nothing, "dog" and the pair
-    # "a dog" in one only. A caption equal to its reference has cosine 1 for the n that it has n-grams of.
+    # Three photos; of the first one's words, "a" stands in all references and weighs
+    # nothing, "dog" and the pair "a dog" in one only. A caption equal to its reference
+    # has cosine 1 for the n that it has n-grams of.
     references = [["a dog"], ["a cat"], ["a bird sings"]]
     values = cider_of_photos(references, ["a dog", "a cat sleeps", "zebra"])
     assert values[0] == pytest.approx(10 * (1 + 1 + 0 + 0) / 4)
     weight = math.log(3)
-    one = weight**2 / (weight * math.hypot(weight, weight))  # "sleeps" is in no reference: it weighs log 3
+    # "sleeps" is in no reference: it weighs log 3
+    one = weight**2 / (weight * math.hypot(weight, weight))
     two = weight**2 / (weight * math.hypot(weight, weight))
     assert values[1] == pytest.approx(10 * math.exp(-1 / 72) * (one + two) / 4)
     assert values[2] == 0
-    assert cider(references, ["a dog", "a cat sleeps", "zebra"])["cider"] == pytest.approx(values.mean())
+    assert cider(references, ["a dog", "a cat sleeps", "zebra"])["cider"] == pytest.approx(
+        values.mean()
+    )
 
 
 def test_brevity_penalty_compares_with_the_closest_reference():
@@ -87,7 +114,10 @@ def test_brevity_penalty_compares_with_the_closest_reference():
 
 def test_texts_and_words_are_the_same(scene_captions):
     references, candidates = scene_captions
-    tokens = [[tokenise(caption) for caption in captions] for captions in references], [*map(tokenise, candidates)]
+    tokens = (
+        [[tokenise(caption) for caption in captions] for captions in references],
+        [*map(tokenise, candidates)],
+    )
     assert bleu(*tokens) == bleu(references, candidates)
     assert bleu([["A dog, running."]], ["a dog running"])["bleu_3"] == pytest.approx(1.0)
 
@@ -105,7 +135,9 @@ def test_contract(name, scene_captions, quick_meteor):
         assert nothing[key] < 1e-3 and empty[key] < 1e-3
         assert nothing[key] <= value < perfect[key]
     for bad in ([], ["one"]):
-        with pytest.raises(ValueError, match="at least one candidate, and a list of references for each"):
+        with pytest.raises(
+            ValueError, match="at least one candidate, and a list of references for each"
+        ):
             SCORES[name](references, bad)
     with pytest.raises(ValueError, match="list of captions for each photo"):
         SCORES[name](["a dog"], ["a dog"])
@@ -114,18 +146,25 @@ def test_contract(name, scene_captions, quick_meteor):
 
 
 def test_a_score_is_a_function_and_a_line(monkeypatch, quick_meteor, tmp_path):
-    """A score that is added to SCORES is measured, printed, drawn, written, read again and compared."""
+    """A score that is added to SCORES is measured, printed, drawn, written, read again
+    and compared.
+    """
 
     def of_photos(references, candidates):
         return [len(words) / 10 for words in candidates]
 
-    images = [CaptionedImage(str(n), "nowhere.jpg", ["a dog runs", "the dog"], "test") for n in range(4)]
+    images = [
+        CaptionedImage(str(n), "nowhere.jpg", ["a dog runs", "the dog"], "test") for n in range(4)
+    ]
     short, long = (
-        [{"image_id": str(n), "caption": caption} for n in range(4)] for caption in ("a dog", "a dog runs fast")
+        [{"image_id": str(n), "caption": caption} for n in range(4)]
+        for caption in ("a dog", "a dog runs fast")
     )
     before = evaluate_captions(short, images)
     before.to_json(tmp_path / "before.json")
-    monkeypatch.setitem(SCORES, "toy", mean_over_photos("toy_length", "Toy", of_photos, unit=1, digits=4))
+    monkeypatch.setitem(
+        SCORES, "toy", mean_over_photos("toy_length", "Toy", of_photos, unit=1, digits=4)
+    )
     assert SCORES["toy"]([["a dog"]], ["a dog runs"]) == {"toy_length": 0.3}
     table = evaluate_captions(short, images, compare_with=["human"])
     assert table.scores == {**before.scores, "toy_length": 0.2}
@@ -142,7 +181,9 @@ def test_a_score_is_a_function_and_a_line(monkeypatch, quick_meteor, tmp_path):
     assert [row["toy_length"] for row in rows] == ["0.200000"] * 4
     compared = compare(tmp_path / "table.json", evaluate_captions(long, images))
     assert compared.rows["toy_length"]["difference"] == pytest.approx(0.2)
-    assert any(line.split()[:3] == ["Toy", "0.2000", "0.4000"] for line in str(compared).splitlines())
+    assert any(
+        line.split()[:3] == ["Toy", "0.2000", "0.4000"] for line in str(compared).splitlines()
+    )
     older = ScoreTable.from_json(tmp_path / "before.json")  # a file from before the score was added
     assert "different kinds: Toy" in str(compare(older, table)) and "-" in str(older)
 

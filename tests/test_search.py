@@ -1,4 +1,6 @@
-"""Search over a small model whose every caption can be listed: the next word depends on the photo and the last two."""
+"""Search over a small model whose every caption can be listed: the next word depends on
+the photo and the last two.
+"""
 
 import functools
 from collections import namedtuple
@@ -28,10 +30,16 @@ OPTIONS = {
 
 
 class Model:
-    """Its attention weights spell the two words that the step has read: mixed-up beams are noticed."""
+    """Its attention weights spell the two words that the step has read: mixed-up beams
+    are noticed.
+    """
 
     def __init__(self, seed=0, end_bias=0.0):
-        logits = np.random.default_rng(seed).normal(scale=2, size=(PHOTOS, WORDS, WORDS, WORDS)).astype("float32")
+        logits = (
+            np.random.default_rng(seed)
+            .normal(scale=2, size=(PHOTOS, WORDS, WORDS, WORDS))
+            .astype("float32")
+        )
         logits[..., END] += end_bias
         self.logits = logits
         self.log_probs = tf.nn.log_softmax(logits).numpy()
@@ -42,22 +50,33 @@ class Model:
         self.calls.assign_add(1)
         logits = tf.gather_nd(self.logits, tf.stack([photo, before, input_ids], axis=1))
         seen = tf.concat([tf.one_hot(before, WORDS), tf.one_hot(input_ids, WORDS)], axis=1)
-        return Step(logits, (photo, input_ids), seen, {"last": tf.cast(input_ids[:, None], "float32")})
+        return Step(
+            logits, (photo, input_ids), seen, {"last": tf.cast(input_ids[:, None], "float32")}
+        )
 
     def state(self, rows_per_photo=1):
         photo = tf.repeat(tf.range(PHOTOS), rows_per_photo)
         return photo, tf.zeros_like(photo)
 
     def all_captions(self, photo, length_penalty=0.0):
-        """List (has ended, score, log p, tokens) of every caption that could be found, best first."""
+        """List (has ended, score, log p, tokens) of every caption that could be found,
+        best first.
+        """
         found = []
 
         def extend(before, last, tokens, log_prob):
             if tokens and (last == END or len(tokens) == LONGEST):
-                found.append((last == END, log_prob / len(tokens) ** length_penalty, log_prob, tokens))
+                found.append(
+                    (last == END, log_prob / len(tokens) ** length_penalty, log_prob, tokens)
+                )
                 return
             for word in (END, *range(UNK + 1, WORDS)):
-                extend(last, word, [*tokens, word], log_prob + self.log_probs[photo, before, last, word])
+                extend(
+                    last,
+                    word,
+                    [*tokens, word],
+                    log_prob + self.log_probs[photo, before, last, word],
+                )
 
         extend(0, START, [], 0.0)
         return sorted(found, key=lambda caption: caption[:2], reverse=True)
@@ -71,7 +90,9 @@ class Model:
 
 
 def tokens_of(result, photo, place=0):
-    return [int(word) for word in result.token_ids[photo, place, : int(result.lengths[photo, place])]]
+    return [
+        int(word) for word in result.token_ids[photo, place, : int(result.lengths[photo, place])]
+    ]
 
 
 def says_again(tokens, size):
@@ -81,7 +102,7 @@ def says_again(tokens, size):
 
 
 def reference_beams(model, photo, num_beams, length_penalty, longest=LONGEST, no_repeat_ngram=0):
-    """Beam search in plain Python: (has ended, score, tokens) of the beams, best first."""
+    """Beam search in plain Python: (ended, score, tokens) of the beams, best first."""
     beams = [(0.0, [])]
     for _ in range(longest):
         candidates = []
@@ -92,7 +113,9 @@ def reference_beams(model, photo, num_beams, length_penalty, longest=LONGEST, no
             before, last = ([0, START] + tokens)[-2:] if tokens else (0, START)
             for word in (END, *range(UNK + 1, WORDS)):
                 if not says_again([*tokens, word], no_repeat_ngram):
-                    candidates.append((log_prob + model.log_probs[photo, before, last, word], [*tokens, word]))
+                    candidates.append(
+                        (log_prob + model.log_probs[photo, before, last, word], [*tokens, word])
+                    )
         candidates.sort(key=lambda c: c[0] / len(c[1]) ** length_penalty, reverse=True)
         beams = candidates[:num_beams]
     scored = [(t[-1] == END, log_prob / len(t) ** length_penalty, t) for log_prob, t in beams]
@@ -100,11 +123,15 @@ def reference_beams(model, photo, num_beams, length_penalty, longest=LONGEST, no
 
 
 def check_consistency(model, result):
-    """Tokens, log p, lengths, ends and attention weights of every result agree with each other."""
+    """Tokens, log p, lengths, ends and attention weights of every result agree with
+    each other.
+    """
     for photo in range(PHOTOS):
         for place in range(result.log_probs.shape[1]):
             tokens = tokens_of(result, photo, place)
-            assert float(result.log_probs[photo, place]) == pytest.approx(model.log_prob(photo, tokens), abs=1e-4)
+            assert float(result.log_probs[photo, place]) == pytest.approx(
+                model.log_prob(photo, tokens), abs=1e-4
+            )
             assert bool(result.is_finished[photo, place]) == (tokens[-1] == END)
             assert not {PAD, START, UNK} & set(tokens) and END not in tokens[:-1]
             assert all(word == PAD for word in result.token_ids[photo, place, len(tokens) :])
@@ -144,7 +171,9 @@ def test_unknown_words_come_only_if_allowed():
     model = Model()
     model.logits[..., UNK] = 9
     model.log_probs = tf.nn.log_softmax(model.logits).numpy()
-    assert not (np.asarray(greedy_search(model.step, model.state(), **OPTIONS).token_ids) == UNK).any()
+    assert not (
+        np.asarray(greedy_search(model.step, model.state(), **OPTIONS).token_ids) == UNK
+    ).any()
     allowed = greedy_search(model.step, model.state(), **{**OPTIONS, "forbidden_token_ids": ()})
     assert (np.asarray(allowed.token_ids) == UNK).all()
 
@@ -158,12 +187,19 @@ def test_wide_beams_find_the_best_of_all_captions(seed, length_penalty):
     model, num_beams = Model(seed), WORDS**LONGEST // 4
     search = tf.function(beam_search)
     result = search(
-        model.step, model.state(num_beams), num_beams=num_beams, num_results=9, length_penalty=length_penalty, **OPTIONS
+        model.step,
+        model.state(num_beams),
+        num_beams=num_beams,
+        num_results=9,
+        length_penalty=length_penalty,
+        **OPTIONS,
     )
     check_consistency(model, result)
     for photo in range(PHOTOS):
         best = model.all_captions(photo, length_penalty)[:9]
-        assert [tokens_of(result, photo, place) for place in range(9)] == [caption[3] for caption in best]
+        assert [tokens_of(result, photo, place) for place in range(9)] == [
+            caption[3] for caption in best
+        ]
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
@@ -171,11 +207,17 @@ def test_wide_beams_find_the_best_of_all_captions(seed, length_penalty):
 def test_narrow_beams_are_those_of_the_plain_python_search(num_beams, length_penalty):
     for seed in range(5):
         model = Model(seed)
-        options = {"num_beams": num_beams, "num_results": num_beams, "length_penalty": length_penalty}
+        options = {
+            "num_beams": num_beams,
+            "num_results": num_beams,
+            "length_penalty": length_penalty,
+        }
         result = beam_search(model.step, model.state(num_beams), **options, **OPTIONS)
         check_consistency(model, result)
         for photo in range(PHOTOS):
-            expected = [tokens for _, _, tokens in reference_beams(model, photo, num_beams, length_penalty)]
+            expected = [
+                tokens for _, _, tokens in reference_beams(model, photo, num_beams, length_penalty)
+            ]
             assert [tokens_of(result, photo, place) for place in range(num_beams)] == expected
 
 
@@ -183,7 +225,9 @@ def test_the_best_unfinished_caption_is_returned_when_none_ends():
     model = Model(end_bias=-100.0)
     result = beam_search(model.step, model.state(3), num_beams=3, num_results=3, **OPTIONS)
     check_consistency(model, result)
-    assert not np.asarray(result.is_finished).any() and (np.asarray(result.lengths) == LONGEST).all()
+    assert (
+        not np.asarray(result.is_finished).any() and (np.asarray(result.lengths) == LONGEST).all()
+    )
     assert (np.diff(result.log_probs, axis=1) <= 0).all()
 
 
@@ -192,7 +236,10 @@ def test_more_beams_than_captions():
     options = {**OPTIONS, "max_length": 1}
     result = beam_search(model.step, model.state(20), num_beams=20, num_results=20, **options)
     possible = WORDS - 3  # all but <pad>, <start> and <unk>
-    assert np.isfinite(result.log_probs[:, :possible]).all() and np.isneginf(result.log_probs[:, possible:]).all()
+    assert (
+        np.isfinite(result.log_probs[:, :possible]).all()
+        and np.isneginf(result.log_probs[:, possible:]).all()
+    )
 
 
 def test_search_stops_when_every_caption_has_ended():
@@ -208,7 +255,9 @@ def test_search_stops_when_every_caption_has_ended():
 def test_compiled_search_gives_the_same(xla):
     model = Model(4)
     eager = beam_search(model.step, model.state(3), num_beams=3, **OPTIONS)
-    compiled = tf.function(beam_search, jit_compile=xla)(model.step, model.state(3), num_beams=3, **OPTIONS)
+    compiled = tf.function(beam_search, jit_compile=xla)(
+        model.step, model.state(3), num_beams=3, **OPTIONS
+    )
     for one, other in zip(tf.nest.flatten(eager), tf.nest.flatten(compiled)):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
@@ -218,11 +267,16 @@ def test_compiled_search_gives_the_same(xla):
 
 def draw(model, num_samples, **options):
     noise = np.random.default_rng(0).random((PHOTOS * num_samples, LONGEST)).astype("float32")
-    return sample_search(model.step, model.state(num_samples), noise, num_samples=num_samples, **options, **OPTIONS)
+    return sample_search(
+        model.step, model.state(num_samples), noise, num_samples=num_samples, **options, **OPTIONS
+    )
 
 
 def fractions_of_first_words(result):
-    return np.bincount(np.asarray(result.token_ids)[0, :, 0], minlength=WORDS) / result.token_ids.shape[1]
+    return (
+        np.bincount(np.asarray(result.token_ids)[0, :, 0], minlength=WORDS)
+        / result.token_ids.shape[1]
+    )
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
@@ -232,7 +286,9 @@ def test_samples_follow_the_distribution(temperature):
     check_consistency(model, draw(model, 9, temperature=temperature))
     expected = np.exp(model.log_probs[0, 0, START] / temperature)
     expected[[PAD, START, UNK]] = 0
-    np.testing.assert_allclose(fractions_of_first_words(result), expected / expected.sum(), atol=0.035)
+    np.testing.assert_allclose(
+        fractions_of_first_words(result), expected / expected.sum(), atol=0.035
+    )
 
 
 def test_top_k_and_top_p_leave_only_probable_words():
@@ -240,12 +296,16 @@ def test_top_k_and_top_p_leave_only_probable_words():
     probabilities = np.exp(model.log_probs[0, 0, START])
     probabilities[[PAD, START, UNK]] = 0
     order = np.argsort(-probabilities)
-    assert set(np.flatnonzero(fractions_of_first_words(draw(model, 2000, top_k=2)))) == set(order[:2])
+    assert set(np.flatnonzero(fractions_of_first_words(draw(model, 2000, top_k=2)))) == set(
+        order[:2]
+    )
     best = draw(model, 1, top_k=1).token_ids
     np.testing.assert_array_equal(draw(model, 20, top_k=1).token_ids, np.repeat(best, 20, axis=1))
     cumulated = np.cumsum(probabilities[order]) / probabilities.sum()
     fewest = int(np.searchsorted(cumulated, 0.8)) + 1
-    assert set(np.flatnonzero(fractions_of_first_words(draw(model, 2000, top_p=0.8)))) == set(order[:fewest])
+    assert set(np.flatnonzero(fractions_of_first_words(draw(model, 2000, top_p=0.8)))) == set(
+        order[:fewest]
+    )
 
 
 # === Captions that do not repeat themselves ===
@@ -266,18 +326,25 @@ def test_words_are_left_where_the_most_probable_ones_are_blocked():
         assert np.isfinite(found.log_probs[0, 0]) and len(set(tokens)) == len(tokens) > 7
 
 
-@pytest.mark.parametrize(("num_beams", "size"), all_slow_but((3, 2), [(1, 1), (3, 1), (3, 2), (3, 3)]))
+@pytest.mark.parametrize(
+    ("num_beams", "size"), all_slow_but((3, 2), [(1, 1), (3, 1), (3, 2), (3, 3)])
+)
 def test_no_caption_repeats_itself(num_beams, size):
     options, repeating = {**OPTIONS, "max_length": 9}, 0
     for seed in range(4):
         model = Model(seed, end_bias=-6.0)
         free = beam_search(model.step, model.state(num_beams), num_beams=num_beams, **options)
-        found = beam_search(model.step, model.state(num_beams), num_beams=num_beams, no_repeat_ngram=size, **options)
+        found = beam_search(
+            model.step, model.state(num_beams), num_beams=num_beams, no_repeat_ngram=size, **options
+        )
         for photo in range(PHOTOS):
             repeating += says_again(tokens_of(free, photo), size)
             *_, expected = reference_beams(model, photo, num_beams, 0.0, 9, size)[0]
-            tokens = tokens_of(found, photo)  # another caption may be as probable: it may have the same words
-            assert model.log_prob(photo, tokens) == pytest.approx(model.log_prob(photo, expected), abs=1e-5)
+            # Another caption may be as probable: it may have the same words.
+            tokens = tokens_of(found, photo)
+            assert model.log_prob(photo, tokens) == pytest.approx(
+                model.log_prob(photo, expected), abs=1e-5
+            )
             assert not says_again(tokens, size)
     assert repeating > 2  # else this would have tested nothing
 
@@ -318,9 +385,20 @@ def test_a_captioner_passes_it_on(scene_images):
 
 def test_the_joining_word_is_an_option():
     words = [f"word{number}" for number in range(WORDS - UNK - 1)]
-    model, options = Model(4, end_bias=-6.0), {"max_length": 9, "num_regions": OPTIONS["num_regions"]}
-    found = run_search(model.step, model.state(), vocabulary=Vocabulary(words), no_repeat_around=words[0], **options)
-    expected = greedy_search(model.step, model.state(), joining_token_id=UNK + 1, **{**OPTIONS, **options})
+    model, options = (
+        Model(4, end_bias=-6.0),
+        {"max_length": 9, "num_regions": OPTIONS["num_regions"]},
+    )
+    found = run_search(
+        model.step,
+        model.state(),
+        vocabulary=Vocabulary(words),
+        no_repeat_around=words[0],
+        **options,
+    )
+    expected = greedy_search(
+        model.step, model.state(), joining_token_id=UNK + 1, **{**OPTIONS, **options}
+    )
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
     captioner = Captioner.from_pretrained("scenes").adapted(no_repeat_around="a")
     assert captioner.arguments_of_search(SearchOptions())["no_repeat_around"] == "a"

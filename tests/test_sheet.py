@@ -7,7 +7,9 @@ from keras_sat.pictures.sheet import font_size, sheet, text_width, wrapped
 
 
 class Boxes:
-    """Instead of a figure, whose axes take long to make: (left, bottom, right, top) of axes in inches."""
+    """Instead of a figure, whose axes take long to make: (left, bottom, right, top) of
+    axes in inches.
+    """
 
     def __init__(self, figsize):
         self.sides = np.array(figsize)
@@ -75,7 +77,11 @@ def test_words_wrap_whole():
 
 def test_bold_text_is_wider_and_a_colour_has_no_width():
     width = text_width("caption", size=10)
-    assert text_width("caption", size=10, weight="bold", color="red") > width == text_width("caption", size=10.0)
+    assert (
+        text_width("caption", size=10, weight="bold", color="red")
+        > width
+        == text_width("caption", size=10.0)
+    )
     assert text_width("caption", size=20) == pytest.approx(2 * width)
     assert text_width("$x^2$", size=10) > text_width("x2", size=10), "no formulas"
 

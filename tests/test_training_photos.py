@@ -8,7 +8,13 @@ import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache, load_image, readable_photos
 from data_utils.atomic_files import read_sealed_json
 from data_utils.photo_digests import PHOTO, looks_like, pixel_digest
-from data_utils.training_photos import as_settings, digests_of, from_settings, seen_in_training, union
+from data_utils.training_photos import (
+    as_settings,
+    digests_of,
+    from_settings,
+    seen_in_training,
+    union,
+)
 from keras_sat import Captioner, Ensemble
 from keras_sat.files.model_folder import pretrained_directory
 from keras_sat.scoring.evaluate import check_training_photos
@@ -40,10 +46,15 @@ def assert_same(record, other):
 
 
 def test_as_text_it_is_small_and_comes_back():
-    records = {image_id: np.array((0, 0, 0, 2**64 - 1 - number), PHOTO) for number, image_id in enumerate(IDS)}
+    records = {
+        image_id: np.array((0, 0, 0, 2**64 - 1 - number), PHOTO)
+        for number, image_id in enumerate(IDS)
+    }
     record = digests_of(IDS, records)
     texts = as_settings(record)
-    assert len(texts["training_photos"]) <= 7 * len(IDS) and len(texts["training_pixels"]) <= 11 * len(IDS)
+    assert len(texts["training_photos"]) <= 7 * len(IDS) and len(
+        texts["training_pixels"]
+    ) <= 11 * len(IDS)
     assert_same(from_settings(texts), record)
     assert_same(from_settings({"training_photos": ""}), digests_of([]))
 
@@ -64,7 +75,12 @@ def test_a_photo_of_flickr_is_known_by_its_number():
 def test_a_captioner_keeps_the_record_of_its_training_photos(whole_training, scenes, tmp_path):
     folder, captioner = whole_training
     expected = digests_of([image.image_id for image in scenes if image.split == "train"])
-    for one in (captioner, Captioner.load(folder / "model"), captioner.adapted(), Ensemble([captioner])):
+    for one in (
+        captioner,
+        Captioner.load(folder / "model"),
+        captioner.adapted(),
+        Ensemble([captioner]),
+    ):
         assert_same(one.training_photos, expected)
     other = captioner.adapted()
     other.note_training_photos(["another"])
@@ -80,7 +96,10 @@ def test_a_captioner_keeps_the_record_of_its_training_photos(whole_training, sce
 
 def test_photos_of_the_training_are_rejected_or_warned_of_and_counted(whole_training, scenes):
     captioner = whole_training[1]
-    assert keras_sat.evaluate(captioner, scenes, split="test", **SEARCH).statistics["training_photos"] == 0
+    assert (
+        keras_sat.evaluate(captioner, scenes, split="test", **SEARCH).statistics["training_photos"]
+        == 0
+    )
     with pytest.warns(UserWarning, match="trained on 32 of the 32 photos in 'train'"):
         table = keras_sat.evaluate(captioner, scenes, split="train", **SEARCH)
     assert table.statistics["training_photos"] == 32 and "32 photos used in training" in str(table)
@@ -94,13 +113,20 @@ def test_photos_of_the_training_are_rejected_or_warned_of_and_counted(whole_trai
 
 
 def test_the_bundled_captioner_of_photos_knows_flickr8ks_training_photos(flickr8k_images):
-    record = from_settings(read_sealed_json(pretrained_directory("flickr8k") / "config.json", "a model"))
-    ids = {split: [image.image_id for image in flickr8k_images if image.split == split] for split in ("train", "dev")}
+    record = from_settings(
+        read_sealed_json(pretrained_directory("flickr8k") / "config.json", "a model")
+    )
+    ids = {
+        split: [image.image_id for image in flickr8k_images if image.split == split]
+        for split in ("train", "dev")
+    }
     assert len(record.names) == 6000 and seen_in_training(ids["train"], record) == ids["train"]
     assert seen_in_training(ids["dev"], record) == []
     noted = {}
     some = [image for image in flickr8k_images if image.split == "train"][:200]
-    readable_photos([image for image in flickr8k_images if image.split == "dev"] + some, noted=noted)
+    readable_photos(
+        [image for image in flickr8k_images if image.split == "dev"] + some, noted=noted
+    )
     assert seen_in_training(ids["dev"], record, noted) == []
     renamed = {f"copy of {image.image_id}": noted[image.image_id] for image in some}
     assert len(seen_in_training(list(renamed), record, renamed)) >= 199
@@ -114,7 +140,13 @@ def photograph(seed, size):
 
 def test_the_same_photo_in_another_size_quality_and_file_type_is_recognised(tmp_path):
     known = [pixel_digest(load_image(photograph(seed, (400, 300)), 224)) for seed in range(40)]
-    sizes = {"jpg": (400, 300), "webp": (640, 480), "png": (100, 80), "gif": (400, 300), "bmp": (1600, 1200)}
+    sizes = {
+        "jpg": (400, 300),
+        "webp": (640, 480),
+        "png": (100, 80),
+        "gif": (400, 300),
+        "bmp": (1600, 1200),
+    }
     for number, (ending, size) in enumerate(sizes.items()):
         photograph(number, size).save(tmp_path / f"a.{ending}", quality=50)
         for image_size in (32, 96, 260):
@@ -124,7 +156,9 @@ def test_the_same_photo_in_another_size_quality_and_file_type_is_recognised(tmp_
 
 def test_pictures_that_are_alike_by_nature_have_no_digest_of_pixels(scenes):
     flat = [np.full((64, 64, 3), value, np.uint8) for value in (0, 255)]
-    assert [pixel_digest(image) for image in [*flat, *(scene.image_path for scene in scenes)]] == [0] * 42
+    assert [pixel_digest(image) for image in [*flat, *(scene.image_path for scene in scenes)]] == [
+        0
+    ] * 42
     assert not looks_like([0], [0, 1]).any()
 
 
@@ -149,23 +183,43 @@ def test_renamed_photos_of_the_training_are_rejected(whole_training, tmp_path, c
     captioner = Captioner.load(tmp_path / "model")
     copies = photo_data(tmp_path / "copies", "test test test test")
     ids, paths = ([getattr(image, name) for image in copies] for name in ("image_id", "image_path"))
-    cache = FeatureCache.build(tmp_path / "cache", ids, paths, captioner.encoder_model) if cached else None
-    with pytest.raises(ValueError, match=r"3 of the 4 photos in 'test', or on copies of them \('copies0', for"):
+    cache = (
+        FeatureCache.build(tmp_path / "cache", ids, paths, captioner.encoder_model)
+        if cached
+        else None
+    )
+    with pytest.raises(
+        ValueError, match=r"3 of the 4 photos in 'test', or on copies of them \('copies0', for"
+    ):
         keras_sat.evaluate(captioner, copies, cache=cache, **SEARCH)
     with pytest.warns(UserWarning, match="3 of the 4 photos in 'test', or on copies"):
-        table = keras_sat.evaluate(captioner, copies, cache=cache, allow_training_photos=True, **SEARCH)
+        table = keras_sat.evaluate(
+            captioner, copies, cache=cache, allow_training_photos=True, **SEARCH
+        )
     assert table.statistics["training_photos"] == 3
-    assert keras_sat.evaluate(captioner, copies[3:], cache=cache, **SEARCH).statistics["training_photos"] == 0
+    assert (
+        keras_sat.evaluate(captioner, copies[3:], cache=cache, **SEARCH).statistics[
+            "training_photos"
+        ]
+        == 0
+    )
     if cached:
         shutil.copy(copies[0].image_path, copies[3].image_path)
-        with pytest.raises(ValueError, match="The photo 'copies3' .* has changed since its features were built"):
+        with pytest.raises(
+            ValueError, match="The photo 'copies3' .* has changed since its features were built"
+        ):
             keras_sat.evaluate(captioner, copies[3:], cache=cache, **SEARCH)
 
 
 def test_one_photo_of_a_hundred_that_is_in_a_data_set_twice_is_only_warned_of(whole_training):
-    captioner, images = whole_training[1].adapted(), [CaptionedImage(str(n), "", ["a"]) for n in range(200)]
+    captioner, images = (
+        whole_training[1].adapted(),
+        [CaptionedImage(str(n), "", ["a"]) for n in range(200)],
+    )
     digests = np.random.default_rng(0).integers(1, 2**63, 200)
-    noted = {image.image_id: np.array((0, 0, 0, digest), PHOTO) for image, digest in zip(images, digests)}
+    noted = {
+        image.image_id: np.array((0, 0, 0, digest), PHOTO) for image, digest in zip(images, digests)
+    }
     captioner.training_photos = digests_of(["other"], {"other": noted["7"]})
     with pytest.warns(UserWarning, match="1 of the 200 photos here"):
         assert check_training_photos(captioner, images, noted, "here", "") == 1
@@ -179,7 +233,9 @@ def test_one_photo_of_a_hundred_that_is_in_a_data_set_twice_is_only_warned_of(wh
 def test_a_photo_in_train_and_test_under_two_names_is_named(whole_training, tmp_path):
     images = photo_data(tmp_path / "mine", "train train test test")
     shutil.copy(images[1].image_path, images[3].image_path)
-    with pytest.warns(UserWarning, match=r"1 of the 2 photos in 'test' are in 'train' too.*\('mine3' is 'mine1'"):
+    with pytest.warns(
+        UserWarning, match=r"1 of the 2 photos in 'test' are in 'train' too.*\('mine3' is 'mine1'"
+    ):
         keras_sat.evaluate(whole_training[1], images, **SEARCH)
 
 
@@ -187,8 +243,17 @@ def test_a_photo_in_train_and_test_under_two_names_is_named(whole_training, tmp_
 def test_fit_names_photos_that_are_in_train_and_test_and_keeps_their_digests(tmp_path):
     images = photo_data(tmp_path / "mine", "train train train train train dev test")
     photograph(2, (80, 90)).save(images[6].image_path, "JPEG")
-    small = {"embedding_dim": 4, "hidden_dim": 4, "attention_dim": 4, "epochs": 1, "show_progress": False}
-    with pytest.warns(UserWarning, match=r"1 of the 2 photos of dev and test are in train too.*\('mine6' is 'mine2'"):
+    small = {
+        "embedding_dim": 4,
+        "hidden_dim": 4,
+        "attention_dim": 4,
+        "epochs": 1,
+        "show_progress": False,
+    }
+    with pytest.warns(
+        UserWarning,
+        match=r"1 of the 2 photos of dev and test are in train too.*\('mine6' is 'mine2'",
+    ):
         keras_sat.fit(images, encoder="tiny", output_dir=tmp_path / "run", num_beams=1, **small)
     record = Captioner.load(tmp_path / "run" / "model").training_photos
     assert len(record.names) == len(record.pixels) == 5

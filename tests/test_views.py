@@ -24,7 +24,9 @@ def test_other_views_are_crops(photo, view):
 
 
 def test_crops_are_within_the_photo_and_large_enough():
-    parts = np.array([part_of_photo(view, f"photo{number}") for number in range(200) for view in (2, 3)])
+    parts = np.array(
+        [part_of_photo(view, f"photo{number}") for number in range(200) for view in (2, 3)]
+    )
     assert parts.min() >= 0 and parts.max() <= 1 + 1e-9
     width, height = parts[:, 2] - parts[:, 0], parts[:, 3] - parts[:, 1]
     assert (width * height >= MIN_AREA - 1e-9).all()
@@ -32,7 +34,9 @@ def test_crops_are_within_the_photo_and_large_enough():
 
 
 def test_the_crop_is_where_part_of_photo_says():
-    gradient = np.broadcast_to(np.linspace(0, 255, 100)[None, :, None], (100, 100, 3)).astype(np.uint8)
+    gradient = np.broadcast_to(np.linspace(0, 255, 100)[None, :, None], (100, 100, 3)).astype(
+        np.uint8
+    )
     left, _, right, _ = part_of_photo(2, "photo")
     seen = view_of(gradient, 2, "photo")[50, :, 0] / 255
     np.testing.assert_allclose([seen[0], seen[-1]], [left, right], atol=0.02)

@@ -22,10 +22,14 @@ def images():
 def test_basics(images):
     vocabulary = Vocabulary.build(images)
     assert vocabulary.tokens[:4] == list(SPECIAL_TOKENS) and vocabulary.pad_token_id == 0
-    assert vocabulary.words == ["a", "dog", "cat", "runs", "the", "zebra"]  # by frequency, then by the alphabet
+    # By frequency, then by the alphabet.
+    assert vocabulary.words == ["a", "dog", "cat", "runs", "the", "zebra"]
     ids = vocabulary.caption_to_ids("A dog runs!")
     assert ids == [4, 5, 7]
-    assert vocabulary.ids_to_caption([vocabulary.start_token_id, *ids, vocabulary.end_token_id, 4, 0]) == "a dog runs"
+    assert (
+        vocabulary.ids_to_caption([vocabulary.start_token_id, *ids, vocabulary.end_token_id, 4, 0])
+        == "a dog runs"
+    )
     assert len(vocabulary) == 10 and "dog" in vocabulary and "devword" not in vocabulary
 
 
@@ -33,14 +37,19 @@ def test_unknown_words_become_unk_and_are_reported(images):
     vocabulary = Vocabulary.build(images)
     assert vocabulary.caption_to_ids("a wolf") == [4, vocabulary.unk_token_id]
     assert vocabulary.ids_to_caption([4, vocabulary.unk_token_id]) == "a <unk>"
-    assert vocabulary.unknown_share(["a wolf", "a dog"]) == 0.25 and vocabulary.unknown_share([]) == 0.0
+    assert (
+        vocabulary.unknown_share(["a wolf", "a dog"]) == 0.25
+        and vocabulary.unknown_share([]) == 0.0
+    )
 
 
 def test_min_count_and_max_size_cut_the_rare_words(images):
     assert Vocabulary.build(images, min_count=2).words == ["a", "dog"]
     assert Vocabulary.build(images, max_size=3).words == ["a", "dog", "cat"]
     assert len(Vocabulary.build(images, max_size=None).words) == 6
-    assert Vocabulary.build(images[::-1]) == Vocabulary.build(images), "the order of the photos does not matter"
+    assert Vocabulary.build(images[::-1]) == Vocabulary.build(images), (
+        "the order of the photos does not matter"
+    )
 
 
 def test_special_tokens_in_captions_cannot_become_special():
@@ -61,7 +70,14 @@ def test_damage_is_noticed(images, tmp_path):
     path = tmp_path / "vocabulary.json"
     Vocabulary.build(images).save(path)
     whole = path.read_bytes()
-    for damaged in (whole.replace(b"dog", b"dof"), whole[:-20], b"", b"[]", b'{"a": 1}', b"\xff\xfe\x00"):
+    for damaged in (
+        whole.replace(b"dog", b"dof"),
+        whole[:-20],
+        b"",
+        b"[]",
+        b'{"a": 1}',
+        b"\xff\xfe\x00",
+    ):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="vocabulary.json"):
             Vocabulary.load(path)
@@ -80,7 +96,9 @@ def test_errors(images):
         Vocabulary(["a"]).ids_to_words([99])
 
 
-@pytest.mark.parametrize("odd", ["\ud800", "\x1b[31m", "\0", "\u202e", "\n", " big", "\u2028"], ids=ascii)
+@pytest.mark.parametrize(
+    "odd", ["\ud800", "\x1b[31m", "\0", "\u202e", "\n", " big", "\u2028"], ids=ascii
+)
 def test_a_word_has_no_blank_and_no_control_character_in_it(odd, tmp_path):
     path = tmp_path / "vocabulary.json"
     write_sealed_json(path, {"format": "vocabulary", "version": 1, "words": ["dog", odd]})

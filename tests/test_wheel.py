@@ -1,4 +1,6 @@
-"""The wheel is complete: an editable install does not notice a file that setup.cfg forgets."""
+"""The wheel is complete: an editable install does not notice a file that setup.cfg
+forgets.
+"""
 
 import os
 import shutil
@@ -21,15 +23,23 @@ pytestmark = pytest.mark.slow
 
 
 def run(*arguments, **options):
-    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, **options)
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, **options
+    )
 
 
 @pytest.fixture(scope="module")
 def inside(tmp_path_factory):
-    """Options of a process that sees the wheel alone, from an empty folder, with no network and an empty home."""
+    """Options of a process that sees the wheel alone, from an empty folder, with no
+    network and an empty home.
+    """
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"  # a copy: a build leaves files behind, which a later one would pack
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "tests", "notebooks", "benchmarks"))
+    shutil.copytree(
+        ROOT,
+        source,
+        ignore=shutil.ignore_patterns(".*", "build", "tests", "notebooks", "benchmarks"),
+    )
     built = run("-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder / "wheel", source)
     if built.returncode and any(reason in built.stdout + built.stderr for reason in OFFLINE):
         pytest.skip("pip cannot fetch setuptools, which builds the wheel")
@@ -43,16 +53,36 @@ def inside(tmp_path_factory):
     (folder / "hooks" / "sitecustomize.py").write_text(NO_NETWORK)
     elsewhere.mkdir()
     paths = os.pathsep.join(map(str, (installed, folder / "hooks")))
-    return {"cwd": elsewhere, "env": {**os.environ, "PYTHONPATH": paths, "KERAS_HOME": str(folder / "home")}}
+    return {
+        "cwd": elsewhere,
+        "env": {**os.environ, "PYTHONPATH": paths, "KERAS_HOME": str(folder / "home")},
+    }
 
 
 def test_the_wheel_alone_captions_a_scene_and_a_photo_without_network(inside):
-    ran = run("-c", "import data_utils, keras_sat; print(data_utils.__file__, keras_sat.__file__)", **inside)
-    assert ran.stdout.count(str(inside["cwd"].parent / "installed")) == 2, "the clone would be no proof"
-    ran = run("-c", "import socket; socket.create_connection(('192.0.2.1', 9), timeout=1)", **inside)
+    ran = run(
+        "-c",
+        "import data_utils, keras_sat; print(data_utils.__file__, keras_sat.__file__)",
+        **inside,
+    )
+    assert ran.stdout.count(str(inside["cwd"].parent / "installed")) == 2, (
+        "the clone would be no proof"
+    )
+    ran = run(
+        "-c", "import socket; socket.create_connection(('192.0.2.1', 9), timeout=1)", **inside
+    )
     assert "somebody asked for the network" in ran.stderr, "or the next assertions prove nothing"
     drawings = ["--plot", "where.png", "--html", "where.html", "--gif", "where.gif"]
-    ran = run("-m", "keras_sat", "caption", ROOT / "docs" / "scene.png", "--model", "scenes", *drawings, **inside)
+    ran = run(
+        "-m",
+        "keras_sat",
+        "caption",
+        ROOT / "docs" / "scene.png",
+        "--model",
+        "scenes",
+        *drawings,
+        **inside,
+    )
     assert ran.returncode == 0, ran.stderr
     assert "circle" in ran.stdout and len(list(inside["cwd"].iterdir())) == 3
     ran = run("-m", "keras_sat", "caption", ROOT / "docs" / "photo.jpg", **inside)

@@ -18,15 +18,27 @@ def read() -> data_utils.Vocabulary:
 
 
 def read_features(vocabulary: data_utils.Vocabulary) -> data_utils.FeatureCache:
-    cache = data_utils.FeatureCache.build("features", ["a"], ["a.jpg"], keras_sat.ENCODERS["tiny"](), batch_size=8)
-    print(len(cache), "a" in cache, cache.features(["a"]).shape, cache.grid_shape[0] * cache.feature_dim)
+    cache = data_utils.FeatureCache.build(
+        "features", ["a"], ["a.jpg"], keras_sat.ENCODERS["tiny"](), batch_size=8
+    )
+    print(
+        len(cache),
+        "a" in cache,
+        cache.features(["a"]).shape,
+        cache.grid_shape[0] * cache.feature_dim,
+    )
     print(len(vocabulary), "dog" in vocabulary)
     return cache
 
 
 def train(output_dir: Path) -> Captioner:
     captioner = keras_sat.fit(
-        "flickr8k", data_dir="flickr8k", attention="hard", epochs=12, learning_rate=1e-3, output_dir=output_dir
+        "flickr8k",
+        data_dir="flickr8k",
+        attention="hard",
+        epochs=12,
+        learning_rate=1e-3,
+        output_dir=output_dir,
     )
     captioner.save(output_dir / "model", precision="int8")
     return captioner
@@ -38,11 +50,18 @@ def look(captioner: Captioner, photo: str) -> None:
     display.save("where.png", columns=4)
     features = captioner.encode(np.zeros((1, 224, 224, 3), np.uint8))
     for found in captioner.caption_features(features, num_beams=1):
-        print(found.caption, found.log_prob + 1.0, found.attention_weights.shape, found.words[0].upper())
+        print(
+            found.caption,
+            found.log_prob + 1.0,
+            found.attention_weights.shape,
+            found.words[0].upper(),
+        )
 
 
 def score() -> ScoreTable:
     captioner = Captioner.from_pretrained("flickr8k")
-    table = keras_sat.evaluate(captioner, "flickr8k", data_dir=Path("flickr8k"), split="dev", num_beams=3)
+    table = keras_sat.evaluate(
+        captioner, "flickr8k", data_dir=Path("flickr8k"), split="dev", num_beams=3
+    )
     table.to_json("scores.json")
     return table

@@ -1,9 +1,11 @@
-"""Bundle a captioner with keras_sat: `python benchmarks/flickr8k/bundle.py runs/paper/int8 flickr8k-paper`.
+"""Bundle a captioner with keras_sat: `python benchmarks/flickr8k/bundle.py
+runs/paper/int8 flickr8k-paper`.
 
-The folder is a captioner saved in 8 bits (blend.py) and calibrated (`keras-sat calibrate`). The file of its encoder is
-named after its content: captioners with the same encoder share one file. Each captioner gets a graph for LiteRT
-(keras_sat/deploy/litert_graph.py). After a change to the search, `python benchmarks/flickr8k/bundle.py --graphs` writes
-all graphs again.
+The folder is a captioner saved in 8 bits (blend.py) and calibrated (`keras-sat
+calibrate`). The file of its encoder is named after its content: captioners with the
+same encoder share one file. Each captioner gets a graph for LiteRT
+(keras_sat/deploy/litert_graph.py). After a change to the search, `python
+benchmarks/flickr8k/bundle.py --graphs` writes all graphs again.
 """
 
 import argparse
@@ -24,14 +26,18 @@ from keras_sat.files.model_folder import (
 
 
 def share_encoder(directory):
-    """Move the encoder and index of a saved captioner into the folder that bundled captioners share."""
+    """Move the encoder and index of a saved captioner into the folder that bundled
+    captioners share.
+    """
     config = read_sealed_json(directory / "config.json", EXPECTED)
     files = config["files"]
     if "encoder" not in files:  # as in a copy of a bundled captioner
         weights = directory / files["weights"]
         encoder, others = {}, {}
         for name, array in read_arrays(weights, EXPECTED).items():
-            (encoder if name.startswith("encoder/") else others)[name.removeprefix("encoder/")] = array
+            (encoder if name.startswith("encoder/") else others)[name.removeprefix("encoder/")] = (
+                array
+            )
         files |= {"weights": write_arrays(directory, "weights", others)}
         files |= {"encoder": write_arrays(directory, "encoder", encoder)}
         weights.unlink()
@@ -45,7 +51,9 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", nargs="?", help="the folder of a saved captioner")
     parser.add_argument("name", nargs="?", help="its name in the package, such as flickr8k-paper")
-    parser.add_argument("--graphs", action="store_true", help="write the graphs of all bundled captioners again")
+    parser.add_argument(
+        "--graphs", action="store_true", help="write the graphs of all bundled captioners again"
+    )
     arguments = parser.parse_args(arguments)
     if arguments.graphs != (arguments.name is None) or (arguments.graphs and arguments.model):
         parser.error("pass either a model and its name, or --graphs")

@@ -1,8 +1,11 @@
-"""Does the page write Python's captions? `python benchmarks/flickr8k/in_a_browser.py FLICKR8K MODEL`, with Chromium.
+"""Does the page write Python's captions? `python benchmarks/flickr8k/in_a_browser.py
+FLICKR8K MODEL`, with Chromium.
 
-Captions the first dev photos with the page of `keras-sat export --web`, in headless Chromium (selenium), and in Python,
-with 3 beams each. Prints how many captions are the same word for word, in the browser and in LiteRT's Python (float32
-and 8 bits), the size of the file, and how many times a second the playground captions a shape that is dragged.
+Captions the first dev photos with the page of `keras-sat export --web`, in headless
+Chromium (selenium), and in Python, with 3 beams each. Prints how many captions are the
+same word for word, in the browser and in LiteRT's Python (float32 and 8 bits), the size
+of the file, and how many times a second the playground captions a shape that is
+dragged.
 """
 
 import argparse
@@ -22,7 +25,8 @@ from keras_sat.deploy.page_server import page_server
 
 DRAG = """
 const done = arguments[0], seconds = 5, page = document.querySelector(".sat-page");
-const canvas = document.querySelector('[data-role="scene"]'), { left, top, width } = canvas.getBoundingClientRect();
+const canvas = document.querySelector('[data-role="scene"]');
+const { left, top, width } = canvas.getBoundingClientRect();
 canvas.setPointerCapture = () => {}; // there is no real pointer
 const send = (kind, x) => canvas.dispatchEvent(new PointerEvent(kind, {
   clientX: left + (x / 64) * width, clientY: top + (32 / 64) * width, pointerId: 1, bubbles: true,
@@ -38,12 +42,19 @@ const start = performance.now(), before = Number(page.dataset.scenes);
 
 
 def captions_of_page(folder, paths):
-    """Return captions of photos by the page in a folder, the median seconds of one, and scenes captioned a second."""
+    """Return captions of photos by the page in a folder, the median seconds of one, and
+    scenes captioned a second.
+    """
     from selenium import webdriver
     from selenium.webdriver.support.wait import WebDriverWait
 
     options = webdriver.ChromeOptions()
-    for switch in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "force-prefers-reduced-motion"):
+    for switch in (
+        "headless=new",
+        "no-sandbox",
+        "disable-dev-shm-usage",
+        "force-prefers-reduced-motion",
+    ):
         options.add_argument(f"--{switch}")
     with page_server(folder) as server, webdriver.Chrome(options=options) as browser:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -76,7 +87,8 @@ def main():
     photos = photos_of_split(DATASETS["flickr8k"](arguments.data_dir), "dev")[: arguments.photos]
     paths = [os.path.abspath(image.image_path) for image in photos]
     captioner = Captioner.from_pretrained(arguments.model)
-    expected = [result.caption for result in captioner.caption(paths)]
+    without_index = captioner.caption(paths, num_beams=3, consensus_weight=0.0)
+    expected = [result.caption for result in without_index]
     with tempfile.TemporaryDirectory() as temporary:
         pages = {
             precision: write_page(
@@ -91,11 +103,19 @@ def main():
         }
         for precision, folder in pages.items():
             packed = (folder / "photo" / "model.tflite.gz").stat().st_size
-            same = np.mean([a.caption == b for a, b in zip(load_litert(folder).caption(paths), expected)])
-            print(f"{precision}: {packed / 1e6:.2f} MB packed; {same:.1%} of {len(paths)} captions as in Python")
+            same = np.mean(
+                [a.caption == b for a, b in zip(load_litert(folder).caption(paths), expected)]
+            )
+            print(
+                f"{precision}: {packed / 1e6:.2f} MB packed; {same:.1%} of {len(paths)} "
+                "captions as in Python"
+            )
         captions, seconds, scenes_a_second = captions_of_page(pages["int8"], paths)
     same = np.mean([one == other for one, other in zip(captions, expected)])
-    print(f"in Chromium: {same:.1%} of {len(paths)} captions as in Python; {seconds:.2f} s for a photo at the median")
+    print(
+        f"in Chromium: {same:.1%} of {len(paths)} captions as in Python; {seconds:.2f} s "
+        "for a photo at the median"
+    )
     print(f"the playground captions a shape that is dragged {scenes_a_second:.0f} times a second")
 
 

@@ -1,7 +1,9 @@
-"""Does bfloat16 change captions? `python benchmarks/flickr8k/precision.py FLICKR8K MODEL`.
+"""Does bfloat16 change captions? `python benchmarks/flickr8k/precision.py FLICKR8K
+MODEL`.
 
-The first dev photos are captioned in float32, and with the decoder, the encoder or both in bfloat16 (3 beams). Prints
-how many captions are the same word for word, and the seconds of the second of two runs.
+The first dev photos are captioned in float32, and with the decoder, the encoder or both
+in bfloat16 (3 beams). Prints how many captions are the same word for word, and the
+seconds of the second of two runs.
 """
 
 import argparse
@@ -58,11 +60,16 @@ def main():
     for encoder in captioners:
         for decoder, captioner in captioners.items():
             given = features[encoder]
-            found, took = second_time(lambda c=captioner, x=given: c.caption_features(x, num_beams=3))
+            found, took = second_time(
+                lambda c=captioner, x=given: c.caption_features(x, num_beams=3)
+            )
             said = [result.caption for result in found]
             right = right or said
             same = sum(map(str.__eq__, said, right))
-            print(f"encoder {encoder}, decoder {decoder}: {same} of {len(right)} the same, search {took:.1f} s")
+            print(
+                f"encoder {encoder}, decoder {decoder}: {same} of {len(right)} the same, "
+                f"search {took:.1f} s"
+            )
 
 
 if __name__ == "__main__":

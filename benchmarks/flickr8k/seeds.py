@@ -1,8 +1,10 @@
-"""Rows for several seeds: `python benchmarks/flickr8k/seeds.py "soft=scores/soft-*.json" "hard=scores/hard-*.json"`.
+"""Rows for several seeds: `python benchmarks/flickr8k/seeds.py
+"soft=scores/soft-*.json" "hard=scores/hard-*.json"`.
 
-Each pattern names what `keras-sat evaluate --json` wrote for trainings with different seeds. Prints a table in
-Markdown: mean and deviation of the scores, how many different captions and words there are, and how many captions end
-badly, with words said twice or with a word that more must follow.
+Each pattern names what `keras-sat evaluate --json` wrote for trainings with different
+seeds. Prints a table in Markdown: mean and deviation of the scores, how many different
+captions and words there are, and how many captions end badly, with words said twice or
+with a word that more must follow.
 """
 
 import glob
@@ -19,15 +21,21 @@ OPEN_WORDS = "a an the in on at of with and or to by for from his her their its 
 
 
 def row(tables):
-    """Return the cells of a row for ScoreTables, one for each seed: scores, captions, words, bad endings."""
+    """Return the cells of a row for ScoreTables, one for each seed: scores, captions,
+    words, bad endings.
+    """
     cells = []
     for name in columns():
         values = [table.scores.get(name) for table in tables]
         unit, digits = unit_and_digits(name)
-        cells.append("" if None in values else mean_and_deviation(unit * np.array(values), digits, digits))
+        cells.append(
+            "" if None in values else mean_and_deviation(unit * np.array(values), digits, digits)
+        )
     for name in ("distinct_captions", "vocabulary_used"):
         cells.append(f"{np.mean([table.statistics[name] for table in tables]):.0f}")
-    endings = [[bad_ending(tokenise(entry["caption"])) for entry in table.captions] for table in tables]
+    endings = [
+        [bad_ending(tokenise(entry["caption"])) for entry in table.captions] for table in tables
+    ]
     for kind in ("repeats", "breaks off"):
         cells.append(f"{np.mean([kinds.count(kind) for kinds in endings]):.0f}")
     return cells
@@ -36,7 +44,8 @@ def row(tables):
 def bad_ending(words):
     """Return what is wrong with the end of a caption, or None.
 
-    >>> bad_ending("a dog on a dog on a".split()), bad_ending("a dog runs runs".split()), bad_ending("a dog".split())
+    >>> captions = "a dog on a dog on a", "a dog runs runs", "a dog"
+    >>> tuple(bad_ending(caption.split()) for caption in captions)
     ('breaks off', 'repeats', None)
     """
     if words and words[-1] in OPEN_WORDS.split():
@@ -54,7 +63,10 @@ def main(patterns):
         if not tables:
             sys.exit(f"No file matches this pattern. Received: {pattern!r}")
         if len({str([table.settings, table.scores["meteor_kind"]]) for table in tables}) > 1:
-            sys.exit(f"The scores have different settings, or another kind of METEOR. Received: {pattern!r}")
+            sys.exit(
+                "The scores have different settings, or another kind of METEOR. "
+                f"Received: {pattern!r}"
+            )
         print(f"| {' | '.join([name, *row(tables)])} |")
 
 

@@ -1,11 +1,13 @@
-"""Correct how often a captioner says each word, by adding a constant to the bias of the word's logit.
+"""Correct how often a captioner says each word, by adding a constant to the bias of the
+word's logit.
 
-    python benchmarks/flickr8k/word_offsets.py MODEL FLICKR8K_FOLDER CORRECTED_MODEL --weight 0.3
-    keras-sat calibrate CORRECTED_MODEL --data flickr8k --data-dir FLICKR8K_FOLDER
+    python benchmarks/flickr8k/word_offsets.py MODEL FLICKR8K CORRECTED --weight 0.3
+    keras-sat calibrate CORRECTED --data flickr8k --data-dir FLICKR8K
 
-A captioner says "standing", "group" and "man" more often than people do, and "woman" and "three" less often. The offset
-of a word is weight x log(how often people say it / how often the captioner says it), from the dev photos. tried.md has
-the figures. Source: Menon et al., 2021, Long-Tail Learning via Logit Adjustment. The bundled captioners have
+A captioner says "standing", "group" and "man" more often than people do, and "woman"
+and "three" less often. The offset of a word is weight x log(how often people say it /
+how often the captioner says it), from the dev photos. tried.md has the figures. Source:
+Menon et al., 2021, Long-Tail Learning via Logit Adjustment. The bundled captioners have
 `--by-hand woman=0.8 women=0.8 girl=0.6 girls=0.6` instead.
 """
 
@@ -30,7 +32,8 @@ def word_offsets(vocabulary, captions, references, weight):
         vocabulary: Vocabulary.
         captions: of the captioner, lists of words.
         references: for each photo, a list of lists of words.
-        weight: of the offsets; 1 corrects the whole difference, if words were independent.
+        weight: of the offsets; 1 corrects the whole difference, if words were
+            independent.
     """
     said = Counter(word for words in captions for word in set(words))
     by_people = Counter()

@@ -9,7 +9,10 @@ from data_utils.foreign_text import shortened
 
 
 def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
-    """Return a CaptionedImage for each photo with captions; count everything else in one warning."""
+    """Return a CaptionedImage for each photo with captions.
+
+    Count everything else in one warning.
+    """
     for image_id in captions.keys() - photos.keys():
         skipped.add("captions without a photo left out", image_id, len(captions[image_id]))
     for image_id in sorted(photos.keys() - captions.keys()):
@@ -17,11 +20,15 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
     for image_id in sorted(splits.keys() - (captions.keys() & photos.keys())):
         skipped.add("photos on a split list that are missing", image_id)
     if not captions:
-        raise ValueError(f"The caption file contains no captions. Received: data_dir={str(data_dir)!r}")
+        raise ValueError(
+            f"The caption file contains no captions. Received: data_dir={str(data_dir)!r}"
+        )
     if not (kept := [image_id for image_id in captions if image_id in photos]):
         raise ValueError(
-            f"None of the {len(captions)} captioned photos was found (first: {shortened(next(iter(captions)))}). "
-            "Expected: photos in the folder itself, in its standard subfolders, or at the paths in your table."
+            f"None of the {len(captions)} captioned photos was found (first: "
+            f"{shortened(next(iter(captions)))}). "
+            "Expected: photos in the folder itself, in its standard subfolders, or at "
+            "the paths in your table."
             f"{hint} Received: data_dir={str(data_dir)!r}"
         )
     for image_id in kept:
@@ -30,7 +37,8 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
         splits = draw_split(kept, split_seed)
     skipped.warn(data_dir)
     return [
-        CaptionedImage(image_id, str(photos[image_id]), captions[image_id], splits.get(image_id)) for image_id in kept
+        CaptionedImage(image_id, str(photos[image_id]), captions[image_id], splits.get(image_id))
+        for image_id in kept
     ]
 
 
@@ -43,7 +51,9 @@ def add_caption(captions, image_id, text, skipped, where):
 
 
 def find_file(data_dir, names, folders=("",)):
-    """Return the first existing file with one of these names in one of these folders, or None."""
+    """Return the first existing file with one of these names in one of these folders,
+    or None.
+    """
     paths = (data_dir / folder / name for name in names for folder in folders)
     return next((path for path in paths if path.is_file()), None)
 
@@ -55,15 +65,21 @@ def no_caption_file(data_dir, expected):
 
 @contextlib.contextmanager
 def expecting(path, expected):
-    """Turn errors caused by unexpected JSON content into a ValueError with the file's path."""
+    """Turn errors caused by unexpected JSON content into a ValueError with the file's
+    path.
+    """
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: expected {expected}. Received: {type(error).__name__}: {error}") from None
+        raise ValueError(
+            f"{path}: expected {expected}. Received: {type(error).__name__}: {error}"
+        ) from None
 
 
 def find_photos(data_dir, folder_names):
-    """Return a dict from image ids to the paths of the photos in the first folder that has any."""
+    """Return a dict from image ids to the paths of the photos in the first folder that
+    has any.
+    """
     # Zips often contain a folder inside a folder of the same name.
     folders = [data_dir / outer / inner for outer in folder_names for inner in ("", *folder_names)]
     for folder in filter(Path.is_dir, [*folders, data_dir]):

@@ -7,7 +7,14 @@ from pathlib import Path
 
 from data_utils.atomic_files import read_json
 from data_utils.captions import CaptionedImage, Skipped, image_id_of
-from data_utils.datasets.assemble import add_caption, assemble, expecting, find_file, no_caption_file, photos_in
+from data_utils.datasets.assemble import (
+    add_caption,
+    assemble,
+    expecting,
+    find_file,
+    no_caption_file,
+    photos_in,
+)
 from data_utils.datasets.karpathy import read_karpathy
 from data_utils.datasets.splits import add_split
 
@@ -16,20 +23,31 @@ def coco(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[
     """Return MS COCO as a list of CaptionedImage, in the order of the caption file.
 
     Args:
-        data_dir: the folder with train2014 and val2014 (or 2017; optionally in a folder `images`) and either Karpathy's
-            dataset_coco.json, where "restval" counts as train, or COCO's original captions_*.json (optionally in a
-            folder `annotations`), where captions_train* is train and captions_val* is dev.
-        split_seed: if given, split the photos 80/10/10 at random with this seed instead.
+        data_dir: the folder with train2014 and val2014 (or 2017; optionally in a folder
+            `images`) and either Karpathy's dataset_coco.json, where "restval" counts as
+            train, or COCO's original captions_*.json (optionally in a folder
+            `annotations`), where captions_train* is train and captions_val* is dev.
+        split_seed: if given, split the photos 80/10/10 at random with this seed
+            instead.
     """
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
     karpathy = find_file(data_dir, ["dataset_coco.json"], ("", "annotations"))
-    files = sorted(data_dir.glob("captions_*.json")) + sorted(data_dir.glob("annotations/captions_*.json"))
+    files = sorted(data_dir.glob("captions_*.json")) + sorted(
+        data_dir.glob("annotations/captions_*.json")
+    )
     if not karpathy and not files:
-        expected = "dataset_coco.json, or captions_train*.json and captions_val*.json, optionally in annotations"
+        expected = (
+            "dataset_coco.json, or captions_train*.json and captions_val*.json, optionally "
+            "in annotations"
+        )
         raise no_caption_file(data_dir, expected)
-    captions, splits, folders = read_karpathy(karpathy, skipped) if karpathy else _read_coco_files(files, skipped)
+    captions, splits, folders = (
+        read_karpathy(karpathy, skipped) if karpathy else _read_coco_files(files, skipped)
+    )
     photos = {}
-    for folder in dict.fromkeys(["", "images", *folders, *(f"images/{folder}" for folder in folders)]):
+    for folder in dict.fromkeys(
+        ["", "images", *folders, *(f"images/{folder}" for folder in folders)]
+    ):
         if os.path.isdir(data_dir / folder):
             photos = photos_in(data_dir / folder) | photos
     return assemble(data_dir, captions, photos, splits, skipped, split_seed)
@@ -41,7 +59,9 @@ def _read_coco_files(paths, skipped):
     for path in paths:
         name = path.stem.removeprefix("captions_")
         folders.append(name)
-        expected = "COCO's JSON: images with id and file_name, annotations with image_id and caption"
+        expected = (
+            "COCO's JSON: images with id and file_name, annotations with image_id and caption"
+        )
         with expecting(path, expected):
             content = read_json(path, expected)
             names = {image["id"]: image_id_of(image["file_name"]) for image in content["images"]}

@@ -7,7 +7,9 @@ from data_utils.datasets.splits import add_split
 
 
 def read_karpathy(path, skipped):
-    """Return the captions, splits and (for COCO) photo folders from one of Karpathy's dataset_*.json files."""
+    """Return the captions, splits and (for COCO) photo folders from one of Karpathy's
+    dataset_*.json files.
+    """
     captions, splits, folders = {}, {}, []
     expected = "Karpathy's JSON with images, each with filename, split and sentences"
     with expecting(path, expected):

@@ -1,13 +1,16 @@
-"""Read the bounding boxes that annotators drew for caption phrases of Flickr30k and Flickr8k.
+"""Read the bounding boxes that annotators drew for caption phrases of Flickr30k and
+Flickr8k.
 
-Flickr30k Entities (Plummer et al., 2015) is a folder with Sentences/NUMBER.txt, where phrases are marked in captions,
+Flickr30k Entities (Plummer et al., 2015) is a folder with Sentences/NUMBER.txt, where
+phrases are marked in captions,
 
     [/EN#1/people A girl] holds [/EN#2/other a kite] .
 
-and Annotations/NUMBER.xml with the boxes for each number after EN#. It also has photos of Flickr8k: the first number in
-their names is the Flickr30k name. The other format is one JSON object, {file name: {"caption": index of the caption,
-"size_known": whether the photo's aspect ratio is known, "phrases": [{"phrase": words, "first_word": index of its first
-word, "boxes": [[left, top, right, bottom] as fractions of width and height]}]}}.
+and Annotations/NUMBER.xml with the boxes for each number after EN#. It also has photos
+of Flickr8k: the first number in their names is the Flickr30k name. The other format is
+one JSON object, {file name: {"caption": index of the caption, "size_known": whether the
+photo's aspect ratio is known, "phrases": [{"phrase": words, "first_word": index of its
+first word, "boxes": [[left, top, right, bottom] as fractions of width and height]}]}}.
 """
 
 from __future__ import annotations
@@ -28,18 +31,34 @@ from data_utils.photo_regions import covered_fraction
 from data_utils.views import boxes_in_view
 
 # Words of a phrase that name no object: attention is not measured on them.
-NAMELESS = {"a", "an", "the", "his", "her", "their", "its", "some", "this", "that", "another", "other", "many"}
+NAMELESS = {
+    "a",
+    "an",
+    "the",
+    "his",
+    "her",
+    "their",
+    "its",
+    "some",
+    "this",
+    "that",
+    "another",
+    "other",
+    "many",
+}
 NAMELESS |= {"several", "one", "two", "three", "four", "five"}
 # Function words: attention is not supervised on them.
 _SMALL_WORDS = """
-    these those each every all both few more and or but while as if then than so of in on at by to from with without
-    for into onto over under near next through across along around behind between among against above below inside
-    outside off out up down about after before during toward towards past beside besides is are was were be been being
-    am has have had having do does doing can hers theirs it he she they them him himself herself itself themselves who
+    these those each every all both few more and or but while as if then than so of in on at by
+    to from with without for into onto over under near next through across along around behind
+    between among against above below inside outside off out up down about after before during
+    toward towards past beside besides is are was were be been being am has have had having do
+    does doing can hers theirs it he she they them him himself herself itself themselves who
     whom whose which what where when there here not no it's
 """
 PLACELESS = NAMELESS | {*_SMALL_WORDS.split()}
-NOT_CONTENT = PLACELESS | {"front", "left", "right"}  # also those of "in front of": they are not drawn
+# Also those of "in front of": they are not drawn.
+NOT_CONTENT = PLACELESS | {"front", "left", "right"}
 EXPECTED = "a folder of Flickr30k Entities with Annotations and Sentences, or a JSON file of boxes"
 MOST_BOXES = 1_000  # per photo; annotators draw fewer than fifty
 _MARKED = re.compile(r"\[/EN#(\d+)/\S+ ([^\]]*)\]")
@@ -51,8 +70,10 @@ class Phrase:
 
     Attributes:
         caption: the index of the caption among those of its photo.
-        first_word, num_words: index of its first word and number of words, as `tokenise` counts them.
-        boxes: tuple of (left, top, right, bottom), as fractions of the photo's width and height.
+        first_word, num_words: index of its first word and number of words, as
+            `tokenise` counts them.
+        boxes: tuple of (left, top, right, bottom), as fractions of the photo's width
+            and height.
     """
 
     caption: int
@@ -61,7 +82,7 @@ class Phrase:
     boxes: tuple
 
     def naming_words(self, words):
-        """Return the indices of the phrase's content words among the caption's `words`."""
+        """Return the indices of the phrase's content words in the caption's `words`."""
         of_phrase = range(self.first_word, self.first_word + self.num_words)
         return [number for number in of_phrase if words[number] not in NAMELESS]
 
@@ -71,7 +92,8 @@ class Boxes:
     """The caption phrases of several photos, with their bounding boxes.
 
     Attributes:
-        phrases: dict from an image id to a list of Phrase, in the order of captions and words.
+        phrases: dict from an image id to a list of Phrase, in the order of captions and
+            words.
         unsure: ids of photos of unknown aspect ratio: their boxes may be a little off.
     """
 
@@ -85,10 +107,12 @@ def content_positions(words: list[str]) -> list[int]:
 
 
 def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) -> Boxes:
-    """Return the Boxes of photos; a warning counts phrases that no caption contains and boxes outside the photo.
+    """Return the Boxes of photos; a warning counts phrases that no caption contains and
+    boxes outside the photo.
 
     Args:
-        path: the folder of Flickr30k Entities, or a JSON file; or Boxes, which are returned unchanged.
+        path: the folder of Flickr30k Entities, or a JSON file; or Boxes, which are
+            returned unchanged.
         images: list of CaptionedImage.
     """
     if isinstance(path, Boxes):
@@ -96,18 +120,27 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
     path = Path(path).expanduser()
     skipped = Skipped()
     phrases, unsure = {}, set()
-    for image, marked, size_is_known in (_read_entities if path.is_dir() else _read_json)(path, images):
+    for image, marked, size_is_known in (_read_entities if path.is_dir() else _read_json)(
+        path, images
+    ):
         if (num_boxes := sum(len(boxes) for *_, boxes in marked)) > MOST_BOXES:
             problem = f"{path}: a photo may have at most {MOST_BOXES} boxes."
             raise ValueError(f"{problem} Received: {num_boxes} for {brief(image.image_id)}")
         if not size_is_known:
             unsure.add(image.image_id)
-            skipped.add("photos of unknown aspect ratio, on which attention is not measured", image.image_id)
+            skipped.add(
+                "photos of unknown aspect ratio, on which attention is not measured", image.image_id
+            )
         if found := list(_phrases_of(image, marked, skipped)):
-            phrases[image.image_id] = sorted(found, key=lambda phrase: (phrase.caption, phrase.first_word))
+            phrases[image.image_id] = sorted(
+                found, key=lambda phrase: (phrase.caption, phrase.first_word)
+            )
     if not phrases:
         counted = "".join(f"; {reason}: {count}" for reason, count in skipped.counts.items())
-        raise ValueError(f"{path}: no phrase has boxes for these {len(images)} photos{counted}. Expected: {EXPECTED}.")
+        raise ValueError(
+            f"{path}: no phrase has boxes for these {len(images)} photos{counted}. "
+            f"Expected: {EXPECTED}."
+        )
     skipped.warn(path)
     return Boxes(phrases, frozenset(unsure))
 
@@ -115,8 +148,8 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
 def _phrases_of(image, marked, skipped):
     """Yield a Phrase for each annotated phrase that occurs in the photo's captions.
 
-    `marked` lists (caption, words, first piece, boxes); caption is its index, or the list of its pieces. A piece is a
-    part of a word: annotators split "t-shirt" in two.
+    `marked` lists (caption, words, first piece, boxes); caption is its index, or the
+    list of its pieces. A piece is a part of a word: annotators split "t-shirt" in two.
     """
     captions = [_pieces_of(tokenise(caption)) for caption in image.captions]
     texts = [[piece for piece, _ in pieces] for pieces in captions]
@@ -125,9 +158,14 @@ def _phrases_of(image, marked, skipped):
             caption = texts.index(caption) if caption in texts else None
         wanted = [piece for piece, _ in _pieces_of(tokenise(words))]
         pieces = texts[caption] if caption is not None and caption < len(texts) else []
-        places = [n for n in range(len(pieces) - len(wanted) + 1) if pieces[n : n + len(wanted)] == wanted]
+        places = [
+            n for n in range(len(pieces) - len(wanted) + 1) if pieces[n : n + len(wanted)] == wanted
+        ]
         if not wanted or not places:
-            skipped.add("phrases that are not in the photo's captions", f"{brief(words)}, photo {image.image_id}")
+            skipped.add(
+                "phrases that are not in the photo's captions",
+                f"{brief(words)}, photo {image.image_id}",
+            )
             continue
         clipped = [tuple(np.clip(np.asarray(box, float), 0, 1).tolist()) for box in boxes]
         fitting = tuple(box for box in clipped if box[0] < box[2] and box[1] < box[3])
@@ -140,28 +178,42 @@ def _phrases_of(image, marked, skipped):
 
 def _pieces_of(words):
     """Split words at punctuation, and return a list of (piece, index of the word)."""
-    return [(piece, number) for number, word in enumerate(words) for piece in re.findall(r"\w+", word)]
+    return [
+        (piece, number) for number, word in enumerate(words) for piece in re.findall(r"\w+", word)
+    ]
 
 
 def _read_json(path, images):
-    """Yield (image, annotated phrases, whether the aspect ratio is known) from a JSON file of boxes."""
-    expected = "caption, and phrases with phrase, first_word and boxes (four fractions of the sides, not pixels)"
+    """Yield (image, annotated phrases, whether the aspect ratio is known) from a JSON
+    file of boxes.
+    """
+    expected = (
+        "caption, and phrases with phrase, first_word and boxes (four fractions of the "
+        "sides, not pixels)"
+    )
     with expecting(path, EXPECTED):
         by_id = {image_id_of(name): entry for name, entry in read_json(path, EXPECTED).items()}
     for image in images:
         if (entry := by_id.get(image.image_id)) is None:
             continue
         with expecting(path, expected):
-            marked = [(entry["caption"], one["phrase"], one["first_word"], one["boxes"]) for one in entry["phrases"]]
+            marked = [
+                (entry["caption"], one["phrase"], one["first_word"], one["boxes"])
+                for one in entry["phrases"]
+            ]
             if not all(_is_sound(*of_phrase) for of_phrase in marked):
                 raise TypeError(f"the entry of {brief(image.image_id)} is {brief(entry)}")
         yield image, marked, bool(entry.get("size_known", True))
 
 
 def _is_sound(caption, words, first_word, boxes):
-    """Return whether a phrase has the right types, and boxes in fractions of the photo's sides instead of pixels."""
+    """Return whether a phrase has the right types, and boxes in fractions of the
+    photo's sides instead of pixels.
+    """
     sides = [side for box in boxes for side in box]
-    are_boxes = all(len(box) == 4 for box in boxes) and all(type(side) in (int, float) for side in sides)
+    are_boxes = all(len(box) == 4 for box in boxes) and all(
+        type(side) in (int, float) for side in sides
+    )
     is_phrase = type(caption) is type(first_word) is int and caption >= 0 and isinstance(words, str)
     return is_phrase and are_boxes and all(-1 <= side <= 2 for side in sides)
 
@@ -170,7 +222,10 @@ def _read_entities(path, images):
     """Yield tuples like those of `_read_json`, from the files of Flickr30k Entities."""
     for image in images:
         number = image.image_id.partition("_")[0]
-        sentences, annotations = path / "Sentences" / f"{number}.txt", path / "Annotations" / f"{number}.xml"
+        sentences, annotations = (
+            path / "Sentences" / f"{number}.txt",
+            path / "Annotations" / f"{number}.xml",
+        )
         if not sentences.is_file() or not annotations.is_file():
             continue
         boxes, marked = _boxes_in(annotations), []
@@ -195,45 +250,61 @@ def _boxes_in(path):
             for place in thing.findall("bndbox"):
                 sides = [float(place.findtext(side)) for side in ("xmin", "ymin", "xmax", "ymax")]
                 for name in thing.findall("name"):
-                    boxes.setdefault(name.text, []).append([side / whole for side, whole in zip(sides, size + size)])
+                    boxes.setdefault(name.text, []).append(
+                        [side / whole for side, whole in zip(sides, size + size)]
+                    )
     except (ElementTree.ParseError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
-            f"{path}: expected an annotation file of Flickr30k Entities. Received: {shortened(str(error))}"
+            f"{path}: expected an annotation file of Flickr30k Entities. Received: "
+            f"{shortened(str(error))}"
         ) from None
     return boxes
 
 
 def described_regions(image, boxes):
-    """Return a list of (words, smallest rectangle around the boxes) for a photo's phrases that name something."""
+    """Return a list of (words, smallest rectangle around the boxes) for a photo's
+    phrases that name something.
+    """
     found = []
     for phrase in boxes.phrases.get(image.image_id, ()):
         words = tokenise(image.captions[phrase.caption])
         if not PLACELESS.issuperset(words[number] for number in phrase.naming_words(words)):
-            region = tuple(outermost(sides) for outermost, sides in zip((min, min, max, max), zip(*phrase.boxes)))
+            region = tuple(
+                outermost(sides)
+                for outermost, sides in zip((min, min, max, max), zip(*phrase.boxes))
+            )
             found.append((words[phrase.first_word : phrase.first_word + phrase.num_words], region))
     return found
 
 
 def covered_cells(rows, views, boxes, grid_shape, shape):
-    """Return the fraction of each region covered by each word's boxes, as an array of shape (rows, time, regions).
+    """Return the fraction of each region covered by each word's boxes, as an array of
+    shape (rows, time, regions).
 
-    A row is (CaptionedImage, index of one of its captions) or None; `shape` is (rows, time). `views` has the view
-    number of each photo, see `data_utils.views`.
+    A row is (CaptionedImage, index of one of its captions) or None; `shape` is (rows,
+    time). `views` has the view number of each photo, see `data_utils.views`.
     """
     covered = np.zeros((*shape, grid_shape[0] * grid_shape[1]), np.float32)
     for of_row, row, view in zip(covered, rows, views):
         if row is None:
             continue
         for number, of_word in _boxes_of_words(*row, boxes).items():
-            of_row[number] = covered_fraction(boxes_in_view(of_word, view, row[0].image_id), grid_shape).ravel()
+            of_row[number] = covered_fraction(
+                boxes_in_view(of_word, view, row[0].image_id), grid_shape
+            ).ravel()
     return covered
 
 
 def _boxes_of_words(image, caption, boxes):
-    """Return each word's boxes by its index: its phrase's or, if all agree, those of the word in other captions."""
+    """Return each word's boxes by its index: its phrase's or, if all agree, those of
+    the word in other captions.
+    """
     if not (phrases := boxes.phrases.get(image.image_id, ())):
         return {}
-    words = {of: tokenise(image.captions[of]) for of in {caption, *(phrase.caption for phrase in phrases)}}
+    words = {
+        of: tokenise(image.captions[of])
+        for of in {caption, *(phrase.caption for phrase in phrases)}
+    }
     own, of_word = {}, {}
     for phrase in phrases:
         for number in phrase.naming_words(words[phrase.caption]):
@@ -243,4 +314,6 @@ def _boxes_of_words(image, caption, boxes):
             if phrase.caption == caption:
                 own[number] = phrase.boxes
     agreed = {word: next(iter(found)) for word, found in of_word.items() if len(found) == 1}
-    return {number: agreed[word] for number, word in enumerate(words[caption]) if word in agreed} | own
+    return {
+        number: agreed[word] for number, word in enumerate(words[caption]) if word in agreed
+    } | own

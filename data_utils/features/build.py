@@ -1,7 +1,7 @@
 """Build a feature cache: encode the photos whose features are missing.
 
-A row is marked as done once it is on disk: a build that was killed at any moment can be resumed, and ends with the same
-files.
+A row is marked as done once it is on disk: a build that was killed at any moment can be
+resumed, and ends with the same files.
 """
 
 import hashlib
@@ -11,7 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from data_utils.atomic_files import clear_half_written, exclusive_lock
-from data_utils.features.cache_layout import FeatureFiles, is_started, reject_differences, start_cache
+from data_utils.features.cache_layout import (
+    FeatureFiles,
+    is_started,
+    reject_differences,
+    start_cache,
+)
 from data_utils.images import height_and_width, load_image
 from data_utils.photo_digests import photo_of, pixel_digest
 from data_utils.progress import Progress
@@ -21,8 +26,19 @@ from data_utils.views import view_of
 NUM_READERS = 2
 
 
-def build_features(directory, description, photos, encoder, batch_size, errors, verify, show_progress, encode_missing):
-    """Encode the photos whose features are missing or damaged, or whose files have changed.
+def build_features(
+    directory,
+    description,
+    photos,
+    encoder,
+    batch_size,
+    errors,
+    verify,
+    show_progress,
+    encode_missing,
+):
+    """Encode the photos whose features are missing or damaged, or whose files have
+    changed.
 
     If there is nothing to encode, the folder is not locked, and may be read-only.
 
@@ -32,7 +48,11 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
         encode_missing: function with the arguments of `encode_rows`.
     """
     options = (photos, description, errors, verify, show_progress)
-    if is_started(directory) and not verify and not _rows_to_encode(FeatureFiles(directory), *options).size:
+    if (
+        is_started(directory)
+        and not verify
+        and not _rows_to_encode(FeatureFiles(directory), *options).size
+    ):
         return
     with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
         clear_half_written(directory / "manifest.json", directory / "rows.npy")
@@ -41,17 +61,22 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
             shape = encode(np.zeros((1, *description["image_size"], 3), dtype=np.uint8)).shape
             if len(shape) != 4:
                 raise ValueError(
-                    f"Encoders must return grids of shape (batch, rows, columns, feature_dim). Received: {shape=}"
+                    "Encoders must return grids of shape (batch, rows, columns, "
+                    f"feature_dim). Received: {shape=}"
                 )
             grid = {"grid_shape": list(shape[1:3]), "feature_dim": shape[3]}
             start_cache(directory, description | grid, list(photos))
         files = FeatureFiles(directory)
         rows = _rows_to_encode(files, *options)
         files.forget(rows)
-        needed_bytes, free_bytes = len(rows) * files.features[:1].nbytes, shutil.disk_usage(directory).free
+        needed_bytes, free_bytes = (
+            len(rows) * files.features[:1].nbytes,
+            shutil.disk_usage(directory).free,
+        )
         if needed_bytes > free_bytes:
             raise ValueError(
-                f"There is not enough disk space: the features need {needed_bytes / 1e9:.1f} GB more, but only "
+                "There is not enough disk space: the features need "
+                f"{needed_bytes / 1e9:.1f} GB more, but only "
                 f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(directory)!r}"
             )
         progress = Progress(len(files.rows), label="features", unit="photos", show=show_progress)
@@ -62,29 +87,43 @@ def build_features(directory, description, photos, encoder, batch_size, errors, 
 
 
 def _rows_to_encode(files, photos, description, errors, verify, show_progress):
-    """Return the sorted rows to encode, as an array; photos that are still unreadable are excluded."""
+    """Return the sorted rows to encode, as an array.
+
+    Photos that are still unreadable are excluded.
+    """
     reject_differences(files.manifest, description, files.directory)
     new = [image_id for image_id in photos if image_id not in files.row_of]
     if new:
         raise ValueError(
-            f"The cache was started with {len(files.rows)} photos and does not include {len(new)} of these "
-            f"{len(photos)} (first: {new[0]!r}). Use another folder. Received: directory={str(files.directory)!r}"
+            f"The cache was started with {len(files.rows)} photos and does not include "
+            f"{len(new)} of these "
+            f"{len(photos)} (first: {new[0]!r}). Use another folder. Received: "
+            f"directory={str(files.directory)!r}"
         )
     to_encode = {*files.changed_rows(photos, verify=verify, show_progress=show_progress)}
     for image_id, path in photos.items():
         row = files.row_of[image_id]
-        if not files.rows["done"][row] or (verify and not files.is_whole(row, np.array(files.features[row]))):
+        if not files.rows["done"][row] or (
+            verify and not files.is_whole(row, np.array(files.features[row]))
+        ):
             to_encode.add(row)
-        if image_id in files.unreadable and _try_to_load(path, description["image_size"], errors)[1]:
+        if (
+            image_id in files.unreadable
+            and _try_to_load(path, description["image_size"], errors)[1]
+        ):
             to_encode.remove(row)
     return np.array(sorted(to_encode), dtype=np.int64)
 
 
 def encode_rows(files, photos, encode, batch_size, errors, progress):
-    """Encode photos, given as a list of (row, image_id, path), and write their features and records."""
+    """Encode photos, given as a list of (row, image_id, path), and write their features
+    and records.
+    """
     with ThreadPoolExecutor(1) as writer:
         writing = None
-        for rows, features, records, unreadable in encoded_batches(files.manifest, photos, encode, batch_size, errors):
+        for rows, features, records, unreadable in encoded_batches(
+            files.manifest, photos, encode, batch_size, errors
+        ):
             if unreadable:
                 files.record_unreadable(unreadable)
             if writing is not None:
@@ -104,8 +143,8 @@ def encoded_batches(manifest, photos, encode, batch_size, errors, load=load_imag
         encode: function from uint8 photos to grids.
         load: replaces `load_image`.
 
-    Yields: rows, their features (rows, regions, feature_dim) and PHOTO records, and a dict from the image ids of
-        unreadable photos to reasons.
+    Yields: rows, their features (rows, regions, feature_dim) and PHOTO records, and a
+        dict from the image ids of unreadable photos to reasons.
     """
 
     def read(photo):
@@ -121,28 +160,48 @@ def encoded_batches(manifest, photos, encode, batch_size, errors, load=load_imag
         for batch, next_batch in zip(batches, [*batches[1:], ()]):
             images, reasons, records = zip(*(photo.result() for photo in reading))
             reading = [readers.submit(read, photo) for photo in next_batch]
-            unreadable = {image_id: reason for (_, image_id, _), reason in zip(batch, reasons) if reason}
+            unreadable = {
+                image_id: reason for (_, image_id, _), reason in zip(batch, reasons) if reason
+            }
             batch = [photo for photo in batch if photo[1] not in unreadable]
             is_good = np.array([not reason for reason in reasons])
             features, records = encode(np.stack(images))[is_good], np.stack(records)[is_good]
             is_finite = np.isfinite(features).all(axis=(1, 2, 3))
             if not is_finite.all():
                 raise ValueError(
-                    f"The features of the photo {batch[np.argmin(is_finite)][1]!r} exceed the range of "
+                    f"The features of the photo {batch[np.argmin(is_finite)][1]!r} exceed "
+                    "the range of "
                     f"{features.dtype}. Build with dtype='float32'."
                 )
-            features = features.reshape(len(batch), np.prod(manifest["grid_shape"]), manifest["feature_dim"])
-            yield np.array([row for row, *_ in batch], dtype=np.int64), features, records, unreadable
+            features = features.reshape(
+                len(batch), np.prod(manifest["grid_shape"]), manifest["feature_dim"]
+            )
+            yield (
+                np.array([row for row, *_ in batch], dtype=np.int64),
+                features,
+                records,
+                unreadable,
+            )
 
 
 def _try_to_load(path, image_size, errors, load=load_image):
-    """Return (image, ""), or (zeros, reason) for an unreadable photo; raise ValueError if `errors` is "raise"."""
+    """Return (image, ""), or (zeros, reason) for an unreadable photo.
+
+    Raise ValueError if `errors` is "raise".
+    """
     try:
         return load(path, tuple(image_size)), ""
     except (OSError, ValueError) as error:
-        reason = f"{path}: there is no such file." if isinstance(error, FileNotFoundError) else str(error)
+        reason = (
+            f"{path}: there is no such file."
+            if isinstance(error, FileNotFoundError)
+            else str(error)
+        )
         if errors == "raise":
-            way_out = "Repair or remove the photo, or skip such photos with errors='skip' (--skip-unreadable)."
+            way_out = (
+                "Repair or remove the photo, or skip such photos with errors='skip' "
+                "(--skip-unreadable)."
+            )
             raise ValueError(f"{reason} {way_out}") from None
         return np.zeros((*image_size, 3), dtype=np.uint8), reason
 
@@ -156,14 +215,19 @@ def describe_encoder(encoder, name, layer, image_size):
     if not callable(encoder) or image_size is None:
         raise ValueError(
             "Expected an encoder: a keras.Model or a function from photos to grids, such as "
-            "keras_sat.ENCODERS['vgg16'](). If its input size is not fixed, pass one, such as image_size=224. "
+            "keras_sat.ENCODERS['vgg16'](). If its input size is not fixed, pass one, "
+            "such as image_size=224. "
             f"Received: encoder={encoder!r}"
         )
     output_shape = getattr(encoder, "output_shape", None)
-    is_grid = isinstance(output_shape, tuple) and len(output_shape) == 4 and None not in output_shape[1:3]
+    is_grid = (
+        isinstance(output_shape, tuple) and len(output_shape) == 4 and None not in output_shape[1:3]
+    )
     grid = {"grid_shape": [int(side) for side in output_shape[1:3]]} if is_grid else {}
     return grid | {
-        "encoder": name or getattr(encoder, "name", None) or getattr(encoder, "__name__", type(encoder).__name__),
+        "encoder": name
+        or getattr(encoder, "name", None)
+        or getattr(encoder, "__name__", type(encoder).__name__),
         "layer": layer or getattr(encoder, "encoder_layer", None),
         "blur": float(getattr(encoder, "blur", 0)),
         "weights_digest": _weights_digest(encoder),
@@ -172,9 +236,15 @@ def describe_encoder(encoder, name, layer, image_size):
 
 
 def fixed_size(encoder):
-    """Return the input size (height, width) of an encoder; None if it is unknown or not fixed."""
+    """Return the input size (height, width) of an encoder; None if it is unknown or not
+    fixed.
+    """
     input_shape = getattr(encoder, "input_shape", None)
-    return input_shape[1:3] if isinstance(input_shape, tuple) and None not in input_shape[1:3] else None
+    return (
+        input_shape[1:3]
+        if isinstance(input_shape, tuple) and None not in input_shape[1:3]
+        else None
+    )
 
 
 def _weights_digest(encoder):
@@ -190,7 +260,9 @@ def _weights_digest(encoder):
 
 
 def encoding_function(encoder, dtype):
-    """Return a function from uint8 photos of shape (batch, height, width, 3) to NumPy grids of type `dtype`."""
+    """Return a function from uint8 photos of shape (batch, height, width, 3) to NumPy
+    grids of type `dtype`.
+    """
     import keras
 
     tf = import_tensorflow()
@@ -212,6 +284,8 @@ def encoding_function(encoder, dtype):
 def reading_options():
     """Return the tf.data options for datasets that run NumPy and Pillow code."""
     options = import_tensorflow().data.Options()
-    options.threading.private_threadpool_size = NUM_READERS  # leave TensorFlow's own threads to the model
-    options.autotune.enabled = False  # there is nothing to tune, and its thread can delay an epoch's end by 10 s
+    # Leave TensorFlow's own threads to the model.
+    options.threading.private_threadpool_size = NUM_READERS
+    # There is nothing to tune, and its thread can delay an epoch's end by 10 s.
+    options.autotune.enabled = False
     return options

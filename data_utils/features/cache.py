@@ -1,4 +1,7 @@
-"""Build and read photo features on disk; see `data_utils.features.cache_layout` for the files."""
+"""Build and read photo features on disk.
+
+See `data_utils.features.cache_layout` for the files.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from data_utils.foreign_text import brief
 
 
 class FeatureCache:
-    """A cache of photo features on disk, opened for reading. Create it with `build` or `open`.
+    """A cache of photo features on disk, opened for reading. Create it with `build` or
+    `open`.
 
     Attributes:
         directory: the folder, as a Path.
@@ -23,7 +27,8 @@ class FeatureCache:
         feature_dim: length of each annotation vector.
         manifest: dict of the settings that the features were built with.
         unreadable: dict from the id of each photo that could not be read to the reason.
-        photos: array (photos,) of size, time and digests of each file, see `data_utils.photo_digests`.
+        photos: array (photos,) of size, time and digests of each file, see
+            `data_utils.photo_digests`.
     """
 
     directory: Path
@@ -51,8 +56,8 @@ class FeatureCache:
 
         Args:
             directory: the folder that `build` made.
-            encoder: if given, a cache of another encoder, or of another view than view 0, is rejected with an error
-                that shows both values.
+            encoder: if given, a cache of another encoder, or of another view than view
+                0, is rejected with an error that shows both values.
         """
         cache = cls(directory)
         if encoder is not None:
@@ -80,39 +85,52 @@ class FeatureCache:
         show_progress: bool = True,
         encode_rows: Any = encode_rows,
     ) -> Self:
-        """Encode photos that are not yet in the cache or have changed, and open the cache.
+        """Encode photos that are not yet in the cache or have changed, and open the
+        cache.
 
         Args:
             directory: the folder of the cache, created if missing.
-            image_ids, image_paths: the photos, one row each, in this order. Ids are strings; a picture in memory may
-                replace its path.
-            encoder: a `keras.Model` or any function from float32 RGB 0..255 (batch, height, width, 3) to
-                (batch, rows, columns, feature_dim).
-            image_size: size of the stretched photos: the side of a square, or (height, width); None asks the model.
-            encoder_name, encoder_layer: their names in the manifest; None asks the model.
+            image_ids, image_paths: the photos, one row each, in this order. Ids are
+                strings; a picture in memory may replace its path.
+            encoder: a `keras.Model` or any function from float32 RGB 0..255 (batch,
+                height, width, 3) to (batch, rows, columns, feature_dim).
+            image_size: size of the stretched photos: the side of a square, or (height,
+                width); None asks the model.
+            encoder_name, encoder_layer: their names in the manifest; None asks the
+                model.
             batch_size: number of photos that are encoded at a time.
             dtype: dtype of the features on disk, "float16" or "float32".
-            view: number of the view to encode, see `data_utils.views`; view 0 is the photo itself.
-            errors: "raise" stops at an unreadable photo; "skip" skips it and lists it in `unreadable`.
-            verify: check every row and every photo, and re-encode those that are damaged or have changed. Without it,
-                only photos whose file size or time differs are read.
+            view: number of the view to encode, see `data_utils.views`; view 0 is the
+                photo itself.
+            errors: "raise" stops at an unreadable photo; "skip" skips it and lists it
+                in `unreadable`.
+            verify: check every row and every photo, and re-encode those that are
+                damaged or have changed. Without it, only photos whose file size or time
+                differs are read.
             show_progress: show progress on standard error.
-            encode_rows: function that encodes the missing rows; another one may divide the work among machines.
+            encode_rows: function that encodes the missing rows; another one may divide
+                the work among machines.
         """
         directory, image_ids = Path(directory).expanduser(), list(image_ids)
         photos = dict(zip(image_ids, image_paths))
         num_texts = sum(isinstance(image_id, str) for image_id in image_ids)
         if not 0 < len(photos) == len(image_ids) == len(image_paths) == num_texts:
             raise ValueError(
-                "Expected at least one photo, ids that are unique strings, and one path for each id. Received: "
+                "Expected at least one photo, ids that are unique strings, and one path "
+                "for each id. Received: "
                 f"{len(image_ids)} image_ids ({len(photos)} different, {num_texts} strings), "
                 f"{len(image_paths)} image_paths"
             )
         if batch_size < 1:
             raise ValueError(f"Expected: at least 1. Received: batch_size={batch_size}")
-        for name, value, allowed in (("dtype", dtype, ("float16", "float32")), ("errors", errors, ("raise", "skip"))):
+        for name, value, allowed in (
+            ("dtype", dtype, ("float16", "float32")),
+            ("errors", errors, ("raise", "skip")),
+        ):
             if value not in allowed:
-                raise ValueError(f"Expected one of: {', '.join(allowed)}. Received: {name}={value!r}")
+                raise ValueError(
+                    f"Expected one of: {', '.join(allowed)}. Received: {name}={value!r}"
+                )
         description = describe_encoder(encoder, encoder_name, encoder_layer, image_size)
         description |= {"dtype": dtype, "view": int(view)}
         options = (batch_size, errors, verify, show_progress, encode_rows)
@@ -126,7 +144,10 @@ class FeatureCache:
         return image_id in self._row_of and bool(self._is_done[self._row_of[image_id]])
 
     def rows_of(self, image_ids: list[str]) -> np.ndarray:
-        """Return the row of each photo, as an int64 array; raise ValueError for a photo without features."""
+        """Return the row of each photo, as an int64 array.
+
+        Raise ValueError for a photo without features.
+        """
         for image_id in image_ids:
             if image_id not in self:
                 reason = self.unreadable.get(image_id, "Run FeatureCache.build with this photo.")
@@ -137,29 +158,45 @@ class FeatureCache:
         return np.array([self._row_of[image_id] for image_id in image_ids], dtype=np.int64)
 
     def features(self, image_ids: list[str]) -> np.ndarray:
-        """Return the features of photos as an array of shape (photos, regions, feature_dim)."""
+        """Return the features of photos as an array of shape (photos, regions,
+        feature_dim).
+        """
         return self.features_of_rows(self.rows_of(image_ids))
 
     def features_of_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return the features of rows as an array of shape (rows, regions, feature_dim); each row is verified once."""
+        """Return the features of rows as an array of shape (rows, regions,
+        feature_dim); each row is verified once.
+        """
         features = self._files.features[rows]
         for i in np.flatnonzero(~self._is_checked[rows]):
             if not self._files.is_whole(rows[i], features[i]):
                 image_id = brief(self.image_ids[rows[i]])
-                raise ValueError(f"{self.directory}: the features of {image_id} are damaged. {WAY_OUT}")
+                raise ValueError(
+                    f"{self.directory}: the features of {image_id} are damaged. {WAY_OUT}"
+                )
             self._is_checked[rows[i]] = True
         return features
 
     def noted_of(self, image_ids: list[str]) -> dict[str, Any]:
-        """Return a dict from image ids to elements of `photos`, for those photos that are in the cache."""
-        return {image_id: self.photos[self._row_of[image_id]] for image_id in image_ids if image_id in self}
+        """Return a dict from image ids to elements of `photos`, for those photos that
+        are in the cache.
+        """
+        return {
+            image_id: self.photos[self._row_of[image_id]]
+            for image_id in image_ids
+            if image_id in self
+        }
 
     def reject_changed(self, image_ids: list[str], image_paths: list) -> None:
-        """Raise ValueError if the file of a photo has changed since it was encoded; skip photos without features."""
+        """Raise ValueError if the file of a photo has changed since it was encoded.
+
+        Skip photos without features.
+        """
         photos = dict(zip(image_ids, image_paths))
         for row in self._files.changed_rows(photos):
             image_id = self.image_ids[row]
             raise ValueError(
-                f"The photo {brief(image_id)} ({photos[image_id]}) has changed since its features were built. "
+                f"The photo {brief(image_id)} ({photos[image_id]}) has changed since its "
+                "features were built. "
                 f"Build the features again. Received: directory={str(self.directory)!r}"
             )

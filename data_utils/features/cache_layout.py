@@ -1,11 +1,15 @@
 """Open and write the files of a feature cache in one folder.
 
-    manifest.json    encoder, layer, digest of its weights, image size, dtype, grid, view; image ids in the order of
-                     the rows; the reasons why photos cannot be read
-    features.npy     (photos, regions, feature_dim), a memory map that NumPy alone can open too
-    rows.npy         for each row: whether it is done, its CRC-32, and the size, time and digests of its photo
+    manifest.json    encoder, layer, digest of its weights, image size, dtype, grid,
+                     view; image ids in the order of the rows; the reasons why photos
+                     cannot be read
+    features.npy     (photos, regions, feature_dim), a memory map that NumPy alone can
+                     open too
+    rows.npy         for each row: whether it is done, its CRC-32, and the size, time
+                     and digests of its photo
 
-A row is marked as done once its features are on disk. rows.npy is created last: it marks the folder as a cache.
+A row is marked as done once its features are on disk. rows.npy is created last: it
+marks the folder as a cache.
 """
 
 import contextlib
@@ -20,7 +24,10 @@ from data_utils.foreign_text import brief
 from data_utils.photo_digests import PHOTO, find_changes
 
 FORMAT_VERSION = 3
-WAY_OUT = "Build with verify=True (--verify) to re-encode damaged rows; if that does not help, remove the folder."
+WAY_OUT = (
+    "Build with verify=True (--verify) to re-encode damaged rows; if that does not help, "
+    "remove the folder."
+)
 ROW = np.dtype([("done", "u1"), ("checksum", "<u4"), ("photo", PHOTO)])
 
 
@@ -38,7 +45,9 @@ class FeatureFiles:
     def __init__(self, directory):
         self.directory = directory
         if not is_started(directory):
-            raise ValueError(f"No feature cache found: run FeatureCache.build. Received: {str(directory)!r}")
+            raise ValueError(
+                f"No feature cache found: run FeatureCache.build. Received: {str(directory)!r}"
+            )
         self.manifest = _read_manifest(directory)
         self.image_ids, unreadable = self.manifest.pop("image_ids"), self.manifest.pop("unreadable")
         self.row_of = {image_id: row for row, image_id in enumerate(self.image_ids)}
@@ -47,7 +56,9 @@ class FeatureFiles:
         self.features = self._open("features", shape, self.manifest["dtype"], mmap_mode="r")
         self.rows = self._open("rows", shape[:1], ROW)
         missing = {self.image_ids[row] for row in np.flatnonzero(self.rows["done"] == 0)}
-        self.unreadable = {image_id: reason for image_id, reason in unreadable.items() if image_id in missing}
+        self.unreadable = {
+            image_id: reason for image_id, reason in unreadable.items() if image_id in missing
+        }
         self.is_complete = missing == self.unreadable.keys()
 
     def _open(self, name, shape, dtype, mmap_mode=None):
@@ -55,9 +66,14 @@ class FeatureFiles:
         try:
             array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
         except Exception as error:  # NumPy raises many kinds of errors for a damaged header
-            raise ValueError(f"{path}: the file is missing or damaged ({error}). {WAY_OUT}") from None
+            raise ValueError(
+                f"{path}: the file is missing or damaged ({error}). {WAY_OUT}"
+            ) from None
         if array.shape != shape or array.dtype != dtype:
-            raise ValueError(f"{path} is damaged: its dtype is {array.dtype} and its shape {array.shape}. {WAY_OUT}")
+            raise ValueError(
+                f"{path} is damaged: its dtype is {array.dtype} and its shape "
+                f"{array.shape}. {WAY_OUT}"
+            )
         return np.asarray(array)  # indexing a plain array is faster than indexing np.memmap
 
     def is_whole(self, row, features):
@@ -65,20 +81,28 @@ class FeatureFiles:
         return self.rows["done"][row] and zlib.crc32(features) == self.rows["checksum"][row]
 
     def changed_rows(self, photos, *, verify=False, show_progress=False):
-        """Return a list of the rows whose photos have changed since they were encoded; see `find_changes`.
+        """Return a list of the rows whose photos have changed since they were encoded;
+        see `find_changes`.
 
-        The new times of copied files are saved, unless the cache is locked or read-only: each copy is read once.
+        The new times of copied files are saved, unless the cache is locked or
+        read-only: each copy is read once.
 
         Args:
             photos: dict from ids to paths.
         """
-        rows = np.array([row for row in np.flatnonzero(self.rows["done"]) if self.image_ids[row] in photos], np.int64)
+        rows = np.array(
+            [row for row in np.flatnonzero(self.rows["done"]) if self.image_ids[row] in photos],
+            np.int64,
+        )
         before, paths = self.rows["photo"][rows], [photos[self.image_ids[row]] for row in rows]
         changed, now = find_changes(before, paths, verify=verify, show_progress=show_progress)
         copied = now != before
         if copied.any():
             self.rows["photo"][rows] = now
-            with contextlib.suppress(OSError, ValueError), exclusive_lock(self.directory / "lock", "is building"):
+            with (
+                contextlib.suppress(OSError, ValueError),
+                exclusive_lock(self.directory / "lock", "is building"),
+            ):
                 self._write_records(rows[copied])
         return rows[changed].tolist()
 
@@ -88,17 +112,25 @@ class FeatureFiles:
         self._write_records(rows)
 
     def record_unreadable(self, reasons):
-        """Add unreadable photos to the manifest; `reasons` maps their ids to error messages."""
+        """Add unreadable photos to the manifest; `reasons` maps their ids to error
+        messages.
+        """
         self.unreadable |= reasons
         _write_manifest(self.directory, self.manifest, self.image_ids, self.unreadable)
 
     def write(self, rows, features, photos):
-        """Write `features`, of shape (rows, regions, feature_dim), and PHOTO records, and mark the rows as done."""
+        """Write `features`, of shape (rows, regions, feature_dim), and PHOTO records,
+        and mark the rows as done.
+        """
         self.mark(rows, write_features(self.directory, len(self.rows), rows, features), photos)
 
     def mark(self, rows, checksums, photos):
         """Mark rows as done whose features are on disk; see `write_features`."""
-        self.rows["checksum"][rows], self.rows["photo"][rows], self.rows["done"][rows] = checksums, photos, 1
+        self.rows["checksum"][rows], self.rows["photo"][rows], self.rows["done"][rows] = (
+            checksums,
+            photos,
+            1,
+        )
         self._write_records(rows)
 
     def _write_records(self, rows):
@@ -106,7 +138,8 @@ class FeatureFiles:
 
 
 def write_features(directory, num_rows, rows, features):
-    """Write features (rows, regions, feature_dim) into the cache in a folder, and return their checksums.
+    """Write features (rows, regions, feature_dim) into the cache in a folder, and
+    return their checksums.
 
     Several processes may do this at once, and twice with the same rows.
     """
@@ -126,7 +159,9 @@ def _write_rows(path, num_rows, rows, values):
             os.fsync(file.fileno())
     except OSError as error:
         way_out = "Free some space and run again to resume."
-        raise OSError(f"{path.parent}: the features could not be written ({error}). {way_out}") from None
+        raise OSError(
+            f"{path.parent}: the features could not be written ({error}). {way_out}"
+        ) from None
 
 
 def is_started(directory):
@@ -137,7 +172,9 @@ def is_started(directory):
 def start_cache(directory, manifest, image_ids):
     """Create the files of a new cache, in which no row is done yet."""
     if (directory / "features.npy").exists() and not (directory / "manifest.json").exists():
-        raise ValueError(f"{directory} contains features.npy but no manifest.json. Build into another folder.")
+        raise ValueError(
+            f"{directory} contains features.npy but no manifest.json. Build into another folder."
+        )
     _write_manifest(directory, {"version": FORMAT_VERSION, **manifest}, image_ids, {})
     rows, columns = manifest["grid_shape"]
     shape = (len(image_ids), rows * columns, manifest["feature_dim"])
@@ -149,15 +186,23 @@ def start_cache(directory, manifest, image_ids):
 
 
 def _write_manifest(directory, manifest, image_ids, unreadable):
-    write_sealed_json(directory / "manifest.json", {**manifest, "unreadable": unreadable, "image_ids": image_ids})
+    write_sealed_json(
+        directory / "manifest.json", {**manifest, "unreadable": unreadable, "image_ids": image_ids}
+    )
 
 
 def _read_manifest(directory):
-    """Return the manifest of a folder; raise ValueError if it is damaged or incomplete."""
+    """Return the manifest of a folder.
+
+    Raise ValueError if it is damaged or incomplete.
+    """
     path = directory / "manifest.json"
     way_out = f"Remove {directory}, and build the features again."
     manifest = read_sealed_json(path, "the manifest of a feature cache", way_out)
-    ids, size = manifest.get("image_ids"), [*(manifest.get("grid_shape") or "?"), manifest.get("feature_dim")]
+    ids, size = (
+        manifest.get("image_ids"),
+        [*(manifest.get("grid_shape") or "?"), manifest.get("feature_dim")],
+    )
     if not (
         manifest.get("version") == FORMAT_VERSION
         and isinstance(ids, list)
@@ -167,12 +212,16 @@ def _read_manifest(directory):
         and manifest.get("dtype") in ("float16", "float32")
         and isinstance(manifest.get("unreadable"), dict)
     ):
-        raise ValueError(f"{path}: this is not a feature cache manifest of version {FORMAT_VERSION}. {way_out}")
+        raise ValueError(
+            f"{path}: this is not a feature cache manifest of version {FORMAT_VERSION}. {way_out}"
+        )
     return manifest
 
 
 def reject_differences(manifest, description, directory):
-    """Raise ValueError if any entry of `description` differs in the manifest of a cache."""
+    """Raise ValueError if any entry of `description` differs in the manifest of a
+    cache.
+    """
     differences = "; ".join(
         f"{name} {brief(manifest.get(name))} instead of {brief(value)}"
         for name, value in description.items()
@@ -180,6 +229,7 @@ def reject_differences(manifest, description, directory):
     )
     if differences:
         raise ValueError(
-            f"The folder was built with other settings: {differences}. Use another folder (--cache-dir, --output). "
+            f"The folder was built with other settings: {differences}. Use another folder "
+            "(--cache-dir, --output). "
             f"Received: {str(directory)!r}"
         )

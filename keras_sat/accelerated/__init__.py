@@ -1,1 +1,3 @@
-"""Fast versions ("twins") of plain code that give the same values and gradients; `install` enables them."""
+"""Fast versions ("twins") of plain code that give the same values and gradients;
+`install` enables them.
+"""

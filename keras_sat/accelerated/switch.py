@@ -13,9 +13,9 @@ _are_on = contextvars.ContextVar("fast_twins_are_on", default=True)
 def without_fast_twins():
     """Use the plain equations and the plain loop over words inside a `with` block.
 
-    Values are equal up to rounding. Graphs traced inside the block stay plain and run without XLA, for example in
-    TensorFlow Serving. In a graph, the plain loop needs captions of known length: train with
-    `compile(..., run_eagerly=True)`.
+    Values are equal up to rounding. Graphs traced inside the block stay plain and run
+    without XLA, for example in TensorFlow Serving. In a graph, the plain loop needs
+    captions of known length: train with `compile(..., run_eagerly=True)`.
     """
     token = _are_on.set(False)
     try:

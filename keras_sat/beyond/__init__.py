@@ -1,1 +1,4 @@
-"""Extensions of the paper: one idea per file, with its source and its measured gain; see `extensions`."""
+"""Extensions of the paper: one idea per file, with its source and its measured gain.
+
+See `extensions`.
+"""

@@ -1,11 +1,12 @@
 """Attention after reading: the decoder reads the previous word before it attends.
 
-In the paper, attention depends on h_{t-1}, and the recurrent layers read the context and the word y_{t-1}. Here they
-read the mean annotation vector and the word, attention depends on h_t, and only the readout uses the context.
+In the paper, attention depends on h_{t-1}, and the recurrent layers read the context
+and the word y_{t-1}. Here they read the mean annotation vector and the word, attention
+depends on h_t, and only the readout uses the context.
 
-Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel for Image Captioning.
-Gain here: 40.2 % of attention is on the boxes instead of 38.9 %, CIDEr is .442 instead of .440; see
-benchmarks/flickr8k/tried.md.
+Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel
+for Image Captioning. Gain here: 40.2 % of attention is on the boxes instead of 38.9 %,
+CIDEr is .442 instead of .440; see benchmarks/flickr8k/tried.md.
 """
 
 import keras
@@ -23,7 +24,9 @@ class AttendAfter(CaptionDecoder):
         super().__init__(vocabulary_size, **options)
         self.cells_read_context = False  # they read the mean annotation vector at every step
 
-    def read_word(self, projected_word, state, features, projected_features, noise=None, sampled=None):
+    def read_word(
+        self, projected_word, state, features, projected_features, noise=None, sampled=None
+    ):
         overview = self.cells[0].context_projection(equations.mean_annotation(features))
         rows_per_photo = ops.shape(projected_word)[0] // ops.shape(features)[0]
         state = self.advance(projected_word + ops.repeat(overview, rows_per_photo, axis=0), state)

@@ -1,14 +1,17 @@
-"""Box supervision: train attention with boxes that people drew for the phrases of captions.
+"""Box supervision: train attention with boxes that people drew for the phrases of
+captions.
 
-`equations.box_loss` is the loss of each word that names something: attention must be on the boxes of its phrase, and
-on all of them. A word outside phrases has the boxes of the same word in the photo's other captions.
+`equations.box_loss` is the loss of each word that names something: attention must be on
+the boxes of its phrase, and on all of them. A word outside phrases has the boxes of the
+same word in the photo's other captions.
 
-Source: Liu et al., 2017, Attention Correctness in Neural Image Captioning, whose loss is the cross-entropy with the
-uniform map of the boxes. The boxes are those of Flickr30k Entities (Plummer et al., 2015); one caption in five of
-Flickr8k has them.
-Gain here: with the first summand alone, the peak of attention is on the boxes of 51.0 % of the phrases instead of
-46.7 % (small boxes: 27.2 % instead of 21.8 %). With both, flickr8k trained further has .684 instead of .656 (small:
-.530, .473) and coverage .474 instead of .447; see benchmarks/flickr8k/tried.md.
+Source: Liu et al., 2017, Attention Correctness in Neural Image Captioning, whose loss
+is the cross-entropy with the uniform map of the boxes. The boxes are those of Flickr30k
+Entities (Plummer et al., 2015); one caption in five of Flickr8k has them. Gain here:
+with the first summand alone, the peak of attention is on the boxes of 51.0 % of the
+phrases instead of 46.7 % (small boxes: 27.2 % instead of 21.8 %). With both, flickr8k
+trained further has .684 instead of .656 (small: .530, .473) and coverage .474 instead
+of .447; see benchmarks/flickr8k/tried.md.
 """
 
 from keras import ops
@@ -29,18 +32,26 @@ class AttentionOnBoxes(Term):
             return 0.0, {}
         covered, is_named = self._covered(read, extra)
         off_boxes = equations.box_loss(read.attention_weights, covered)
-        return self.weight * ops.sum(off_boxes * is_named, axis=-1), {"off_boxes": (off_boxes, is_named)}
+        return self.weight * ops.sum(off_boxes * is_named, axis=-1), {
+            "off_boxes": (off_boxes, is_named)
+        }
 
     def of_maps(self, maps, counts, read, extra):
-        """Return the loss (rows,) of other maps (rows, time, regions), at words where `counts` (rows, time) is 1."""
+        """Return the loss (rows,) of other maps (rows, time, regions), at words where
+        `counts` (rows, time) is 1.
+        """
         if not extra:
             return 0.0
         covered, is_named = self._covered(read, extra)
         return self.weight * ops.sum(equations.box_loss(maps, covered) * is_named * counts, axis=-1)
 
     def _covered(self, read, extra):
-        """Return the fraction of each region that boxes cover, for each word, and a mask of the words with boxes."""
+        """Return the fraction of each region that boxes cover, for each word, and a
+        mask of the words with boxes.
+        """
         covered, *_ = extra  # (photos, captions, time, regions)
         covered = ops.reshape(ops.cast(covered, "float32"), (-1, *ops.shape(covered)[-2:]))
-        covered = ops.repeat(covered, ops.shape(read.token_weights)[0] // ops.shape(covered)[0], axis=0)
+        covered = ops.repeat(
+            covered, ops.shape(read.token_weights)[0] // ops.shape(covered)[0], axis=0
+        )
         return covered, ops.cast(ops.any(covered > 0, axis=-1), "float32") * read.token_weights

@@ -1,47 +1,76 @@
 """Confidence: the estimated probability that a caption is correct.
 
-It is a logistic regression on a few inputs, and falls to 0 if the norm of the features is unusual for photos, as for
-black pictures, noise, pages of text or drawings.
+It is a logistic regression on a few inputs, and falls to 0 if the norm of the features
+is unusual for photos, as for black pictures, noise, pages of text or drawings.
 
-Source: Platt, 1999, Probabilistic Outputs for Support Vector Machines; for the norm Yu et al., 2023, Block Selection
-Method for Using Feature Norm in Out-of-Distribution Detection.
-Gain here: the expected calibration error is .036, and in 73 % of the pairs of a correct and an incorrect caption the
-correct one has the higher confidence (1,000 dev photos). Measured with `keras-sat calibrate`; see docs/model-card.md.
+Source: Platt, 1999, Probabilistic Outputs for Support Vector Machines; for the norm Yu
+et al., 2023, Block Selection Method for Using Feature Norm in Out-of-Distribution
+Detection. Gain here: the expected calibration error is .036, and in 73 % of the pairs
+of a correct and an incorrect caption the correct one has the higher confidence (1,000
+dev photos). Measured with `keras-sat calibrate`; see docs/model-card.md.
 """
 
 import numpy as np
 from keras import ops
 
-CLUES = ("mean log p of the tokens", "lowest log p of a token", "number of tokens", "fraction of features above 0")
+CLUES = (
+    "mean log p of the tokens",
+    "lowest log p of a token",
+    "number of tokens",
+    "fraction of features above 0",
+)
 LIMITS = (0.005, 0.02, 0.995, 1.0)  # quantiles of the norm
 
 
 class Confidence:
-    """Estimates the probability that captions are correct, from their words' probabilities and the features.
+    """Estimates the probability that captions are correct, from their words'
+    probabilities and the features.
 
     Args:
-        coefficients: coefficients of the logistic regression: the bias and one for each of CLUES.
-        limits: the quantiles LIMITS of the photos' norms. Outside the middle two, the confidence falls to 0.
+        coefficients: coefficients of the logistic regression: the bias and one for each
+            of CLUES.
+        limits: the quantiles LIMITS of the photos' norms. Outside the middle two, the
+            confidence falls to 0.
     """
 
     def __init__(self, coefficients, limits):
-        self.coefficients, self.limits = np.asarray(coefficients, np.float32), np.asarray(limits, np.float32)
-        shapes, expected = (self.coefficients.shape, self.limits.shape), ((1 + len(CLUES),), (len(LIMITS),))
-        if shapes != expected or not np.isfinite(self.coefficients).all() or not (np.diff(self.limits) > 0).all():
+        self.coefficients, self.limits = (
+            np.asarray(coefficients, np.float32),
+            np.asarray(limits, np.float32),
+        )
+        shapes, expected = (
+            (self.coefficients.shape, self.limits.shape),
+            ((1 + len(CLUES),), (len(LIMITS),)),
+        )
+        if (
+            shapes != expected
+            or not np.isfinite(self.coefficients).all()
+            or not (np.diff(self.limits) > 0).all()
+        ):
             raise ValueError(
-                "The confidence of this model is damaged. Expected: finite coefficients and ascending limits "
+                "The confidence of this model is damaged. Expected: finite coefficients "
+                "and ascending limits "
                 f"of shapes {expected}. Received: shapes {shapes}, limits {self.limits}"
             )
 
     def __call__(self, word_probs, features):
-        """Return the confidence of shape (photos, captions); for the arguments, see `clues_of`."""
+        """Return the confidence of shape (photos, captions).
+
+        For the arguments, see `clues_of`.
+        """
         return self.of_clues(*clues_of(word_probs, features))
 
     def of_clues(self, clues, norms):
-        """Return the confidence, given the inputs of the regression that `clues_of` computes."""
-        probability = ops.sigmoid(self.coefficients[0] + ops.sum(clues * self.coefficients[1:], axis=-1))
+        """Return the confidence, given the inputs of the regression that `clues_of`
+        computes.
+        """
+        probability = ops.sigmoid(
+            self.coefficients[0] + ops.sum(clues * self.coefficients[1:], axis=-1)
+        )
         lowest, low, high, highest = self.limits
-        inside = ops.minimum((norms - lowest) / (low - lowest), (highest - norms) / (highest - high))
+        inside = ops.minimum(
+            (norms - lowest) / (low - lowest), (highest - norms) / (highest - high)
+        )
         return probability * ops.clip(inside, 0.0, 1.0)
 
     def to_dict(self):
@@ -50,14 +79,20 @@ class Confidence:
 
 
 def clues_of(word_probs, features):
-    """Return the regression's inputs (photos, captions, inputs) and the mean norm of the features (photos, 1).
+    """Return the regression's inputs (photos, captions, inputs) and the mean norm of
+    the features (photos, 1).
 
-    They are computed from p of each token, (photos, captions, max_length), and the features of the photos.
+    They are computed from p of each token, (photos, captions, max_length), and the
+    features of the photos.
     """
     word_probs, features = ops.cast(word_probs, "float32"), ops.cast(features, "float32")
     is_token = word_probs > 0
     log_probs = ops.log(ops.where(is_token, word_probs, 1.0))
     length = ops.maximum(ops.sum(ops.cast(is_token, "float32"), axis=-1), 1.0)
-    active = ops.mean(ops.cast(features > 0, "float32"), axis=(1, 2))[:, None] + ops.zeros_like(length)
+    active = ops.mean(ops.cast(features > 0, "float32"), axis=(1, 2))[:, None] + ops.zeros_like(
+        length
+    )
     clues = [ops.sum(log_probs, axis=-1) / length, ops.min(log_probs, axis=-1), length, active]
-    return ops.stack(clues, axis=-1), ops.mean(ops.sqrt(ops.sum(features**2, axis=-1)), axis=1, keepdims=True)
+    return ops.stack(clues, axis=-1), ops.mean(
+        ops.sqrt(ops.sum(features**2, axis=-1)), axis=1, keepdims=True
+    )

@@ -1,8 +1,9 @@
-"""Ensembles: several captioners generate one caption from their mean probabilities and attention maps.
+"""Ensembles: several captioners generate one caption from their mean probabilities and
+attention maps.
 
-Source: Hansen and Salamon, 1990, Neural Network Ensembles.
-Gain here: CIDEr .614 instead of .597 and BLEU-4 26.3 instead of 24.9, for three captioners compared with the best one
-(dev, 3 beams, length penalty .5); see benchmarks/flickr8k/tried.md.
+Source: Hansen and Salamon, 1990, Neural Network Ensembles. Gain here: CIDEr .614
+instead of .597 and BLEU-4 26.3 instead of 24.9, for three captioners compared with the
+best one (dev, 3 beams, length penalty .5); see benchmarks/flickr8k/tried.md.
 """
 
 import functools
@@ -18,10 +19,12 @@ from keras_sat.search.generation import CaptionGenerator
 class Ensemble(CaptionGenerator):
     """A captioner whose word probabilities are the mean over several captioners.
 
-    Its attention weights are the mean over its members with attention, on the finest grid among them.
+    Its attention weights are the mean over its members with attention, on the finest
+    grid among them.
 
     Args:
-        captioners: list of Captioners with the same vocabulary. Encoders, sizes and attention may differ.
+        captioners: list of Captioners with the same vocabulary. Encoders, sizes and
+            attention may differ.
         length_penalty: default of `caption`; None: the mean over the members.
     """
 
@@ -31,20 +34,32 @@ class Ensemble(CaptionGenerator):
     def __init__(self, captioners: list, *, length_penalty: float | None = None):
         is_list = isinstance(captioners, (list, tuple)) and len(captioners)
         if not is_list or not all(getattr(captioner, "built", False) for captioner in captioners):
-            raise ValueError(f"Expected a list of built or loaded Captioners. Received: captioners={captioners!r}")
+            raise ValueError(
+                "Expected a list of built or loaded Captioners. Received: "
+                f"captioners={captioners!r}"
+            )
         self.captioners = list(captioners)
         self.vocabulary = self.captioners[0].vocabulary
         if any(captioner.vocabulary != self.vocabulary for captioner in self.captioners):
             sizes = [len(captioner.vocabulary) for captioner in self.captioners]
-            raise ValueError(f"The captioners must have the same vocabulary. Received: vocabularies of sizes {sizes}")
+            raise ValueError(
+                "The captioners must have the same vocabulary. Received: vocabularies of "
+                f"sizes {sizes}"
+            )
         indexed = next((n for n, captioner in enumerate(self.captioners) if captioner.consensus), 0)
-        self.consensus = functools.partial(self._agree, indexed) if self.captioners[indexed].consensus else None
+        self.consensus = (
+            functools.partial(self._agree, indexed) if self.captioners[indexed].consensus else None
+        )
         of_members = [captioner.options for captioner in self.captioners]
         mean = float(np.mean([options.length_penalty for options in of_members]))
         self.options = SearchOptions(
             length_penalty=mean if length_penalty is None else length_penalty,
-            no_repeat_ngram=min(filter(None, (options.no_repeat_ngram for options in of_members)), default=0),
-            no_repeat_around=next(filter(None, (options.no_repeat_around for options in of_members)), ""),
+            no_repeat_ngram=min(
+                filter(None, (options.no_repeat_ngram for options in of_members)), default=0
+            ),
+            no_repeat_around=next(
+                filter(None, (options.no_repeat_around for options in of_members)), ""
+            ),
             **{name: getattr(of_members[indexed], name) for name in CONSENSUS},
         )
 
@@ -55,11 +70,15 @@ class Ensemble(CaptionGenerator):
 
     @property
     def extra_dims(self) -> dict[str, int]:
-        return {name: dim for captioner in self.captioners for name, dim in captioner.extra_dims.items()}
+        return {
+            name: dim for captioner in self.captioners for name, dim in captioner.extra_dims.items()
+        }
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
-        return list(dict.fromkeys(size for captioner in self.captioners for size in captioner.photo_sizes))
+        return list(
+            dict.fromkeys(size for captioner in self.captioners for size in captioner.photo_sizes)
+        )
 
     @property
     def encoder(self) -> str:
@@ -68,19 +87,27 @@ class Ensemble(CaptionGenerator):
 
     @property
     def training_photos(self):
-        """The union of the training photos of all members, as far as they are recorded."""
+        """The union of the training photos of all members, where recorded."""
         return union([captioner.training_photos for captioner in self.captioners])
 
     @property
     def encoder_model(self):
-        """The encoder that all members share, for a FeatureCache. Raises ValueError if their encoders differ."""
+        """The encoder that all members share, for a FeatureCache.
+
+        Raises ValueError if their encoders differ.
+        """
         if any(self._first_with_same_encoder):
-            problem = "A feature cache requires members with the same encoder. For these members, pass photos."
+            problem = (
+                "A feature cache requires members with the same encoder. For these members, "
+                "pass photos."
+            )
             raise ValueError(f"{problem} Received: encoders {self.encoder}")
         return self.captioners[0].encoder_model
 
     def rows_and_columns(self) -> tuple[int, int]:
-        """Return (rows, columns) of the attention maps: those of the members' finest grid."""
+        """Return (rows, columns) of the attention maps: those of the members' finest
+        grid.
+        """
         return max(self._grids.values(), key=np.prod)
 
     @property
@@ -89,29 +116,47 @@ class Ensemble(CaptionGenerator):
 
     @property
     def _grids(self):
-        """The grids of the members that have attention (of all members, if none has), as a dict by member index."""
-        grids = {number: captioner.rows_and_columns() for number, captioner in enumerate(self.captioners)}
+        """The grids of the members that have attention (of all members, if none has),
+        as a dict by member index.
+        """
+        grids = {
+            number: captioner.rows_and_columns() for number, captioner in enumerate(self.captioners)
+        }
         return {n: grid for n, grid in grids.items() if self.captioners[n].decoder.chooses} or grids
 
     def features_of(self, photos):
-        """Return the features of photos for each captioner, as a tuple. Captioners with equal encoders share them."""
+        """Return the features of photos for each captioner, as a tuple.
+
+        Captioners with equal encoders share them.
+        """
         firsts = self._first_with_same_encoder
         members = {first: self.captioners[first] for first in firsts}
-        encoded = {first: member.encode(photos[member.photo_sizes[0]]) for first, member in members.items()}
+        encoded = {
+            first: member.encode(photos[member.photo_sizes[0]]) for first, member in members.items()
+        }
         return tuple(encoded[first] for first in firsts)
 
     @functools.cached_property
     def _first_with_same_encoder(self):
-        """For each captioner, the index of the first captioner with an equal encoder."""
+        """For each captioner, the index of the first one with an equal encoder."""
         encoders = [captioner.photo_encoder for captioner in self.captioners]
-        return [next(n for n, first in enumerate(encoders) if first.is_same_as(encoder)) for encoder in encoders]
+        return [
+            next(n for n, first in enumerate(encoders) if first.is_same_as(encoder))
+            for encoder in encoders
+        ]
 
     def checked_features(self, features):
-        """Check features, one array per captioner or one for all; return a tuple with an array per captioner."""
+        """Check features, one array per captioner or one for all.
+
+        Return a tuple with an array per captioner.
+        """
         if not isinstance(features, (list, tuple)):
             features = [np.asarray(features)] * len(self.captioners)
         if len(features) != len(self.captioners):
-            raise ValueError(f"Expected {len(self.captioners)} arrays, one per captioner. Received: {len(features)}")
+            raise ValueError(
+                f"Expected {len(self.captioners)} arrays, one per captioner. Received: "
+                f"{len(features)}"
+            )
         return tuple(member.checked_features(x) for member, x in zip(self.captioners, features))
 
     def visible_cells(self, regions):
@@ -120,16 +165,24 @@ class Ensemble(CaptionGenerator):
     def _steps(self, features, rows_per_photo, region_noise=None, visible=None):
         visible = visible or [None] * len(self.captioners)
         of_members = zip(self.captioners, features, visible)
-        members = [member.steps(member.adapt(x), rows_per_photo, visible=seen) for member, x, seen in of_members]
+        members = [
+            member.steps(member.adapt(x), rows_per_photo, visible=seen)
+            for member, x, seen in of_members
+        ]
         grids = self._grids
 
         def step(input_ids, states):
             results = [step(input_ids, state) for (step, _), state in zip(members, states)]
-            extras = {name: [x.extras[name] for x in results if name in x.extras] for name in self.extra_dims}
+            extras = {
+                name: [x.extras[name] for x in results if name in x.extras]
+                for name in self.extra_dims
+            }
             return results[0]._replace(
                 logits=mean_of_probabilities([result.logits for result in results]),
                 state=tuple(result.state for result in results),
-                attention_weights=mean_map([results[number].attention_weights for number in grids], grids.values()),
+                attention_weights=mean_map(
+                    [results[number].attention_weights for number in grids], grids.values()
+                ),
                 extras={name: sum(values) / len(values) for name, values in extras.items()},
             )
 
@@ -137,18 +190,24 @@ class Ensemble(CaptionGenerator):
 
 
 def mean_of_probabilities(logits):
-    """Average distributions, given as logits of shape (rows, vocabulary), and return the log of the mean."""
+    """Average distributions, given as logits of shape (rows, vocabulary), and return
+    the log of the mean.
+    """
     log_probs = [ops.log_softmax(ops.cast(x, "float32"), axis=-1) for x in logits]
     return ops.logsumexp(ops.stack(log_probs), axis=0) - np.log(len(logits))
 
 
 def mean_map(maps, grids):
-    """Resize maps (rows, regions) on different grids to the finest grid and return their mean."""
+    """Resize maps (rows, regions) on different grids to the finest grid and return
+    their mean.
+    """
     shape = max(grids, key=np.prod)
     finest = []
     for weights, grid in zip(maps, grids):
         if grid != shape:
-            weights = ops.image.resize(ops.reshape(weights, (-1, *grid, 1)), shape, interpolation="bilinear")
+            weights = ops.image.resize(
+                ops.reshape(weights, (-1, *grid, 1)), shape, interpolation="bilinear"
+            )
             weights = ops.reshape(weights, (-1, shape[0] * shape[1]))
             weights = weights / ops.sum(weights, axis=-1, keepdims=True)
         finest.append(weights)

@@ -1,13 +1,16 @@
-"""Feature consistency: train the encoder to give an augmented photo the features of the original.
+"""Feature consistency: train the encoder to give an augmented photo the features of the
+original.
 
-In a network trained only on captions, invisible noise changes the features by a quarter. In the `consistency_epochs` of
-`fit`, the encoder g starts as a copy of the trained encoder f. For a photo x and its augmented version x', training
-minimises the mean of (normalised(g(x')) - normalised(f(x))) ** 2.
+In a network trained only on captions, invisible noise changes the features by a
+quarter. In the `consistency_epochs` of `fit`, the encoder g starts as a copy of the
+trained encoder f. For a photo x and its augmented version x', training minimises the
+mean of (normalised(g(x')) - normalised(f(x))) ** 2.
 
-Source: Zheng et al., 2016, Improving the Robustness of Deep Neural Networks via Stability Training; there the target is
-the output of the same network.
-Gain here: with `photo_blur`, 82 % of the captions of 1,000 dev photos stay the same under noise of 2 grey levels,
-instead of 65 %; CIDEr is .579 instead of .580. Measured by `benchmarks/flickr8k/stability.py`; see docs/model-card.md.
+Source: Zheng et al., 2016, Improving the Robustness of Deep Neural Networks via
+Stability Training; there the target is the output of the same network. Gain here: with
+`photo_blur`, 82 % of the captions of 1,000 dev photos stay the same under noise of 2
+grey levels, instead of 65 %; CIDEr is .579 instead of .580. Measured by
+`benchmarks/flickr8k/stability.py`; see docs/model-card.md.
 """
 
 import numpy as np
@@ -22,10 +25,11 @@ EPSILON = 1e-3  # of the normalisation: a region without activations stays near 
 
 
 class FeatureConsistency:
-    """The feature consistency objective, for `Captioner.compile`. Batches must contain photos.
+    """The feature consistency objective, for `Captioner.compile`. Batches must contain
+    photos.
 
-    `teacher` is the Captioner whose features of the original photo are the target, and is not trained.
-    For `strength` see `data_utils.photo_augmentation`.
+    `teacher` is the Captioner whose features of the original photo are the target, and
+    is not trained. For `strength` see `data_utils.photo_augmentation`.
     """
 
     def __init__(self, teacher, *, strength=1.0):
@@ -46,17 +50,29 @@ class FeatureConsistency:
         changed = tf.numpy_function(self._changed, [photos, chance], tf.uint8, stateful=False)
         changed.set_shape(photos.shape)
         wanted = ops.stop_gradient(normalised(self.teacher.features(photos)))
-        difference = ops.mean((normalised(captioner.features(changed, training=True)) - wanted) ** 2, axis=(1, 2))
+        difference = ops.mean(
+            (normalised(captioner.features(changed, training=True)) - wanted) ** 2, axis=(1, 2)
+        )
         return Objective(share_of_mean(difference, is_photo), {"loss": (difference, is_photo)})
 
     def _changed(self, photos, chance):
-        """Augment photos. The random seeds come from `chance`: two numbers from 0 to 1 for each photo."""
+        """Augment photos.
+
+        The random seeds come from `chance`: two numbers from 0 to 1 for each photo.
+        """
         seeds = (chance * 2**24).astype(np.int64)
-        return np.stack([jittered(x, np.random.default_rng(seed), self.strength) for x, seed in zip(photos, seeds)])
+        return np.stack(
+            [
+                jittered(x, np.random.default_rng(seed), self.strength)
+                for x, seed in zip(photos, seeds)
+            ]
+        )
 
 
 def normalised(features):
-    """Normalise features (photos, regions, feature_dim) to mean 0 and variance 1 in each region."""
+    """Normalise features (photos, regions, feature_dim) to mean 0 and variance 1 in
+    each region.
+    """
     features = ops.cast(features, "float32")
     centred = features - ops.mean(features, axis=-1, keepdims=True)
     return centred / ops.sqrt(ops.mean(centred**2, axis=-1, keepdims=True) + EPSILON)

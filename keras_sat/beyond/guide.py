@@ -1,12 +1,14 @@
 """The guide: word detectors, which are trained only on captions, supervise attention.
 
-A caption says that there is a dog in the photo, but not where. A detector gives each region a probability; the
-probability that at least one region shows the word is trained on the captions (multiple-instance learning). The
-detector's map is then the target of attention when the decoder predicts this word. Captioning needs no detectors.
+A caption says that there is a dog in the photo, but not where. A detector gives each
+region a probability; the probability that at least one region shows the word is trained
+on the captions (multiple-instance learning). The detector's map is then the target of
+attention when the decoder predicts this word. Captioning needs no detectors.
 
-Source: the detectors are those of Fang et al., 2015, From Captions to Visual Concepts and Back.
-Gain here: the peak of attention is on the boxes of 50.6 % of the phrases instead of 45.9 % (small boxes: 27.7 % instead
-of 21.0 %), with attention after reading and a sentinel; CIDEr is .542 instead of .596. Other options differ too; see
+Source: the detectors are those of Fang et al., 2015, From Captions to Visual Concepts
+and Back. Gain here: the peak of attention is on the boxes of 50.6 % of the phrases
+instead of 45.9 % (small boxes: 27.7 % instead of 21.0 %), with attention after reading
+and a sentinel; CIDEr is .542 instead of .596. Other options differ too; see
 docs/results.md and benchmarks/flickr8k/tried.md.
 """
 
@@ -25,7 +27,9 @@ FEW_CELLS = -7.0  # initial bias: at first no cell contains any word
 
 
 def word_detectors(num_words, *, seed=0, dtype=None):
-    """Return a network that maps features to the logits of p_iw, the probability that region i shows word w."""
+    """Return a network that maps features to the logits of p_iw, the probability that
+    region i shows word w.
+    """
     bias = keras.initializers.Constant(FEW_CELLS)
     detectors = [
         layers.Dense(HIDDEN_DIM, activation="relu", name="hidden", dtype=dtype),
@@ -37,19 +41,26 @@ def word_detectors(num_words, *, seed=0, dtype=None):
 
 
 class Guide(Term):
-    """The loss terms of `guide_weight`: one trains detectors, one penalises attention that differs from their maps.
+    """The loss terms of `guide_weight`: one trains detectors, one penalises attention
+    that differs from their maps.
 
-    The most frequent words, which come first in the vocabulary, have detectors. `boxes` is an AttentionOnBoxes that
-    also supervises their maps, or None.
+    The most frequent words, which come first in the vocabulary, have detectors. `boxes`
+    is an AttentionOnBoxes that also supervises their maps, or None.
     """
 
     def __init__(self, vocabulary, *, weight, boxes=None, seed=0, dtype=None):
         super().__init__(weight)
         self.boxes = boxes
         self.words = [word for word in vocabulary.words if word not in PLACELESS][:MOST_WORDS]
-        numbers = {token_id: number for number, token_id in enumerate(vocabulary.caption_to_ids(self.words))}
-        # The number of each token's detector; tokens without one have the next number after the last.
-        self.detector_of = [numbers.get(token_id, len(numbers)) for token_id in range(len(vocabulary))]
+        numbers = {
+            token_id: number
+            for number, token_id in enumerate(vocabulary.caption_to_ids(self.words))
+        }
+        # The number of each token's detector; tokens without one have the next number
+        # after the last.
+        self.detector_of = [
+            numbers.get(token_id, len(numbers)) for token_id in range(len(vocabulary))
+        ]
         self.detectors = word_detectors(len(self.words), seed=seed, dtype=dtype)
         self.layers = (self.detectors,)
 
@@ -59,14 +70,21 @@ class Guide(Term):
         if not (options.guide_weight and captioner.decoder.chooses and has_words):
             return None
         boxes = AttentionOnBoxes.of(captioner, options)
-        kind = {"seed": options.seed + 5, "dtype": captioner.decoder.dtype_policy}  # lower seeds are already used
+        # Lower seeds are already used.
+        kind = {"seed": options.seed + 5, "dtype": captioner.decoder.dtype_policy}
         return cls(captioner.vocabulary, weight=options.guide_weight, boxes=boxes, **kind)
 
     def check(self, batches):
         (_, input_ids, *_), *_ = batches.element_spec
         if len(input_ids.shape) == 2:
-            problem = 'Detectors need all captions of a photo in one batch: use make_batches(..., group_by="image").'
-            raise ValueError(f"{problem} Received: batches of captions by length, with guide_weight={self.weight}")
+            problem = (
+                "Detectors need all captions of a photo in one batch: use make_batches(..., "
+                'group_by="image").'
+            )
+            raise ValueError(
+                f"{problem} Received: batches of captions by length, with "
+                f"guide_weight={self.weight}"
+            )
 
     def __call__(self, features, target_ids, read, extra):
         if not self.detectors.built:  # the captioner is not compiled
@@ -75,23 +93,31 @@ class Guide(Term):
         photos, regions, num_words = ops.shape(cell_logits)
         rows, time = ops.shape(target_ids)
         detector_of = ops.convert_to_tensor(self.detector_of, "int32")
-        detector = ops.where(read.token_weights > 0, ops.take(detector_of, target_ids), num_words)  # (rows, time)
+        detector = ops.where(
+            read.token_weights > 0, ops.take(detector_of, target_ids), num_words
+        )  # (rows, time)
         of_photo = ops.reshape(detector, (photos, -1))
         is_there = ops.max(ops.one_hot(of_photo, num_words + 1), axis=1)[:, :num_words]
         detection = ops.sum(equations.detection_loss(cell_logits, is_there), axis=-1)  # (photos,)
 
-        maps = ops.transpose(equations.detector_maps(cell_logits), (0, 2, 1))  # (photos, words, regions)
+        # (photos, words, regions)
+        maps = ops.transpose(equations.detector_maps(cell_logits), (0, 2, 1))
         certainty = equations.detected(ops.stop_gradient(cell_logits))  # (photos, words)
         for_none = ((0, 0), (0, 1))
         maps, certainty = ops.pad(maps, (*for_none, (0, 0))), ops.pad(certainty, for_none)
         place = ops.reshape(of_photo + (num_words + 1) * ops.arange(photos)[:, None], (-1,))
-        maps = ops.reshape(ops.take(ops.reshape(maps, (-1, regions)), place, axis=0), (rows, time, regions))
+        maps = ops.reshape(
+            ops.take(ops.reshape(maps, (-1, regions)), place, axis=0), (rows, time, regions)
+        )
         certainty = ops.reshape(ops.take(ops.reshape(certainty, (-1,)), place), (rows, time))
-        # The sentinel reduces the attention to regions: the guide also supervises when to attend to the photo.
+        # The sentinel reduces the attention to regions: the guide also supervises when
+        # to attend to the photo.
         attended = read.attention_weights * read.extras.get("from_photo", 1.0)
         difference = equations.map_cross_entropy(ops.stop_gradient(maps), attended)  # (rows, time)
 
-        costs = self.weight * ops.sum(certainty * difference, axis=-1) + ops.repeat(detection, rows // photos)
+        costs = self.weight * ops.sum(certainty * difference, axis=-1) + ops.repeat(
+            detection, rows // photos
+        )
         if self.boxes is not None:
             has_detector = ops.cast(detector < num_words, "float32")
             costs = costs + self.boxes.of_maps(maps, has_detector, read, extra)

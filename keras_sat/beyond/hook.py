@@ -1,4 +1,6 @@
-"""Hooks: an option can change the decoder, add a term to the objective, or add a training phase."""
+"""Hooks: an option can change the decoder, add a term to the objective, or add a
+training phase.
+"""
 
 from typing import Any, NamedTuple
 
@@ -16,8 +18,9 @@ class Term:
     """A loss term that the objective adds to equation (12) or (14).
 
     Attributes:
-        is_measured: whether the metric "loss" includes it, also in validation. Otherwise it supervises attention, and
-            is used only in training, and only if attention chooses regions.
+        is_measured: whether the metric "loss" includes it, also in validation.
+            Otherwise it supervises attention, and is used only in training, and only if
+            attention chooses regions.
         layers: Keras layers on the features, trained with the captioner but not saved.
     """
 
@@ -38,7 +41,8 @@ class Term:
         """Raise ValueError if the term cannot use these batches from make_batches."""
 
     def __call__(self, features, target_ids, read, extra):
-        """Return the loss of each caption (rows,) and a dict that maps metric names to their values and weights.
+        """Return the loss of each caption (rows,) and a dict that maps metric names to
+        their values and weights.
 
         Args:
             features: the features that attention uses, (photos, regions, feature_dim).
@@ -52,8 +56,12 @@ class Term:
 class FurtherEpochs(NamedTuple):
     """A later training phase with its own objective and folder."""
 
-    options: Any  # subclass of Options; those ending in _epochs and _rate are the number of epochs and learning rate
-    objective: Any  # function of the captioner before, that to train, its images, TrainingOptions and these options
+    # Subclass of Options; those ending in _epochs and _rate are the number of epochs
+    # and learning rate.
+    options: Any
+    # Function of the captioner before, that to train, its images, TrainingOptions and
+    # these options.
+    objective: Any
     schedule: str = "constant"  # learning rate schedule, or "cosine"
     encoder_alone: bool = False  # train only the encoder, on photos without augmentation
     keeps_before: bool = False  # keep the captioner before this phase if no epoch is better

@@ -1,9 +1,12 @@
-"""Label smoothing: a fraction s of the target's probability is spread uniformly over the vocabulary.
+"""Label smoothing: a fraction s of the target's probability is spread uniformly over
+the vocabulary.
 
-log p of the target becomes (1 - s) log p(y_t) + s mean_w log p(w), also in the metric "loss".
+log p of the target becomes (1 - s) log p(y_t) + s mean_w log p(w), also in the metric
+"loss".
 
-Source: Szegedy et al., 2016, Rethinking the Inception Architecture for Computer Vision, section 7.
-Gain here: not measured separately; all rows of benchmarks/flickr8k/tried.md use .1, like the presets.
+Source: Szegedy et al., 2016, Rethinking the Inception Architecture for Computer Vision,
+section 7. Gain here: not measured separately; all rows of benchmarks/flickr8k/tried.md
+use .1, like the presets.
 """
 
 from keras_sat import equations
@@ -18,4 +21,6 @@ class LabelSmoothing(Term):
 
     def __call__(self, features, target_ids, read, extra):
         lost = read.log_probs - equations.mean_log_probs(read.logits)
-        return self.weight * equations.caption_log_prob(read.unpack_words(lost), read.token_weights), {}
+        return self.weight * equations.caption_log_prob(
+            read.unpack_words(lost), read.token_weights
+        ), {}

@@ -1,12 +1,13 @@
-"""Self-critical training: sample captions, score them with CIDEr, and make better ones more probable.
+"""Self-critical training: sample captions, score them with CIDEr, and make better ones
+more probable.
 
 For a caption y sampled from p, and a baseline b that does not depend on y,
 
     gradient of E[reward(y)] = E[(reward(y) - b) gradient of log p(y)].
 
-Source: Rennie et al., 2017, Self-Critical Sequence Training for Image Captioning.
-Gain here: CIDEr .580 instead of .557 and BLEU-4 23.7 instead of 22.7 on dev; METEOR is 20.6 instead of 20.9. One
-training run of two epochs; docs/training.md has the command.
+Source: Rennie et al., 2017, Self-Critical Sequence Training for Image Captioning. Gain
+here: CIDEr .580 instead of .557 and BLEU-4 23.7 instead of 22.7 on dev; METEOR is 20.6
+instead of 20.9. One training run of two epochs; docs/training.md has the command.
 """
 
 import functools
@@ -29,21 +30,36 @@ KEPT_REFERENCES = 40_000  # number of captions whose n-grams are cached; enough 
 
 
 class SelfCritical:
-    """The objective of self-critical training, for `Captioner.compile(training_objective=SelfCritical(...))`.
+    """The objective of self-critical training, for
+    `Captioner.compile(training_objective=SelfCritical(...))`.
 
-    Batches need group_by="image": the captions of a photo are the references. Attention, including hard attention, uses
-    its expectation. The attention penalty, label smoothing, word detectors, and dropout of words and word vectors are
-    not used. The losses of `box_weight` and `region_weight` are computed on the references and their phrases.
+    Batches need group_by="image": the captions of a photo are the references.
+    Attention, including hard attention, uses its expectation. The attention penalty,
+    label smoothing, word detectors, and dropout of words and word vectors are not used.
+    The losses of `box_weight` and `region_weight` are computed on the references and
+    their phrases.
 
     Args:
-        captions: the captions of each training photo, a list of lists, for the document frequencies of n-grams.
+        captions: the captions of each training photo, a list of lists, for the document
+            frequencies of n-grams.
         vocabulary: Vocabulary.
-        reward_baseline: "greedy": the reward of the greedy caption; "others": the mean reward of the other captions
-            sampled for the photo, which needs no extra search.
-        num_drawn, temperature: captions sampled for each photo, from p ** (1 / temperature).
+        reward_baseline: "greedy": the reward of the greedy caption; "others": the mean
+            reward of the other captions sampled for the photo, which needs no extra
+            search.
+        num_drawn, temperature: captions sampled for each photo, from p ** (1 /
+            temperature).
     """
 
-    def __init__(self, captions, vocabulary, *, num_drawn=5, reward_baseline="greedy", temperature=0.5, max_length=20):
+    def __init__(
+        self,
+        captions,
+        vocabulary,
+        *,
+        num_drawn=5,
+        reward_baseline="greedy",
+        temperature=0.5,
+        max_length=20,
+    ):
         SelfCriticalOptions(num_drawn=num_drawn, reward_baseline=reward_baseline)
         SearchOptions.check(max_length=max_length, temperature=temperature)
         self.vocabulary = vocabulary
@@ -61,10 +77,13 @@ class SelfCritical:
         return cls([image.captions for image in images], captioner.vocabulary, **own)
 
     def __call__(self, captioner, batch):
-        """Return the Objective for a batch from `make_batches`, with or without boxes."""
+        """Return the Objective for a batch of `make_batches`, with or without boxes."""
         (features, input_ids, *extra), target_ids, token_weights = batch
         if len(target_ids.shape) != 3:
-            problem = 'Rewards need all captions of a photo in one batch: use make_batches(..., group_by="image").'
+            problem = (
+                "Rewards need all captions of a photo in one batch: use make_batches(..., "
+                'group_by="image").'
+            )
             raise ValueError(f"{problem} Received: target_ids of shape {tuple(target_ids.shape)}")
         features = captioner.adapter(captioner.features(features, training=True), training=True)
         photos = ops.shape(target_ids)[0]
@@ -75,16 +94,26 @@ class SelfCritical:
         rewards = tf.numpy_function(self.reward, [written, target_ids], tf.float32, stateful=False)
         rewards = ops.reshape(rewards, ops.shape(written)[:2])
         drawn_rewards, greedy_rewards = rewards[:, : self.num_drawn], rewards[:, self.num_drawn :]
-        baseline = greedy_rewards if self.reward_baseline == "greedy" else mean_of_others(drawn_rewards)
+        baseline = (
+            greedy_rewards if self.reward_baseline == "greedy" else mean_of_others(drawn_rewards)
+        )
         advantage = ops.stop_gradient(ops.reshape(drawn_rewards - baseline, (-1,)))
 
-        log_probs = self._read(captioner, features, ops.reshape(drawn, (-1, self.max_length)), dropout)
+        log_probs = self._read(
+            captioner, features, ops.reshape(drawn, (-1, self.max_length)), dropout
+        )
         is_caption, loss = ops.repeat(is_photo, self.num_drawn), -advantage * log_probs
         baseline = ops.broadcast_to(baseline, ops.shape(drawn_rewards))
         rewards = {"reward": drawn_rewards, "baseline_reward": baseline}
-        figures = {name: (ops.reshape(values, (-1,)), is_caption) for name, values in rewards.items()}
+        figures = {
+            name: (ops.reshape(values, (-1,)), is_caption) for name, values in rewards.items()
+        }
         mean, figures = share_of_mean(loss, is_caption), {"loss": (loss, is_caption), **figures}
-        terms = [x for x in captioner.paper_objective.terms if isinstance(x, (AttentionOnBoxes, RegionPhrases))]
+        terms = [
+            x
+            for x in captioner.paper_objective.terms
+            if isinstance(x, (AttentionOnBoxes, RegionPhrases))
+        ]
         if terms and extra:
             captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
             read = captioner.read(features, *captions)  # once, for all terms
@@ -95,7 +124,9 @@ class SelfCritical:
         return Objective(mean, figures)
 
     def _write(self, captioner, features, dropout, is_photo):
-        """Return sampled captions, and greedy ones if they are the baseline: each of shape (photos, captions, time)."""
+        """Return sampled captions, and greedy ones if they are the baseline: each of
+        shape (photos, captions, time).
+        """
         photos, max_length = ops.shape(features)[0], self.max_length
 
         def search(rows_per_photo, noise=None, **options):
@@ -106,13 +137,18 @@ class SelfCritical:
 
         noise = draw_for_photos(is_photo, (self.num_drawn, max_length), captioner.random_generator)
         noise = ops.reshape(noise, (-1, max_length))
-        found = search(self.num_drawn, noise, num_samples=self.num_drawn, temperature=self.temperature)
-        order = ops.argsort(-found.lengths, axis=1)  # longest first: the decoder skips captions that have ended
+        found = search(
+            self.num_drawn, noise, num_samples=self.num_drawn, temperature=self.temperature
+        )
+        # Longest first: the decoder skips captions that have ended.
+        order = ops.argsort(-found.lengths, axis=1)
         drawn = ops.take_along_axis(found.token_ids, order[:, :, None], axis=1)
         return drawn, search(1).token_ids if self.reward_baseline == "greedy" else drawn[:, :0]
 
     def _read(self, captioner, features, token_ids, dropout):
-        """Return log p of each sampled caption, under the distribution from which it was sampled."""
+        """Return log p of each sampled caption, under the distribution from which it
+        was sampled.
+        """
         special = special_tokens(self.vocabulary)
         token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
         starts = ops.full_like(token_ids[:, :1], special["start_token_id"])
@@ -125,16 +161,23 @@ class SelfCritical:
 
 
 class DrawnDropout:
-    """The readout's dropout masks for each photo, used both to sample captions and to compute their log p."""
+    """The readout's dropout masks for each photo, used both to sample captions and to
+    compute their log p.
+    """
 
     def __init__(self, decoder, photos):
         readout = decoder.readout
-        drops = {readout.drop_before: decoder.hidden_dim, readout.drop_after: readout.word_logits.kernel.shape[0]}
+        drops = {
+            readout.drop_before: decoder.hidden_dim,
+            readout.drop_after: readout.word_logits.kernel.shape[0],
+        }
         ones = {drop: ops.ones((photos, dim), decoder.compute_dtype) for drop, dim in drops.items()}
         self.masks = [drop(x, training=True) for drop, x in ones.items()]
 
     def of_photos(self, photos):
-        """Return the two functions that replace the readout's dropout for rows of these photos; see Readout."""
+        """Return the two functions that replace the readout's dropout for rows of these
+        photos; see Readout.
+        """
         masks = [ops.take(mask, photos, axis=0) for mask in self.masks]
         return [lambda x, training=True, mask=mask: mask * x for mask in masks]
 
@@ -144,17 +187,24 @@ class CaptionReward:
 
     def __init__(self, captions, vocabulary):
         self.no_words = [vocabulary.pad_token_id, vocabulary.end_token_id]
-        as_ids = [[tuple(vocabulary.caption_to_ids(caption)) for caption in of_photo] for of_photo in captions]
+        as_ids = [
+            [tuple(vocabulary.caption_to_ids(caption)) for caption in of_photo]
+            for of_photo in captions
+        ]
         self.frequencies = DocumentFrequencies(as_ids)
         self._vectors = functools.lru_cache(KEPT_REFERENCES)(self.frequencies.vectors)
 
     def __call__(self, token_ids, target_ids):
-        """Return the rewards (photos, captions) of captions (photos, captions, time), given the references."""
+        """Return the rewards (photos, captions) of captions (photos, captions, time),
+        given the references.
+        """
         rewards = np.zeros(token_ids.shape[:2], np.float32)
         for photo, (captions, references) in enumerate(zip(token_ids, target_ids)):
             references = [self._vectors(words) for words in map(self._words, references) if words]
             for number, words in enumerate(map(self._words, captions)):
-                rewards[photo, number] = cider_of_vectors(self.frequencies.vectors(words), references)
+                rewards[photo, number] = cider_of_vectors(
+                    self.frequencies.vectors(words), references
+                )
         return rewards
 
     def _words(self, token_ids):
@@ -162,5 +212,7 @@ class CaptionReward:
 
 
 def mean_of_others(rewards):
-    """For each caption, return the mean reward of the other captions of its photo: shape (photos, captions)."""
+    """For each caption, return the mean reward of the other captions of its photo:
+    shape (photos, captions).
+    """
     return (ops.sum(rewards, axis=1, keepdims=True) - rewards) / (rewards.shape[1] - 1)

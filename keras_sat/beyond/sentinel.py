@@ -1,11 +1,13 @@
 """The visual sentinel: attention can use the decoder's memory instead of the photo.
 
-Words such as "of" are not visible. The sentinel, a vector made from the cell's memory, competes with the regions in the
-softmax, which determines how much of the context comes from the photo (`from_photo`). It replaces the gate beta_t.
+Words such as "of" are not visible. The sentinel, a vector made from the cell's memory,
+competes with the regions in the softmax, which determines how much of the context comes
+from the photo (`from_photo`). It replaces the gate beta_t.
 
-Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel for Image Captioning.
-Gain here: with a guide, at least 97 % of the context of "shirt", "red" and "grass" comes from the photo, but 12 % for
-"of"; without it, at least 96 % for these three comes from memory; see benchmarks/flickr8k/tried.md and notebook 11.
+Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel
+for Image Captioning. Gain here: with a guide, at least 97 % of the context of "shirt",
+"red" and "grass" comes from the photo, but 12 % for "of"; without it, at least 96 % for
+these three comes from memory; see benchmarks/flickr8k/tried.md and notebook 11.
 """
 
 import keras
@@ -18,7 +20,10 @@ from keras_sat.model.decoder import CaptionDecoder
 
 @keras.saving.register_keras_serializable("keras_sat")
 class Sentinel(keras.layers.Layer):
-    """Computes the sentinel, a vector that competes with the annotation vectors; see `equations.sentinel`."""
+    """Computes the sentinel, a vector that competes with the annotation vectors.
+
+    See `equations.sentinel`.
+    """
 
     def __init__(self, feature_dim, **kwargs):
         super().__init__(**kwargs)
@@ -51,18 +56,23 @@ class WithSentinel(CaptionDecoder):
     def build(self, features_shape, input_ids_shape=None):
         super().build(features_shape, input_ids_shape)
         if self.chooses:
-            self.sentinel_layer = Sentinel(features_shape[-1], name="sentinel", dtype=self.dtype_policy)
+            self.sentinel_layer = Sentinel(
+                features_shape[-1], name="sentinel", dtype=self.dtype_policy
+            )
             self.sentinel_layer.build((None, self.hidden_dim))
 
     def attend(self, state, features, projected_features, noise=None, sampled=None):
         if not self.chooses:
             return super().attend(state, features, projected_features, noise, sampled)
         attention, top_hidden = self.attention_layer, state.hidden_states[-1]
-        sentinel = self.sentinel_layer(top_hidden, state.cell_states[-1] if self.has_cell_states else top_hidden)
+        sentinel = self.sentinel_layer(
+            top_hidden, state.cell_states[-1] if self.has_cell_states else top_hidden
+        )
         query = attention.project_state(top_hidden)
         attention_scores = attention.scores(query, projected_features)
         attended = attention.look(attention_scores, features, noise, sampled)
-        sentinel_score = attention.score(query, attention.project(ops.expand_dims(sentinel, 1)))  # like one more region
+        # Like one more region.
+        sentinel_score = attention.score(query, attention.project(ops.expand_dims(sentinel, 1)))
         from_photo = equations.share_from_photo(attention_scores, sentinel_score)
         share = ops.cast(from_photo, attended.context.dtype)
         context = share * attended.context + (1 - share) * sentinel

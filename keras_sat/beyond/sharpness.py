@@ -1,8 +1,10 @@
-"""Sharpness: the entropy of the attention maps is added to the loss, so attention settles on few regions.
+"""Sharpness: the entropy of the attention maps is added to the loss, so attention
+settles on few regions.
 
 Source: Grandvalet and Bengio, 2005, Semi-supervised Learning by Entropy Minimization.
-Gain here: five epochs of `keras-sat demo` with weights .005 and .02: 88 and 96 % of the attention on the named object
-of unseen scenes, 95 and 94 % of the captions true (the last epoch of one training run each).
+Gain here: five epochs of `keras-sat demo` with weights .005 and .02: 88 and 96 % of the
+attention on the named object of unseen scenes, 95 and 94 % of the captions true (the
+last epoch of one training run each).
 """
 
 from keras import ops

@@ -1,4 +1,7 @@
-"""The flags of the command line. Only flags that are given are passed on; functions define their own defaults."""
+"""The flags of the command line.
+
+Only flags that are given are passed on; functions define their own defaults.
+"""
 
 import argparse
 import functools
@@ -21,22 +24,36 @@ from keras_sat.options import (
 )
 from keras_sat.presets import DEFAULT_MODEL, PRESETS
 
-METAVARS = {"encoder": "NAME", "encoder_layer": "LAYER", "encoder_weights": "FILE", "trained_up_to": "LAYER"}
+METAVARS = {
+    "encoder": "NAME",
+    "encoder_layer": "LAYER",
+    "encoder_weights": "FILE",
+    "trained_up_to": "LAYER",
+}
 METAVARS |= {int: "N", float: "X"}
 DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
 MODEL = "the folder of a saved model, a bundled name, or hf://owner/name[@revision]"
 BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
-RUNTIME = "a folder into which npm has installed @litertjs/core; default: downloaded once from npm's registry"
+RUNTIME = (
+    "a folder into which npm has installed @litertjs/core; default: downloaded once from "
+    "npm's registry"
+)
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that reports errors in one line, and suggests the correct name for a misspelt one."""
+    """An argument parser that reports errors in one line, and suggests the correct name
+    for a misspelt one.
+    """
 
     commands = {}  # dict from the names of commands to their parsers
 
     def error(self, message):
         wrong = re.search(r"unrecognized arguments: (\S+)|invalid choice: '(\S+)'", message)
-        hint = near_name(wrong[1] or wrong[2], [*self._option_string_actions, *self.commands]) if wrong else ""
+        hint = (
+            near_name(wrong[1] or wrong[2], [*self._option_string_actions, *self.commands])
+            if wrong
+            else ""
+        )
         self.exit(2, f"keras-sat: {message}.{hint} See `{self.prog} --help`.\n")
 
     def parse_args(self, args=None, namespace=None):
@@ -58,9 +75,14 @@ class FirstHelp(argparse.Action):
 
 
 def build_parser():
-    """Return the parser, whose result contains the command and the options given, but no defaults."""
+    """Return the parser, whose result contains the command and the options given, but
+    no defaults.
+    """
     program = started_as()
-    parser = Parser(prog=program, description="Show, Attend and Tell: train an image captioner and look inside it.")
+    parser = Parser(
+        prog=program,
+        description="Show, Attend and Tell: train an image captioner and look inside it.",
+    )
     parser.add_argument("--version", action="version", version=f"keras-sat {keras_sat.__version__}")
     commands = parser.add_subparsers(prog=program, dest="command", required=True, metavar="COMMAND")
     for name, add_arguments, summary, description in (
@@ -72,7 +94,12 @@ def build_parser():
         ("features", _add_features, "encode the photos of a data set once", FEATURES),
         ("calibrate", _add_calibrate, "calibrate the confidence of captions", CALIBRATE),
         ("index", _add_index, "choose captions by consensus with training photos", INDEX),
-        ("export", _add_export, "export a captioner for programs without keras_sat, or for browsers", EXPORT),
+        (
+            "export",
+            _add_export,
+            "export a captioner for programs without keras_sat, or for browsers",
+            EXPORT,
+        ),
         ("app", _add_app, "try a captioner in the browser", APP),
         ("info", _add_info, "print information for a bug report", INFO),
     ):
@@ -83,7 +110,9 @@ def build_parser():
             description=description,
             argument_default=argparse.SUPPRESS,
             add_help=name != "fit",
-            formatter_class=functools.partial(argparse.RawDescriptionHelpFormatter, max_help_position=26),
+            formatter_class=functools.partial(
+                argparse.RawDescriptionHelpFormatter, max_help_position=26
+            ),
         )
         command.register("type", None, _path_or_name)  # of every argument without a type
         add_arguments(command)
@@ -92,7 +121,9 @@ def build_parser():
 
 
 def options_of(command):
-    """Return a dict from the arguments of a command to their flags, such as {"num_beams": "--num-beams", ...}."""
+    """Return a dict from the arguments of a command to their flags, such as
+    {"num_beams": "--num-beams", ...}.
+    """
     actions = build_parser().commands[command]._option_string_actions.values()
     return {action.dest: action.option_strings[0] for action in actions if action.dest != "help"}
 
@@ -119,7 +150,10 @@ With --captions, score the captions of any other system."""
 COMPARE = """Compare two captioners on the same photos: differences of scores, 95 % intervals,
 mean and deviation over seeds. FIRST and SECOND are files of `keras-sat evaluate
 --json`, or patterns in quotation marks for several seeds: "runs/soft-*.json"."""
-FEATURES = "Encode the photos of a data set once and keep their features. If killed, it resumes when run again."
+FEATURES = (
+    "Encode the photos of a data set once and keep their features. If killed, it resumes "
+    "when run again."
+)
 CALIBRATE = """Fit the confidence of captions on photos that the model was not trained on, save
 it with the model, and print how well calibrated it is. `keras-sat fit` ends with
 the same step, on the dev split."""
@@ -133,17 +167,24 @@ INFO = "Print versions, devices, and the data, encoder weights and models that w
 
 
 def _add_options(parser, options, *names):
-    """Add the flags of an options class to a parser, for the named options or for all."""
+    """Add the flags of an options class to a parser: the named options or all."""
     for name in names or options.names():
         field = options.fields()[name]
-        bound, default = field.metadata["bound"], field.metadata["none"] if field.default is None else field.default
+        bound, default = (
+            field.metadata["bound"],
+            field.metadata["none"] if field.default is None else field.default,
+        )
         metavar = METAVARS.get(name, None if bound.choices else METAVARS.get(bound.kind))
         choices = f": {', '.join(bound.choices)}" if bound.choices and metavar else ""
-        text = f"{field.metadata['help']}{choices}; default: {DEFAULTS.get(name, default or repr(default))}"
+        text = (
+            f"{field.metadata['help']}{choices}; default: "
+            f"{DEFAULTS.get(name, default or repr(default))}"
+        )
         if bound.kind is bool:
             parser.add_argument(flag_of(name), action=argparse.BooleanOptionalAction, help=text)
         elif bound.kind is not None:
-            kind = None if bound.kind is str else bound.kind  # a word is a path or a name, see `build_parser`
+            # a word is a path or a name, see `build_parser`
+            kind = None if bound.kind is str else bound.kind
             taken = {"type": kind, "choices": bound.choices or None, "metavar": metavar}
             parser.add_argument(flag_of(name), help=text, **taken)
 
@@ -159,13 +200,19 @@ def _add_values(parser, metavar, **texts):
 
 
 def _add_data(parser, group=None, split=None, needs_cache=False):
-    """Add the flags that select the data; `split` is the default of --split, and `group` gets --skip-unreadable."""
+    """Add the flags that select the data; `split` is the default of --split, and
+    `group` gets --skip-unreadable.
+    """
     parser.add_argument("--data", required=True, choices=list(DATASETS), help="the data set")
     _add_values(parser, "DIR", data_dir="the folder with its photos and captions")
-    parser.add_argument("--split-seed", type=int, metavar="N", help="split the photos at random with this seed")
+    parser.add_argument(
+        "--split-seed", type=int, metavar="N", help="split the photos at random with this seed"
+    )
     if split is not None:
         parser.add_argument("--split", choices=SPLITS, help=f"default: {split}")
-    parser.add_argument("--cache-dir", required=needs_cache, metavar="DIR", help="the folder of the feature cache")
+    parser.add_argument(
+        "--cache-dir", required=needs_cache, metavar="DIR", help="the folder of the feature cache"
+    )
     _add_switches(group or parser, skip_unreadable="leave out photos that cannot be read")
 
 
@@ -176,25 +223,37 @@ def _add_models(parser, default=DEFAULT_MODEL):
 
 def _add_ray(parser, part_size=False):
     group = parser.add_argument_group("Many machines (docs/scale.md)")
-    text = 'work on a Ray cluster: "local" starts one on this computer, "auto" or HOST:PORT joins one'
+    text = (
+        'work on a Ray cluster: "local" starts one on this computer, "auto" or HOST:PORT joins one'
+    )
     _add_values(group, "ADDRESS", ray=text)
-    group.add_argument("--worker-cpus", type=float, metavar="X", help="CPUs of each worker process; default: 1")
-    group.add_argument("--worker-gpus", type=float, metavar="X", help="GPUs of each worker process; default: 0")
+    group.add_argument(
+        "--worker-cpus", type=float, metavar="X", help="CPUs of each worker process; default: 1"
+    )
+    group.add_argument(
+        "--worker-gpus", type=float, metavar="X", help="GPUs of each worker process; default: 0"
+    )
     if part_size:
-        group.add_argument("--part-size", type=int, metavar="N", help="photos in a block of work; default: 1024")
+        group.add_argument(
+            "--part-size", type=int, metavar="N", help="photos in a block of work; default: 1024"
+        )
     return group
 
 
 def _add_demo(parser):
     _add_options(parser, CaptionerOptions, "attention")
-    parser.add_argument("--max-objects", type=int, choices=(1, 2, 3), help="objects per scene; default: 2")
+    parser.add_argument(
+        "--max-objects", type=int, choices=(1, 2, 3), help="objects per scene; default: 2"
+    )
     _add_options(parser, TrainingOptions, "seed")
     _add_values(parser, "DIR", output_dir="default: demo")
 
 
 def _add_fit(parser):
     parser.usage = f"{parser.prog} --data DATA [options]"
-    parser.add_argument("--help", "-h", nargs=0, action=FirstHelp, help="show the most important options")
+    parser.add_argument(
+        "--help", "-h", nargs=0, action=FirstHelp, help="show the most important options"
+    )
     parser.add_argument("--help-all", action="help", help="show all options")
     group = parser.add_argument_group("Data and devices")
     _add_data(parser, group)
@@ -209,7 +268,9 @@ def _add_fit(parser):
         _add_options(parser, owners[name], name)
     _add_values(group, "PATH", boxes=f"with --box-weight or --region-weight: {BOXES}")
     devices = group.add_mutually_exclusive_group()
-    devices.add_argument("--gpus", type=int, metavar="N", help="train on the first N GPUs; default: one")
+    devices.add_argument(
+        "--gpus", type=int, metavar="N", help="train on the first N GPUs; default: one"
+    )
     _add_switches(devices, hosts="train on all GPUs of the hosts listed in TF_CONFIG")
     for kind, heading in KINDS.items():
         group = parser.add_argument_group(heading)
@@ -219,18 +280,33 @@ def _add_fit(parser):
 
 
 def _add_caption(parser):
-    parser.add_argument("images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns")
+    parser.add_argument(
+        "images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns"
+    )
     _add_switches(parser, recursive="include subfolders")
     _add_models(parser)
     _add_options(parser, ConsensusOptions)
     _add_options(parser, SearchOptions, "num_results")
-    _add_switches(parser, eight_bit="caption faster, with 8-bit weights; a fifth of the captions change")
-    text = "describe only this part: left,top,right,bottom, as fractions of the sides, such as .1,.2,.4,.9; repeatable"
+    _add_switches(
+        parser, eight_bit="caption faster, with 8-bit weights; a fifth of the captions change"
+    )
+    text = (
+        "describe only this part: left,top,right,bottom, as fractions of the sides, such as "
+        ".1,.2,.4,.9; repeatable"
+    )
     parser.add_argument("--region", action="append", metavar="SIDES", help=text)
-    _add_values(parser, "SENTENCE", say="do not caption; show where the model looks for each word of this sentence")
+    _add_values(
+        parser,
+        "SENTENCE",
+        say="do not caption; show where the model looks for each word of this sentence",
+    )
     _add_options(parser, CaptionerOptions, "encoder_weights")
-    parser.add_argument("--min-confidence", type=float, metavar="X", help='print "not sure" below this confidence')
-    parser.add_argument("--json", dest="as_json", action="store_true", help="print a JSON object for each picture")
+    parser.add_argument(
+        "--min-confidence", type=float, metavar="X", help='print "not sure" below this confidence'
+    )
+    parser.add_argument(
+        "--json", dest="as_json", action="store_true", help="print a JSON object for each picture"
+    )
     _add_switches(parser, maps="with --json: add attention_weights, [word][row][column]")
     _add_values(
         parser,
@@ -244,37 +320,63 @@ def _add_caption(parser):
     _add_values(parser, "FILE", csv="write a table for `fit --data folder`")
     _add_switches(
         parser,
-        metadata="write metadata.jsonl into the folder of the pictures, as Hugging Face's imagefolder reads it",
-        overwrite="replace existing captions in these files; default: keep them, and caption only what is missing",
+        metadata="write metadata.jsonl into the folder of the pictures, as Hugging Face's "
+        "imagefolder reads it",
+        overwrite="replace the captions that these files have of these pictures; default: keep "
+        "them, and caption only what is missing",
     )
-    _add_values(parser, "WORDS", words='words to draw: "content" (default), "all", or some, such as "dog,ball"')
-    parser.add_argument("--width", type=float, metavar="INCHES", help="with --plot: 3.3 for a column of a paper")
+    _add_values(
+        parser,
+        "WORDS",
+        words='words to draw: "content" (default), "all", or some, such as "dog,ball"',
+    )
+    parser.add_argument(
+        "--width", type=float, metavar="INCHES", help="with --plot: 3.3 for a column of a paper"
+    )
     group = _add_ray(parser, part_size=True)
-    _add_values(group, "FOLDER", output="with --ray: write the captions of each block into this folder")
-    group.add_argument("--file-type", choices=("jsonl", "parquet"), help="of these files; default: jsonl")
+    _add_values(
+        group, "FOLDER", output="with --ray: write the captions of each block into this folder"
+    )
+    group.add_argument(
+        "--file-type", choices=("jsonl", "parquet"), help="of these files; default: jsonl"
+    )
 
 
 def _add_evaluate(parser):
     _add_models(parser, f'{DEFAULT_MODEL}, or "scenes" with --data scenes')
-    _add_values(parser, "FILE", captions="score the captions in this JSON list of objects with image_id and caption")
+    _add_values(
+        parser,
+        "FILE",
+        captions="score the captions in this JSON list of objects with image_id and caption",
+    )
     _add_data(parser, split="test")
     _add_options(parser, ConsensusOptions)
     _add_options(parser, CaptionerOptions, "encoder_weights")
-    _add_switches(parser, allow_training_photos="also score photos that the captioner was trained on")
-    parser.add_argument("--compare-with", nargs="+", choices=("paper", "human"), help="print these scores as well")
+    _add_switches(
+        parser, allow_training_photos="also score photos that the captioner was trained on"
+    )
+    parser.add_argument(
+        "--compare-with", nargs="+", choices=("paper", "human"), help="print these scores as well"
+    )
     _add_values(
         parser,
         "OUT",
         json="write scores, settings and captions as JSON",
         csv="write the scores of each photo",
         coco_results="write the captions in coco-caption's format",
-        gallery="write a page with the captions, attention and scores of all photos into this folder",
+        gallery="write a page with the captions, attention and scores of all photos into this "
+        "folder",
     )
     _add_switches(parser, grounding="measure whether the model looks at the objects that it names")
     _add_switches(parser, regions="with --boxes: measure whether it names what is in a region")
     _add_values(parser, "PATH", boxes=f"with --regions, or --grounding on photos: {BOXES}")
-    _add_switches(parser, faithfulness="measure whether words depend on the places that the model looks at")
-    pixels = "with --faithfulness: blur these places in N photos too, each encoded some twenty times; default: 100"
+    _add_switches(
+        parser, faithfulness="measure whether words depend on the places that the model looks at"
+    )
+    pixels = (
+        "with --faithfulness: blur these places in N photos too, each encoded some twenty "
+        "times; default: 100"
+    )
     parser.add_argument("--pixel-photos", type=int, metavar="N", help=pixels)
     _add_ray(parser)
 
@@ -296,7 +398,11 @@ def _add_index(parser, split="train"):
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     _add_data(parser, split=split)
     _add_options(parser, CaptionerOptions, "encoder_weights")
-    _add_values(parser, "DIR", output_dir="save a copy of the model in this folder; default: change MODEL itself")
+    _add_values(
+        parser,
+        "DIR",
+        output_dir="save a copy of the model in this folder; default: change MODEL itself",
+    )
     if split == "train":
         _add_options(parser, CaptionerOptions, "consensus_weight")
 
@@ -308,7 +414,9 @@ def _add_calibrate(parser):
 
 def _add_export(parser):
     parser.add_argument("model", metavar="MODEL", help=MODEL)
-    parser.add_argument("directory", metavar="DIRECTORY", help="the folder for exports of this model")
+    parser.add_argument(
+        "directory", metavar="DIRECTORY", help="the folder for exports of this model"
+    )
     _add_options(parser, BeamSearchOptions)
     _add_switches(
         parser.add_mutually_exclusive_group(),

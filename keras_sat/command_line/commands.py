@@ -32,9 +32,12 @@ from keras_sat.options import (
 from keras_sat.presets import DEFAULT_MODEL, LIGHT_ENCODERS, default_encoder, without_gpu
 from keras_sat.weight_paths import find_installed_weights, keras_home
 
-NOT_SURE = "not sure"  # replaces a caption below --min-confidence; on a terminal, precedes one with low confidence
-# Below this confidence a terminal shows "not sure": the greatest tenth below which fewer than one caption in four is
-# right. On the 1,000 dev photos of Flickr8k, 351 captions are below it, 78 of them right (docs/model-card.md).
+# Replaces a caption below --min-confidence; on a terminal, precedes one with low
+# confidence.
+NOT_SURE = "not sure"
+# Below this confidence a terminal shows "not sure": the greatest tenth below which
+# fewer than one caption in four is right. On the 1,000 dev photos of Flickr8k, 351
+# captions are below it, 78 of them right (docs/model-card.md).
 LOW_CONFIDENCE = 0.3
 
 
@@ -49,7 +52,9 @@ def run_fit(data, gpus=None, hosts=False, **options):
     for epochs, *others in (SelfCriticalOptions.names(), ConsistencyOptions.names()):
         idle = [flag_of(name) for name in others if name in options and not options.get(epochs)]
         if idle:
-            raise ValueError(f"{idle[0]} has no effect without {flag_of(epochs)}. Pass both or neither.")
+            raise ValueError(
+                f"{idle[0]} has no effect without {flag_of(epochs)}. Pass both or neither."
+            )
     if hosts or gpus is not None:  # first: hosts can only be connected before TensorFlow computes
         from keras_sat.training.distributed import several_gpus, several_hosts
 
@@ -58,16 +63,34 @@ def run_fit(data, gpus=None, hosts=False, **options):
 
     captioner = fit(data, **options)
     if not captioner.history and captioner.history.was_interrupted:
-        raise KeyboardInterrupt("no epoch was completed. Run the same command to start again; features are kept.")
+        raise KeyboardInterrupt(
+            "no epoch was completed. Run the same command to start again; features are kept."
+        )
 
 
 def run_caption(
-    images, models=None, recursive=False, as_json=False, maps=False, say=None, min_confidence=None, **options
+    images,
+    models=None,
+    recursive=False,
+    as_json=False,
+    maps=False,
+    say=None,
+    min_confidence=None,
+    **options,
 ):
-    """Caption each picture, or use the caption given by --say; report unreadable pictures at the end."""
+    """Caption each picture, or use the caption given by --say.
+
+    Report unreadable pictures at the end.
+    """
     if workers := _workers_options(options):
         others = {"json": as_json, "maps": maps, "say": say, "min_confidence": min_confidence}
-        _caption_on_ray(images, _models_or_default(models), {"recursive": recursive, **workers}, others, **options)
+        _caption_on_ray(
+            images,
+            _models_or_default(models),
+            {"recursive": recursive, **workers},
+            others,
+            **options,
+        )
         return
     from data_utils.images import find_pictures
     from data_utils.photo_regions import checked_region
@@ -75,36 +98,63 @@ def run_caption(
     from keras_sat.command_line.caption_files import caption_files
     from keras_sat.deploy.litert_captioner import load_litert, ready_captioner
 
-    outputs = {option: options.pop(option) for option in ("plot", "html", "gif", "gallery") if option in options}
+    outputs = {
+        option: options.pop(option)
+        for option in ("plot", "html", "gif", "gallery")
+        if option in options
+    }
     drawn = {name: options.pop(name) for name in ("words", "width") if name in options}
-    if idle := [name for name in drawn if not outputs.keys() & ({"plot"} if name == "width" else {"plot", "gif"})]:
+    if idle := [
+        name
+        for name in drawn
+        if not outputs.keys() & ({"plot"} if name == "width" else {"plot", "gif"})
+    ]:
         raise ValueError(f"{flag_of(idle[0])} has no effect without --plot. Pass both or neither.")
-    encoder_weights, eight_bit = options.pop("encoder_weights", None), options.pop("eight_bit", False)
+    encoder_weights, eight_bit = (
+        options.pop("encoder_weights", None),
+        options.pop("eight_bit", False),
+    )
     if maps and not as_json:
         raise ValueError("--maps requires --json. To draw the maps, use --plot.")
     if min_confidence is not None:
         probability.check("min_confidence", min_confidence)
     if say is not None and (options or min_confidence is not None):
         other = flag_of(next(iter(options), "min_confidence"))
-        raise ValueError(f"{other} has no effect with --say, which gives the caption. Received: --say with {other}")
+        raise ValueError(
+            f"{other} has no effect with --say, which gives the caption. Received: --say "
+            f"with {other}"
+        )
     file_options = ("text_files", "csv", "metadata", "overwrite")
     of_files = {name: options.pop(name) for name in file_options if name in options}
     regions = [checked_region(region.split(",")) for region in options.pop("region", ())]
+    if regions and min_confidence is not None:
+        raise ValueError(
+            "--min-confidence cannot be combined with --region: the confidence is that of "
+            "captions of whole photos."
+        )
     if (outputs or of_files) and len(regions) > 1:
         flag = flag_of(next(iter(outputs | of_files)))
         raise ValueError(f"{flag} takes one result for each picture: pass one --region.")
     paths = find_pictures(images, recursive=recursive)
     files = caption_files(images, paths, **of_files)
-    to_do = [path for path in paths if outputs or not files or not all(file.has(path) for file in files)]
+    to_do = [
+        path for path in paths if outputs or not files or not all(file.has(path) for file in files)
+    ]
     if num_done := len(paths) - len(to_do):
-        print(f"keras-sat: captioned before: {num_done} of {len(paths)} pictures (see --overwrite)", file=sys.stderr)
+        print(
+            f"keras-sat: captioned before: {num_done} of {len(paths)} pictures (see --overwrite)",
+            file=sys.stderr,
+        )
     if not to_do:
         return
     options |= {"regions": [regions] * len(to_do)} if regions else {}
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
     if eight_bit and (options or not fits_litert):
-        raise ValueError("--eight-bit requires ai-edge-litert, one model with its own weights, and the default search.")
+        raise ValueError(
+            "--eight-bit requires ai-edge-litert, one model with its own weights, and "
+            "the default search."
+        )
     fast = ready_captioner(models[0], eight_bit=eight_bit) if fits_litert else None
     if eight_bit and not fast:
         _prepare_litert(models[0], eight_bit=True)
@@ -115,16 +165,24 @@ def run_caption(
     drawings = drawing_paths(outputs, to_do)
     if say is None:
         results = captioner.caption_each(to_do, errors="yield", **({} if fast else options))
-        results = ((path, each) for path, found in results for each in (found if isinstance(found, list) else [found]))
+        results = (
+            (path, each)
+            for path, found in results
+            for each in (found if isinstance(found, list) else [found])
+        )
     else:
-        unknown = [word for word in dict.fromkeys(tokenise(say)) if word not in captioner.vocabulary]
+        unknown = [
+            word for word in dict.fromkeys(tokenise(say)) if word not in captioner.vocabulary
+        ]
         if unknown:
             print(f"keras-sat: unknown words: {visible(', '.join(unknown))}", file=sys.stderr)
         results = captioner.attend_each(to_do, say, errors="yield")
     results = _kept_in_files(results, files, drawings[to_do[0]].get("gallery"), min_confidence)
     failed = []
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
-    with Progress(len(paths) * max(len(regions), 1), label="captions", unit="pictures", show=show, delay=1) as progress:
+    with Progress(
+        len(paths) * max(len(regions), 1), label="captions", unit="pictures", show=show, delay=1
+    ) as progress:
         progress.skip(num_done)
         progress.advance(0)  # shows the start until the first batch is complete
         for path, result in results:
@@ -138,7 +196,8 @@ def run_caption(
                 continue
             if min_confidence is not None and result.confidence is None:
                 raise ValueError(
-                    "This model does not estimate confidence. Add this with `keras-sat calibrate MODEL --data DATA` "
+                    "This model does not estimate confidence. Add this with `keras-sat "
+                    "calibrate MODEL --data DATA` "
                     f"(not for several models). Received: --min-confidence {min_confidence:g}"
                 )
             others = result.alternatives if "num_results" in options else []
@@ -148,14 +207,20 @@ def run_caption(
                     parts["is_sure"] = False
                 if "num_results" in options:
                     parts["alternatives"] = [other.to_dict(maps=maps) for other in others]
-                _print_json(parts | {option: str(drawing) for option, drawing in drawings[path].items()})
+                _print_json(
+                    parts | {option: str(drawing) for option, drawing in drawings[path].items()}
+                )
             else:
                 for prefix, each in [(path, result), *(("", other) for other in others)]:
                     print(_as_line(prefix, each, min_confidence), flush=True)
-            if drawings[path].keys() - {"gallery"} and (problem := _draw(result, path, drawings[path], **drawn)):
+            if drawings[path].keys() - {"gallery"} and (
+                problem := _draw(result, path, drawings[path], **drawn)
+            ):
                 failed.append(problem)
     if failed:
-        raise ValueError(f"failed: {len(failed)} pictures" if files else "; ".join(map(visible, failed)))
+        raise ValueError(
+            f"failed: {len(failed)} pictures" if files else "; ".join(map(visible, failed))
+        )
     if fits_litert and not fast:
         _prepare_litert(models[0])
 
@@ -165,7 +230,9 @@ def _workers_options(options):
     names = ("ray", "worker_cpus", "worker_gpus", "part_size", "output", "file_type")
     found = {name: options.pop(name) for name in names if name in options}
     if found and "ray" not in found:
-        raise ValueError(f"{flag_of(next(iter(found)))} has no effect without --ray. Pass both or neither.")
+        raise ValueError(
+            f"{flag_of(next(iter(found)))} has no effect without --ray. Pass both or neither."
+        )
     return found
 
 
@@ -174,7 +241,9 @@ def _caption_on_ray(images, models, workers, others, **options):
     from keras_sat.deploy.ray_data import distributed_caption, write_captions
 
     fitting = (*BeamSearchOptions.names(), "encoder_weights")
-    if unfit := [name for name in (others | options) if others.get(name) or name in {*options} - {*fitting}]:
+    if unfit := [
+        name for name in (others | options) if others.get(name) or name in {*options} - {*fitting}
+    ]:
         raise ValueError(f"{flag_of(unfit[0])} cannot be combined with --ray.")
     if "output" not in workers:
         raise ValueError("Pass the folder for the captions as --output.")
@@ -183,7 +252,9 @@ def _caption_on_ray(images, models, workers, others, **options):
         given["encoder_weights"] = options.pop("encoder_weights", None)
         paths, num_photos, num_errors = write_captions(images, models, **given, options=options)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("finished parts are kept. Run the same command to resume.") from None
+        raise KeyboardInterrupt(
+            "finished parts are kept. Run the same command to resume."
+        ) from None
     print(f"{visible(workers['output'])}: {num_photos} pictures in {len(paths)} parts")
     if num_errors:
         problem = f"failed: {num_errors} pictures; their rows have an error"
@@ -191,7 +262,9 @@ def _caption_on_ray(images, models, workers, others, **options):
 
 
 def _models_or_default(models, data=None):
-    """Return the models given by --model, or else the bundled model, even if a local folder has its name."""
+    """Return the models given by --model, or else the bundled model, even if a local
+    folder has its name.
+    """
     from keras_sat.files.model_folder import PRETRAINED
 
     if models is None:
@@ -208,11 +281,16 @@ def _captioner_of(models, encoder_weights):
 
 
 def _fits_litert(models, encoder_weights, say, options):
-    """Return whether LiteRT can be used: it supports one model, its own weights, default search, short sentences."""
+    """Return whether LiteRT can be used: it supports one model, its own weights,
+    default search, short sentences.
+    """
     from keras_sat.deploy.litert_captioner import is_installed
 
     default = SearchOptions()
-    is_default = options in ({}, {"num_beams": default.beams}) and len(tokenise(say or "")) < default.max_length
+    is_default = (
+        options in ({}, {"num_beams": default.beams})
+        and len(tokenise(say or "")) < default.max_length
+    )
     return is_default and encoder_weights is None and len(models) == 1 and is_installed()
 
 
@@ -223,13 +301,19 @@ def _prepare_litert(model, **options):
     if is_made(model, **options):
         return
     if sys.stderr.isatty():
-        print("keras-sat: preparing this model (once) to caption without TensorFlow", file=sys.stderr)
+        print(
+            "keras-sat: preparing this model (once) to caption without TensorFlow", file=sys.stderr
+        )
     with contextlib.suppress(OSError, ValueError):  # captions that were printed remain valid
         make_file(model, **options)
 
 
 def _draw(result, path, drawings, words="content", **options):
-    """Draw a result; return why not if its caption lacks one of the `words`, as some of many captions may."""
+    """Draw a result.
+
+    Return why not if its caption lacks one of the `words`, as some of many captions
+    may.
+    """
     from keras_sat.pictures.display import AttentionDisplay
 
     display = AttentionDisplay.from_result(result, image=path)
@@ -247,7 +331,9 @@ def _draw(result, path, drawings, words="content", **options):
 
 
 def _kept_in_files(results, files, page_path, min_confidence):
-    """Yield results, and write `caption_files` and a gallery: at the end, even after Ctrl-C, and often until then."""
+    """Yield results, and write `caption_files` and a gallery: at the end, even after
+    Ctrl-C, and often until then.
+    """
     page, num_results, num_written = None, 0, 0
     if page_path is not None:
         from keras_sat.pictures.gallery import GalleryPage
@@ -255,8 +341,15 @@ def _kept_in_files(results, files, page_path, min_confidence):
         page = GalleryPage(page_path)
 
     def write():
-        for file in [*files, page] if page and page.photos else files:  # otherwise an earlier gallery is kept
-            file.write()
+        problems = []
+        # Without photos, an earlier gallery is kept.
+        for file in [*files, page] if page and page.photos else files:
+            try:
+                file.write()
+            except (OSError, ValueError) as error:  # write the others too
+                problems.append(error)
+        if problems:
+            raise problems[0]
 
     try:
         for path, result in results:
@@ -287,8 +380,12 @@ def _is_sure(result, min_confidence):
 
 
 def _as_line(path, result, min_confidence):
-    """Return the path, a tab and the caption; on a terminal, add the confidence and, if it is low, "not sure"."""
-    line = f"{visible(path)}\t{visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE}"
+    """Return the path, a tab and the caption.
+
+    On a terminal, add the confidence and, if it is low, "not sure".
+    """
+    caption = visible(result.caption) if _is_sure(result, min_confidence) else NOT_SURE
+    line = f"{visible(path)}\t{caption}"
     if result.confidence is None or not sys.stdout.isatty():
         return line
     is_low = min_confidence is None and result.confidence < LOW_CONFIDENCE
@@ -305,15 +402,28 @@ def _why_unreadable(path, error):
     return f"{path}: this folder has no pictures" if is_folder else reason_without_number(error)
 
 
-def run_evaluate(data, models=None, captions=None, encoder_weights=None, grounding=False, regions=False, **options):
+def run_evaluate(
+    data,
+    models=None,
+    captions=None,
+    encoder_weights=None,
+    grounding=False,
+    regions=False,
+    **options,
+):
     """Score a captioner or a file of captions, and write the requested files."""
     from keras_sat.scoring.evaluate import evaluate, evaluate_captions
 
     measures_boxes = (grounding and data != "scenes") or regions
     if measures_boxes != ("boxes" in options) and not (grounding and "boxes" in options):
-        raise ValueError("Pass --boxes with --grounding or --regions; only --grounding with --data scenes needs none.")
+        raise ValueError(
+            "Pass --boxes with --grounding or --regions; only --grounding with --data "
+            "scenes needs none."
+        )
     if "pixel_photos" in options and not options.get("faithfulness"):
-        raise ValueError("--pixel-photos has no effect without --faithfulness. Pass both or neither.")
+        raise ValueError(
+            "--pixel-photos has no effect without --faithfulness. Pass both or neither."
+        )
     kinds = ("json", "csv", "coco_results", "gallery")
     outputs = {kind: Path(options.pop(kind)).expanduser() for kind in kinds if kind in options}
     if "gallery" in outputs:
@@ -329,14 +439,28 @@ def run_evaluate(data, models=None, captions=None, encoder_weights=None, groundi
         if workers:
             from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, loading
 
-            captioner = DistributedCaptioner(captioner, loading(models, encoder_weights), Workers(**workers))
-        table = evaluate(captioner, data, cache=cache, regions=regions, keep_results=keep_results, **options)
+            captioner = DistributedCaptioner(
+                captioner, loading(models, encoder_weights), Workers(**workers)
+            )
+        table = evaluate(
+            captioner, data, cache=cache, regions=regions, keep_results=keep_results, **options
+        )
     else:
-        given = {"model": models, "encoder_weights": encoder_weights, "grounding": grounding, "regions": regions}
+        given = {
+            "model": models,
+            "encoder_weights": encoder_weights,
+            "grounding": grounding,
+            "regions": regions,
+        }
         given |= {"ray": workers, **outputs, **options}
         fitting = ("json", "csv", "coco_results", "data_dir", "split", "split_seed", "compare_with")
-        if others := [name for name in given if (given[name] or name in options) and name not in fitting]:
-            raise ValueError(f"--captions scores existing captions and cannot be combined with {flag_of(others[0])}.")
+        if others := [
+            name for name in given if (given[name] or name in options) and name not in fitting
+        ]:
+            raise ValueError(
+                "--captions scores existing captions and cannot be combined with "
+                f"{flag_of(others[0])}."
+            )
         table = evaluate_captions(captions, data, **options)
     print(table)
     if grounding and "boxes" not in options:
@@ -388,7 +512,8 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
             print(f"keras-sat: {without_gpu(options['encoder'])}", file=sys.stderr)
     if options["encoder"] == "tiny" and "encoder_weights" not in options:
         raise ValueError(
-            "The features of an untrained `tiny` encoder are useless. Pass trained weights as --encoder-weights, "
+            "The features of an untrained `tiny` encoder are useless. Pass trained "
+            "weights as --encoder-weights, "
             "or choose another --encoder."
         )
     images = read_data(data, data_dir, split_seed=split_seed)
@@ -406,7 +531,10 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
         **of_cache,
     )
     rows, columns = cache.grid_shape
-    print(f"{visible(cache.directory)}: {len(cache)} photos, {rows} x {columns} x {cache.feature_dim} each")
+    print(
+        f"{visible(cache.directory)}: {len(cache)} photos, {rows} x {columns} x "
+        f"{cache.feature_dim} each"
+    )
     for reason in cache.unreadable.values():
         print(f"left out: {visible(reason)}", file=sys.stderr)
 
@@ -425,7 +553,9 @@ def run_calibrate(model, data, split="dev", report=None, skip_unreadable=False, 
 
 
 def run_index(model, data, split="train", skip_unreadable=False, consensus_weight=None, **options):
-    """Index photos and captions for a choice by consensus, and save the index with the model."""
+    """Index photos and captions for a choice by consensus, and save the index with the
+    model.
+    """
     from data_utils.images import readable_photos
     from keras_sat.beyond.consensus import WEIGHT, Consensus
 
@@ -438,32 +568,58 @@ def run_index(model, data, split="train", skip_unreadable=False, consensus_weigh
 
 
 @contextlib.contextmanager
-def _model_to_change(model, data, split, cache_dir=None, encoder_weights=None, output_dir=None, **reading):
-    """Yield a saved captioner, photos and a cache; then save the captioner's records with it, or with a copy."""
+def _model_to_change(
+    model, data, split, cache_dir=None, encoder_weights=None, output_dir=None, **reading
+):
+    """Yield a saved captioner, photos and a cache.
+
+    Then save the captioner's records with it, or with a copy.
+    """
     from data_utils.datasets.read import photos_of_split, read_data
     from data_utils.features.cache import FeatureCache
     from keras_sat.captioner import Captioner
     from keras_sat.files.hub import is_on_hub
-    from keras_sat.files.model_folder import PRETRAINED, copy_of_model, model_directory, reject_taken_folder
+    from keras_sat.files.model_folder import (
+        PRETRAINED,
+        copy_of_model,
+        model_directory,
+        reject_taken_folder,
+    )
     from keras_sat.files.saving import save_records
 
     folder = model_directory(model)
     if output_dir is None and (folder.parent == PRETRAINED or is_on_hub(model)):
         raise ValueError(
-            "A bundled or downloaded model cannot be changed. For a copy, pass a folder as --output-dir. "
+            "A bundled or downloaded model cannot be changed. For a copy, pass a folder "
+            "as --output-dir. "
             f"Received: {visible(model)}"
         )
     if output_dir is not None:
         reject_taken_folder(output_dir)  # before anything is captioned
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
-    images = [image for image in photos_of_split(read_data(data, **reading), split) if image.captions]
-    cache = None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
+    images = [
+        image for image in photos_of_split(read_data(data, **reading), split) if image.captions
+    ]
+    cache = (
+        None if cache_dir is None else FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
+    )
     yield captioner, images, cache
     save_records(captioner, folder if output_dir is None else copy_of_model(folder, output_dir))
 
 
-def run_export(model, directory, tflite=False, onnx=False, web=False, runtime=None, encoder_weights=None, **options):
-    """Export a captioner for programs without keras_sat or as a web page, and print the paths of the files."""
+def run_export(
+    model,
+    directory,
+    tflite=False,
+    onnx=False,
+    web=False,
+    runtime=None,
+    encoder_weights=None,
+    **options,
+):
+    """Export a captioner for programs without keras_sat or as a web page, and print the
+    paths of the files.
+    """
     from keras_sat.captioner import Captioner
 
     if runtime is not None and not web:
@@ -473,18 +629,27 @@ def run_export(model, directory, tflite=False, onnx=False, web=False, runtime=No
         from keras_sat.deploy.page_export import MissingRuntime, write_page
 
         with warnings.catch_warnings():
-            warnings.simplefilter("error", MissingRuntime)  # exit status 2: nobody should publish such a page
-            folder = write_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
+            # Exit status 2: nobody should publish such a page.
+            warnings.simplefilter("error", MissingRuntime)
+            folder = write_page(
+                captioner, directory, name=_shown_name(model), runtime=runtime, **options
+            )
         print(f"{visible(folder)}: a page for any static host, or for `keras-sat app`")
         return
     formats = {"tf_saved_model": True, "litert": tflite, "onnx": onnx}
-    folder = captioner.export(directory, [name for name, is_wanted in formats.items() if is_wanted], **options)
+    folder = captioner.export(
+        directory, [name for name, is_wanted in formats.items() if is_wanted], **options
+    )
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         print(f"{visible(path)}: {path.stat().st_size:,} bytes")
 
 
-def run_app(model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None, encoder_weights=None):
-    """Serve a web page until Ctrl-C is pressed: an existing page, or a temporary page for a model."""
+def run_app(
+    model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None, encoder_weights=None
+):
+    """Serve a web page until Ctrl-C is pressed: an existing page, or a temporary page
+    for a model.
+    """
     import signal
     import tempfile
 
@@ -499,7 +664,8 @@ def run_app(model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None
     page = page.parent if page.name == "index.html" else page
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.default_int_handler)  # like Ctrl-C, which removes the page
+            # Like Ctrl-C, which removes the page.
+            signal.signal(getattr(signal, name), signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="keras-sat-", ignore_cleanup_errors=True) as temporary:
         exists = is_page(page)
         page = page if exists else Path(temporary) / "page"
@@ -515,7 +681,9 @@ def run_app(model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None
 
 
 def _shown_name(model):
-    """Return the name of a model to show on a page: the name of its folder, or "mine" for runs/mine/model."""
+    """Return the name of a model to show on a page: the name of its folder, or "mine"
+    for runs/mine/model.
+    """
     path = Path(model).expanduser().resolve()
     return path.parent.name if path.name == "model" else path.name
 
@@ -539,7 +707,10 @@ def run_info(data_dir=None):
     if packages := [name for name in ENCODER_NAMES if find_installed_weights(name)]:
         print(f"encoder weights in installed packages: {', '.join(packages)}")
     print(f"bundled models: {', '.join(pretrained_names())}")
-    print(f"their licence: {WEIGHTS_LICENSE}; photo captioners are for non-commercial research and education only")
+    print(
+        f"their licence: {WEIGHTS_LICENSE}; photo captioners are for non-commercial "
+        "research and education only"
+    )
     for name, read in DATASETS.items():
         if name == "scenes" or data_dir is None:
             continue
@@ -547,7 +718,10 @@ def run_info(data_dir=None):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 images = read(data_dir)
-            print(f"data: {name}: {len(images)} photos, {sum(len(image.captions) for image in images)} captions")
+            print(
+                f"data: {name}: {len(images)} photos, "
+                f"{sum(len(image.captions) for image in images)} captions"
+            )
         except (ValueError, OSError) as error:
             print(f"data: {name}: {visible(str(error).partition(' Received: ')[0])}")
 

@@ -1,4 +1,6 @@
-"""The demo: train on built-in scenes, score on unseen ones, and draw where the captioner looked."""
+"""The demo: train on built-in scenes, score on unseen ones, and draw where the
+captioner looked.
+"""
 
 from pathlib import Path
 
@@ -23,9 +25,16 @@ UNSEEN_SEED = 1502  # of scenes that were never used for training or to choose s
 DEV_SEED = 2000  # of scenes that calibrate the confidence
 FIRST_TRAIN_SEED = 10_000  # the seed of the demo is added
 NUM_PICTURES = 6
-FRACTIONS = ("true_captions", "true_captions_two_objects", "attention_mass", "attention_mass_uniform", "pointing")
+FRACTIONS = (
+    "true_captions",
+    "true_captions_two_objects",
+    "attention_mass",
+    "attention_mass_uniform",
+    "pointing",
+)
 
-# For at most five minutes on two CPU cores. No penalty: a caption of ten words cannot look at all 256 cells.
+# For at most five minutes on two CPU cores. No penalty: a caption of ten words cannot
+# look at all 256 cells.
 SETTINGS = {
     "encoder": "tiny",
     "attention_penalty_weight": 0.0,
@@ -55,7 +64,8 @@ def run_demo(
     epochs=EPOCHS,
     show_progress=True,
 ):
-    """Train on synthetic scenes, score on unseen scenes, and write the model, a report and attention overlays.
+    """Train on synthetic scenes, score on unseen scenes, and write the model, a report
+    and attention overlays.
 
     Args:
         attention: a name in ATTENTIONS.
@@ -70,9 +80,11 @@ def run_demo(
     """
     output_dir = Path(output_dir).expanduser()
     say = print if show_progress else lambda line: None
-    # Many scenes with few captions each: a new scene helps more than another caption, and costs little.
+    # Many scenes with few captions each: a new scene helps more than another caption,
+    # and costs little.
     train = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
-    images = scenes_as_images(train, "train", CAPTIONS_PER_SCENE)  # no dev split: the last epoch tells the truth best
+    # No dev split: the last epoch tells the truth best.
+    images = scenes_as_images(train, "train", CAPTIONS_PER_SCENE)
     captioner = fit(
         images,
         attention=attention,
@@ -80,7 +92,9 @@ def run_demo(
         epochs=epochs,
         output_dir=output_dir,
         show_progress=show_progress,
-        expectation_epochs=min(EXPECTATION_EPOCHS, epochs) if ATTENTIONS[attention].draws_places else 0,
+        expectation_epochs=min(EXPECTATION_EPOCHS, epochs)
+        if ATTENTIONS[attention].draws_places
+        else 0,
         **SETTINGS,
     )
     if not (epochs_trained := len(captioner.history.get("loss", []))):
@@ -93,34 +107,52 @@ def run_demo(
     scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
     report, results = report_on(captioner, scenes)
     seconds = round(sum(captioner.history["seconds"]), 1)
-    report |= {"train_seconds": seconds, "attention": attention, "seed": seed, "epochs": epochs_trained}
+    report |= {
+        "train_seconds": seconds,
+        "attention": attention,
+        "seed": seed,
+        "epochs": epochs_trained,
+    }
     report |= {"num_train": num_train, "num_test": num_test}
     write_json(output_dir / "report.json", report)
     # Pictures to look at: scenes of two objects first.
     for i in sorted(range(num_test), key=lambda i: len(scenes[i].objects) < 2)[:NUM_PICTURES]:
         write_whole(output_dir / "scenes" / f"{scenes[i].image_id}.png", scenes[i].png())
-        AttentionDisplay.from_result(results[i]).save(output_dir / f"{scenes[i].image_id}-attention.png")
+        AttentionDisplay.from_result(results[i]).save(
+            output_dir / f"{scenes[i].image_id}-attention.png"
+        )
     say(_conclusion(report, output_dir))
     return report
 
 
 def scenes_as_images(scenes, split, num_captions=5):
     """Convert scenes into a list of CaptionedImage with their pictures in memory."""
-    return [CaptionedImage(scene.image_id, scene.image, list(scene.captions[:num_captions]), split) for scene in scenes]
+    return [
+        CaptionedImage(scene.image_id, scene.image, list(scene.captions[:num_captions]), split)
+        for scene in scenes
+    ]
 
 
 def report_on(captioner, scenes):
-    """Caption scenes by greedy search; return a dict of scores and the list of CaptionResult.
+    """Caption scenes by greedy search; return a dict of scores and the list of
+    CaptionResult.
 
-    A caption that cannot be checked counts as false. `attention_mass` and `pointing` are means over the colour and
-    shape words of true captions, measured on the pixels of each object's box.
+    A caption that cannot be checked counts as false. `attention_mass` and `pointing`
+    are means over the colour and shape words of true captions, measured on the pixels
+    of each object's box.
     """
     results = captioner.caption([scene.image for scene in scenes], num_beams=1)
-    true = np.array([is_true(scene, result.caption) is True for scene, result in zip(scenes, results)])
+    true = np.array(
+        [is_true(scene, result.caption) is True for scene, result in zip(scenes, results)]
+    )
     several = np.array([len(scene.objects) > 1 for scene in scenes])
     found = ground(results, scenes)
     scores = bleu([scene.captions for scene in scenes], [result.caption for result in results])
-    looks = {"attention_mass": found.mass, "attention_mass_uniform": found.uniform_mass, "pointing": found.pointing}
+    looks = {
+        "attention_mass": found.mass,
+        "attention_mass_uniform": found.uniform_mass,
+        "pointing": found.pointing,
+    }
     report = {
         **{f"bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)},
         "true_captions": float(true.mean()),
@@ -131,12 +163,15 @@ def report_on(captioner, scenes):
 
 
 def _conclusion(report, output_dir):
-    shown = {name: "-" if report[name] is None else f"{100 * report[name]:.1f} %" for name in FRACTIONS}
+    shown = {
+        name: "-" if report[name] is None else f"{100 * report[name]:.1f} %" for name in FRACTIONS
+    }
     model, other = output_dir / "model", "hard" if report["attention"] == "soft" else "soft"
     return f"""
 on {report["num_test"]} unseen scenes, greedy captions, {report["attention"]} attention:
   {", ".join(f"BLEU-{n} {100 * report[f'bleu_{n}']:.1f}" for n in range(1, 5))}
-  true captions: {shown["true_captions"]}; of scenes with several objects: {shown["true_captions_two_objects"]}
+  true captions: {shown["true_captions"]}; \
+of scenes with several objects: {shown["true_captions_two_objects"]}
   attention on the object that a colour or shape word names: {shown["attention_mass"]} \
 (uniform attention: {shown["attention_mass_uniform"]}), peak on it: {shown["pointing"]}
   trained for {report["train_seconds"]:.0f} s

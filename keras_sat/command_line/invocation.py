@@ -1,4 +1,6 @@
-"""Finds out how keras_sat was started, so that hints show commands that work in the user's shell."""
+"""Finds out how keras_sat was started, so that hints show commands that work in the
+user's shell.
+"""
 
 import os
 import shlex
@@ -11,7 +13,9 @@ SCRIPT = "keras-sat"
 
 
 def command(*words):
-    """Return a shell command that runs keras_sat in the same way as this process was started."""
+    """Return a shell command that runs keras_sat in the same way as this process was
+    started.
+    """
     return f"{started_as()} {quoted(*words)}"
 
 

@@ -1,4 +1,6 @@
-"""Reports errors, warnings and Ctrl-C on the command line, each in one line on standard error."""
+"""Reports errors, warnings and Ctrl-C on the command line, each in one line on standard
+error.
+"""
 
 import contextlib
 import errno
@@ -18,25 +20,45 @@ RESUMING = ("demo", "fit", "features")  # commands that resume where they were s
 MOST_SHOWN = 1500  # characters of a message: errors of Keras may quote their arguments in full
 ELSEWHERE = "or choose a folder that can be written to."
 WAYS_OUT = {
-    **dict.fromkeys((errno.ENOSPC, errno.EFBIG), "Free some space, and run the same command again."),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), f"Check the permissions, {ELSEWHERE}"),
-    **dict.fromkeys((errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR), f"Check the path, {ELSEWHERE}"),
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EFBIG), "Free some space, and run the same command again."
+    ),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM, errno.EROFS), f"Check the permissions, {ELSEWHERE}"
+    ),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), "Check the path."),
+    errno.EEXIST: f"Check the path, {ELSEWHERE}",  # a file where a folder is to be made
     MemoryError: "There is not enough memory. Choose smaller values for the options.",
     RuntimeError: "Write the full path instead of ~.",  # Path.expanduser's error
 }
 
 
+def open_closed_streams():
+    """Open the null device for each standard stream that the shell has closed (`>&-`).
+
+    Python has None for such a stream, and would print on standard output what is meant
+    for standard error.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))
+
+
 @contextlib.contextmanager
 def recorded_ctrl_c():
-    """Yield a list that stays empty until Ctrl-C is pressed; Ctrl-C still raises KeyboardInterrupt."""
+    """Yield a list that stays empty until Ctrl-C is pressed; Ctrl-C still raises
+    KeyboardInterrupt.
+    """
     pressed = []
 
     def record(number, frame):
         pressed.append(number)
         raise KeyboardInterrupt
 
-    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # keeps a custom handler
-    is_ours = is_default and threading.current_thread() is threading.main_thread()  # others cannot set handlers
+    # Keeps a custom handler.
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # Others cannot set handlers.
+    is_ours = is_default and threading.current_thread() is threading.main_thread()
     if is_ours:
         signal.signal(signal.SIGINT, record)
     try:
@@ -47,23 +69,34 @@ def recorded_ctrl_c():
 
 
 def say_stopped(command, kept=""):
-    """After Ctrl-C, print what is kept and what the same command will do; return the exit status."""
+    """After Ctrl-C, print what is kept and what the same command will do.
+
+    Return the exit status.
+    """
     new_line = "\n" if sys.stderr.isatty() else ""  # the terminal has written ^C
     if command in RESUMING:
         kept = kept or "finished parts are kept. Run the same command to resume."
-    print(f"{new_line}keras-sat: stopped: {kept or 'the same command will start over.'}", file=sys.stderr)
+    print(
+        f"{new_line}keras-sat: stopped: {kept or 'the same command will start over.'}",
+        file=sys.stderr,
+    )
     return 130
 
 
 def say_error(command, error):
-    """Print an error in one line and return the exit status; raise it again if it is a bug."""
+    """Print an error in one line and return the exit status.
+
+    Raise it again if it is a bug.
+    """
     if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    if isinstance(error, (ValueError, OSError, MemoryError)) or "home directory" in str(error):  # Path.expanduser's
+    # Path.expanduser's
+    if isinstance(error, (ValueError, OSError, MemoryError)) or "home directory" in str(error):
         line = one_line(error, command)
     elif type(error).__module__.startswith("tensorflow."):
-        # An error in one of TensorFlow's threads, such as a photo that vanished, is wrapped in an error of TensorFlow.
+        # An error in one of TensorFlow's threads, such as a photo that vanished, is
+        # wrapped in an error of TensorFlow.
         wrapped = re.search(r"\w+Error: (.+)", str(error))
         line = visible(wrapped[1] if wrapped else reason_of(error))
     else:
@@ -73,12 +106,46 @@ def say_error(command, error):
 
 
 def one_line(error, command):
-    """Return the message of an error in one line, with argument names replaced by the command's flags."""
-    text = error.text(options_of(command)) if isinstance(error, ArgumentError) else reason_without_number(error)
-    kinds = (getattr(error, "errno", None), *type(error).__mro__)
-    way_out = next((f". {WAYS_OUT[kind]}" for kind in kinds if kind in WAYS_OUT), "")
+    """Return the message of an error in one line, with argument names replaced by the
+    command's flags.
+    """
+    names_no_path = isinstance(error, FileNotFoundError) and error.filename is None
+    if names_no_path and not _has_current_folder():
+        return "The current folder was removed. Change to another folder, and try again there."
+    text = (
+        error.text(options_of(command))
+        if isinstance(error, ArgumentError)
+        else reason_without_number(error)
+    )
     text = textwrap.shorten(text, MOST_SHOWN, placeholder=" ...")
-    return visible(text.removesuffix(way_out[:1]) + way_out)
+    way_out = _way_out(error)
+    return visible(f"{text.removesuffix('.')}. {way_out}" if way_out else text)
+
+
+def _way_out(error):
+    """Return what to do after an error, in a sentence, or "" if its message says it."""
+    if isinstance(error, PermissionError) and _cannot_be_read(error.filename):
+        return "Check the permissions."
+    kinds = (getattr(error, "errno", None), *type(error).__mro__)
+    return next((WAYS_OUT[kind] for kind in kinds if kind in WAYS_OUT), "")
+
+
+def _cannot_be_read(path):
+    """Return whether something is at a path that this user cannot read or look at."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True
+    except (OSError, TypeError):  # there is nothing, or no path is known
+        return False
+    return not os.access(path, os.R_OK)
+
+
+def _has_current_folder():
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
 
 
 def show_warning(command, message, category, filename, lineno, file=None, line=None):

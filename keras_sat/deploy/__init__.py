@@ -1,1 +1,3 @@
-"""Export a captioner as a SavedModel, as a LiteRT file that runs without TensorFlow, or as a web page."""
+"""Export a captioner as a SavedModel, as a LiteRT file that runs without TensorFlow, or
+as a web page.
+"""

@@ -1,8 +1,9 @@
 """Caption photos without TensorFlow: `python caption.py photo.jpg`.
 
-It needs NumPy, Pillow, and onnxruntime for model.onnx or ai-edge-litert for model.tflite (or model.tflite.gz). The
-model, vocabulary.txt, and onnx.json or litert.json must be in the same folder as this script. Images are decoded
-exactly as by `data_utils.load_image`. Of an animation, the first frame is used.
+It needs NumPy, Pillow, and onnxruntime for model.onnx or ai-edge-litert for
+model.tflite (or model.tflite.gz). The model, vocabulary.txt, and onnx.json or
+litert.json must be in the same folder as this script. Images are decoded exactly as by
+`data_utils.load_image`. Of an animation, the first frame is used.
 """
 
 import contextlib
@@ -10,7 +11,9 @@ import gzip
 import hashlib
 import importlib
 import json
+import os
 import sys
+import unicodedata
 import warnings
 from pathlib import Path
 
@@ -19,40 +22,79 @@ from PIL import Image, ImageOps
 
 HERE = Path(__file__).parent
 # Formats that Pillow decodes itself: for EPS it would start another program.
-FORMATS = ["JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "JPEG2000", "PPM", "TGA", "ICO"]
+FORMATS = [
+    "JPEG",
+    "MPO",
+    "PNG",
+    "WEBP",
+    "GIF",
+    "BMP",
+    "DIB",
+    "TIFF",
+    "AVIF",
+    "JPEG2000",
+    "PPM",
+    "TGA",
+    "ICO",
+]
 
 
 def load():
-    """Return a function from a photo to outputs for its captions, (height, width) of photos, and the list of tokens."""
+    """Return a function from a photo to outputs for its captions, (height, width) of
+    photos, and the list of tokens.
+    """
     is_onnx = (HERE / "onnx.json").exists()
-    manifest, package = ("onnx.json", "onnxruntime") if is_onnx else ("litert.json", "ai-edge-litert")
+    manifest, package = (
+        ("onnx.json", "onnxruntime") if is_onnx else ("litert.json", "ai-edge-litert")
+    )
     try:
-        runtime = importlib.import_module("onnxruntime" if is_onnx else "ai_edge_litert.interpreter")
+        runtime = importlib.import_module(
+            "onnxruntime" if is_onnx else "ai_edge_litert.interpreter"
+        )
     except ImportError:
         sys.exit(f"The package {package} is missing: `{sys.executable} -m pip install {package}`.")
     try:
         digests = json.loads((HERE / manifest).read_bytes())["sha256"]
         (model,) = digests.keys() - {"vocabulary.txt"}
         files = {name: (HERE / name).read_bytes() for name in ("vocabulary.txt", model)}
-        damaged = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != digests[name]]
+        damaged = [
+            name
+            for name, content in files.items()
+            if hashlib.sha256(content).hexdigest() != digests[name]
+        ]
     except (OSError, ValueError, LookupError, TypeError) as error:
         damaged = [f"{manifest} ({error})"]
     if damaged:  # the runtime would crash or return wrong captions
-        sys.exit(f"{HERE}: {damaged[0]} is damaged. Copy the folder again, or export the captioner again.")
+        sys.exit(
+            f"{HERE}: {damaged[0]} is damaged. Copy the folder again, or export the "
+            "captioner again."
+        )
     content = gzip.decompress(files[model]) if model.endswith(".gz") else files[model]
-    words = files["vocabulary.txt"].decode().split("\n")
+    words = files["vocabulary.txt"].decode().split("\n")[:-1]
+    if "<start>" not in words:
+        problem = f"{HERE}: vocabulary.txt is not the vocabulary of a captioner."
+        sys.exit(f"{problem} Export the captioner again.")
     if is_onnx:
         session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
         shape = session.get_inputs()[0].shape
-        return lambda photo: dict(zip(names, session.run(None, {"images": photo}))), shape[1:3], words
+        return (
+            lambda photo: dict(zip(names, session.run(None, {"images": photo}))),
+            shape[1:3],
+            words,
+        )
     interpreter = runtime.Interpreter(model_content=content)
     details = interpreter.get_signature_runner("serving_default").get_input_details()
     return lambda photo: run(interpreter, words, photo), details["images"]["shape"][1:3], words
 
 
 def read_photo(path, height, width):
-    """Read an image file and resize it; return the input of the model, uint8 (1, height, width, 3)."""
+    """Read an image file and resize it.
+
+    Return the input of the model, uint8 (1, height, width, 3).
+    """
+    if Path(path).exists() and not Path(path).is_file():
+        raise ValueError("it is a folder, a pipe or a device")  # opening a pipe would wait for ever
     Image.init()
     with Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN]) as image:
         if image.format == "JPEG":  # large ones are decoded at reduced size
@@ -60,30 +102,61 @@ def read_photo(path, height, width):
         image.load()
         with contextlib.suppress(Exception):  # damaged metadata: the pixels are intact
             image = ImageOps.exif_transpose(image)
+        if image.mode == "I" and image.getextrema()[1] <= 255:  # 8 bits in numbers of 32
+            image = image.convert("L")
         if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
             image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
-        if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):  # onto white
-            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+        if "transparency" in image.info or image.mode in (
+            "RGBA",
+            "LA",
+            "PA",
+            "RGBa",
+            "La",
+        ):  # onto white
+            image = Image.alpha_composite(
+                Image.new("RGBA", image.size, "white"), image.convert("RGBA")
+            )
         image = image.convert("RGB")
-        for size in ((width, image.height), (width, height)):  # Pillow's order of axes depends on its version
+        # Pillow's order of axes depends on its version
+        for size in ((width, image.height), (width, height)):
             image = image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
         return np.asarray(image)[None]
 
 
 def run(interpreter, words, photo):
-    """Return the outputs of LiteRT's beam search if the model supports it, otherwise of greedy search."""
+    """Return the outputs of LiteRT's beam search if the model supports it, otherwise of
+    greedy search.
+    """
     runner = interpreter.get_signature_runner
     if "beams" not in interpreter.get_signature_list():
         return runner("serving_default")(images=photo)
     beams, start_id = runner("beams"), np.array([words.index("<start>")], np.int32)
     visible = np.ones(beams.get_input_details()["visible"]["shape"], np.uint8)
-    return beams(features=runner("encode")(images=photo)["features"], visible=visible, start_id=start_id)
+    return beams(
+        features=runner("encode")(images=photo)["features"], visible=visible, start_id=start_id
+    )
+
+
+def visible(text):
+    """Return text, such as a file name, with what a terminal would obey or hide
+    escaped.
+    """
+    hidden = filter(is_hidden, text)
+    escaped = {sign: sign.encode("unicode_escape").decode() for sign in hidden}
+    return text.translate(str.maketrans(escaped))
+
+
+def is_hidden(sign):
+    """Return whether it is a control character, a format character or a surrogate."""
+    is_in_words = sign in "\u200c\u200d"  # of many languages
+    return unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp") and not is_in_words
 
 
 def main(paths):
     if not paths:
         sys.exit("usage: python caption.py PICTURE ...")
     warnings.simplefilter("ignore")  # about odd metadata
+    errors = sys.stderr or open(os.devnull, "w")  # None if the shell has closed it
     outputs_of, (height, width), words = load()
     status = 0
     for path in paths:
@@ -91,11 +164,15 @@ def main(paths):
             photo = read_photo(path, height, width)
         except Exception as error:  # Pillow raises many kinds of errors for damaged files
             status = 2
-            print(f"{path}: cannot be read as a picture ({error})", file=sys.stderr)
-        else:
-            found = outputs_of(photo)
-            ids = found["token_ids"][0][: np.ravel(found["num_words"])[0]]
-            print(f"{path}\t{' '.join(words[token] for token in ids)}", flush=True)
+            print(visible(f"{path}: cannot be read as a picture ({error})"), file=errors)
+            continue
+        found = outputs_of(photo)
+        ids = found["token_ids"][0][: np.ravel(found["num_words"])[0]]
+        if max(ids, default=0) >= len(words):
+            problem = f"{HERE}: vocabulary.txt lacks words of the network."
+            sys.exit(f"{problem} Export the captioner again.")
+        caption = " ".join(words[token] for token in ids)
+        print(f"{visible(str(path))}\t{visible(caption)}", flush=True)
     sys.exit(status)
 
 

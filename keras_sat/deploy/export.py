@@ -1,20 +1,33 @@
-"""Export a captioner for use without keras_sat: as a SavedModel, a LiteRT (TensorFlow Lite) file or an ONNX file.
+"""Export a captioner for use without keras_sat: as a SavedModel, a LiteRT (TensorFlow
+Lite) file or an ONNX file.
 
-    DIRECTORY/1/saved_model.pb, variables/    for TensorFlow Serving and `tf.saved_model.load`
-    DIRECTORY/1/model.tflite                  for LiteRT: greedy search, one photo of the encoder's size
-    DIRECTORY/1/model.onnx                    for onnxruntime: beam search, one photo, see `onnx_file`
-    DIRECTORY/1/caption.py                    captions images with one of these files, without TensorFlow
-    DIRECTORY/1/vocabulary.txt, litert.json   see `litert_folder`; for ONNX, the manifest is onnx.json
+    DIRECTORY/1/saved_model.pb, variables/    for TensorFlow Serving and
+                                              `tf.saved_model.load`
+    DIRECTORY/1/model.tflite                  for LiteRT: greedy search, one photo of
+                                              the encoder's size
+    DIRECTORY/1/model.onnx                    for onnxruntime: beam search, one photo,
+                                              see `onnx_file`
+    DIRECTORY/1/caption.py                    captions images with one of these files,
+                                              without TensorFlow
+    DIRECTORY/1/vocabulary.txt, litert.json   see `litert_folder`; for ONNX, the
+                                              manifest is onnx.json
 
-All contain the encoder and the search as a graph. The next export is DIRECTORY/2; TensorFlow Serving serves the
-highest number. An empty file .lock ensures that only one process exports at a time.
+All contain the encoder and the search as a graph. The next export is DIRECTORY/2;
+TensorFlow Serving serves the highest number. An empty file .lock ensures that only one
+process exports at a time.
 """
 
 from pathlib import Path
 
 import tensorflow as tf
 
-from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_folder, write_sealed_json, write_whole
+from data_utils.atomic_files import (
+    clear_half_written,
+    exclusive_lock,
+    whole_folder,
+    write_sealed_json,
+    write_whole,
+)
 from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import write_files, write_litert
@@ -26,21 +39,25 @@ CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
 
 def export(captioner, directory, formats, **options):
-    """Export a captioner for use without keras_sat; return the path of the new folder, DIRECTORY/NUMBER.
+    """Export a captioner for use without keras_sat; return the path of the new folder,
+    DIRECTORY/NUMBER.
 
     Args:
         captioner: Captioner.
         directory: folder for exports; created if necessary.
-        formats: "tf_saved_model" writes a SavedModel for TensorFlow Serving. "litert" writes model.tflite, which takes
-            one photo of the encoder's input size, searches greedily, and returns token ids. "onnx" writes model.onnx,
-            which requires tf2onnx. A list writes several.
+        formats: "tf_saved_model" writes a SavedModel for TensorFlow Serving. "litert"
+            writes model.tflite, which takes one photo of the encoder's input size,
+            searches greedily, and returns token ids. "onnx" writes model.onnx, which
+            requires tf2onnx. A list writes several.
         **options: see `keras_sat.options.BeamSearchOptions`.
 
-    Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos, height, width, 3), RGB, of any size;
-    they are resized to the encoder's input size. "serving_jpeg" takes `image_bytes`, (photos,), JPEG or PNG files; it
-    ignores EXIF orientation and transparency. Both return `captions` (photos,); `words` (photos, max_length), padded
-    with ""; `num_words`, `log_prob` and `is_finished` (photos,); `attention_weights` (photos, max_length, rows,
-    columns); and, with a sentinel, `from_photo` (photos, max_length). model.tflite returns `token_ids` and `word_probs`
+    Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos,
+    height, width, 3), RGB, of any size; they are resized to the encoder's input size.
+    "serving_jpeg" takes `image_bytes`, (photos,), JPEG or PNG files; it ignores EXIF
+    orientation and transparency. Both return `captions` (photos,); `words` (photos,
+    max_length), padded with ""; `num_words`, `log_prob` and `is_finished` (photos,);
+    `attention_weights` (photos, max_length, rows, columns); and, with a sentinel,
+    `from_photo` (photos, max_length). model.tflite returns `token_ids` and `word_probs`
     (1, max_length) instead of words.
     """
     formats = formats if isinstance(formats, (list, tuple)) else [formats]
@@ -51,7 +68,8 @@ def export(captioner, directory, formats, **options):
     directory = Path(directory).expanduser()
     if "[" in str(directory) and "tf_saved_model" in formats:
         raise ValueError(
-            f"TensorFlow cannot load from a path that contains [. Choose another folder. Received: {str(directory)!r}"
+            "TensorFlow cannot load from a path that contains [. Choose another folder. "
+            f"Received: {str(directory)!r}"
         )
     _next_version(directory)  # rejects an unsuitable folder before writing anything into it
     onnx = onnx_file(captioner, beams) if "onnx" in formats else None  # may fail too
@@ -73,10 +91,14 @@ def export(captioner, directory, formats, **options):
 
 
 def search_arguments(captioner, **options):
-    """Return the arguments of `CaptionGenerator.search` for greedy and for beam search, which returns all beams."""
+    """Return the arguments of `CaptionGenerator.search` for greedy and for beam search,
+    which returns all beams.
+    """
     search = BeamSearchOptions.of("export", options)
     widths = ({"num_beams": beams, "num_results": beams} for beams in (1, search.beams))
-    return [captioner.arguments_of_search(SearchOptions(**search.to_dict() | width)) for width in widths]
+    return [
+        captioner.arguments_of_search(SearchOptions(**search.to_dict() | width)) for width in widths
+    ]
 
 
 def check_captioner(captioner, *, in_float32):
@@ -86,7 +108,8 @@ def check_captioner(captioner, *, in_float32):
     dtype = captioner.decoder.compute_dtype
     if in_float32 and dtype != "float32":
         raise ValueError(
-            "LiteRT and ONNX compute in float32: call keras.config.set_dtype_policy('float32') before you load "
+            "LiteRT and ONNX compute in float32: call "
+            "keras.config.set_dtype_policy('float32') before you load "
             f"the captioner. Received: {dtype}"
         )
 
@@ -98,15 +121,21 @@ def _next_version(directory):
         if path.name.isdecimal() and path.is_dir():
             versions.append(int(path.name))
         elif not path.name.startswith("."):
-            problem = "The export folder may contain only exports, named 1, 2 and so on. Choose a new folder."
-            raise ValueError(f"{problem} Received: directory={str(directory)!r}, which contains {path.name}")
+            problem = (
+                "The export folder may contain only exports, named 1, 2 and so on. Choose a "
+                "new folder."
+            )
+            raise ValueError(
+                f"{problem} Received: directory={str(directory)!r}, which contains {path.name}"
+            )
     return directory / str(max(versions) + 1)
 
 
 def _stretched(photos, size):
     """Resize photos exactly as `load_image` does, one axis after the other.
 
-    `tf.image.resize`, rounded after each axis, was off by one in 1 % of the pixels and changed 2 of 100 captions.
+    `tf.image.resize`, rounded after each axis, was off by one in 1 % of the pixels and
+    changed 2 of 100 captions.
     """
     height, width = size
     photos = tf.transpose(photos, (2, 0, 1, 3))  # the axis to resize comes first
@@ -115,7 +144,9 @@ def _stretched(photos, size):
 
 
 def _stretched_to(photos, length):
-    """Resize photos along their first axis with Pillow's bilinear filter and its 22-bit weights; return uint8."""
+    """Resize photos along their first axis with Pillow's bilinear filter and its 22-bit
+    weights; return uint8.
+    """
     before = tf.shape(photos)[0]
     scale = tf.cast(before, tf.float64) / length
     reach = tf.maximum(scale, 1.0)  # when downsampling, each pixel is a mean of many
@@ -130,30 +161,41 @@ def _stretched_to(photos, length):
 
 
 def _decoded(content, size):
-    """Decode a JPEG or PNG file as `load_image` does; return a photo of shape (height, width, 3).
+    """Decode a JPEG or PNG file as `load_image` does; return a photo of shape (height,
+    width, 3).
 
-    Large JPEGs are decoded at reduced size, and all JPEGs with the accurate DCT: TensorFlow's faster default changed
-    18 of 100 captions.
+    Large JPEGs are decoded at reduced size, and all JPEGs with the accurate DCT:
+    TensorFlow's faster default changed 18 of 100 captions.
     """
 
     def at(ratio):
-        return lambda: tf.io.decode_jpeg(content, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE")
+        return lambda: tf.io.decode_jpeg(
+            content, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE"
+        )
 
     is_jpeg = tf.io.is_jpeg(content)
-    sides = tf.cond(is_jpeg, lambda: tf.io.extract_jpeg_shape(content)[:2], lambda: tf.constant([0, 0]))
+    sides = tf.cond(
+        is_jpeg, lambda: tf.io.extract_jpeg_shape(content)[:2], lambda: tf.constant([0, 0])
+    )
     times = tf.reduce_min(sides) // (2 * max(size))
-    return tf.switch_case(tf.reduce_sum(tf.cast(times >= [2, 4, 8], tf.int32)), [at(1), at(2), at(4), at(8)])
+    return tf.switch_case(
+        tf.reduce_sum(tf.cast(times >= [2, 4, 8], tf.int32)), [at(1), at(2), at(4), at(8)]
+    )
 
 
 def _write_saved_model(captioner, directory, search):
     size = captioner.photo_sizes[0]
 
     def with_words(photos):
-        best = tf.nest.map_structure(lambda x: x[:, 0], captioner.search(captioner.features(photos), **search))
+        best = tf.nest.map_structure(
+            lambda x: x[:, 0], captioner.search(captioner.features(photos), **search)
+        )
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]
         is_word = tf.sequence_mask(outputs["num_words"], search["max_length"])
-        words = tf.where(is_word, tf.gather(captioner.vocabulary.tokens, outputs.pop("token_ids")), "")
+        words = tf.where(
+            is_word, tf.gather(captioner.vocabulary.tokens, outputs.pop("token_ids")), ""
+        )
         captions = tf.strings.strip(tf.strings.reduce_join(words, axis=1, separator=" "))
         return {**outputs, "captions": captions, "words": words, "is_finished": best.is_finished}
 
@@ -166,10 +208,16 @@ def _write_saved_model(captioner, directory, search):
         return _stretched(_decoded(content, size)[None], size)[0]
 
     def serve_jpeg(image_bytes):
-        return shared(tf.map_fn(photo_of, image_bytes, fn_output_signature=tf.TensorSpec((*size, 3), tf.uint8)))
+        return shared(
+            tf.map_fn(
+                photo_of, image_bytes, fn_output_signature=tf.TensorSpec((*size, 3), tf.uint8)
+            )
+        )
 
     signatures = {
-        "serving_default": as_function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images")),
+        "serving_default": as_function(
+            serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images")
+        ),
         "serving_jpeg": as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes")),
     }
     with without_fast_twins():

@@ -1,4 +1,5 @@
-"""Convert a captioner to LiteRT (TensorFlow Lite), for phones, browsers, and Python without TensorFlow.
+"""Convert a captioner to LiteRT (TensorFlow Lite), for phones, browsers, and Python
+without TensorFlow.
 
 Each signature of the file processes one photo:
 
@@ -8,9 +9,10 @@ Each signature of the file processes one photo:
                       start_id
     attend            features, token_ids    -> a given caption with its attention maps
 
-`visible`, uint8 (1, rows, columns), is 1 for the cells to describe. `start_id`, int32 (1,), is `<start>` or, for a part
-of a photo, `<region>` if it is a word. The signatures are the captioner's search as a graph of built-in LiteRT
-operations, and share their weights.
+`visible`, uint8 (1, rows, columns), is 1 for the cells to describe. `start_id`, int32
+(1,), is `<start>` or, for a part of a photo, `<region>` if it is a word. The signatures
+are the captioner's search as a graph of built-in LiteRT operations, and share their
+weights.
 """
 
 import tempfile
@@ -30,7 +32,8 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, eight_bit=Fa
         captioner: Captioner.
         greedy, beams: see `search_arguments`.
         signatures: names from SIGNATURES.
-        eight_bit: round the weights of convolutions and matrix products to 8 bits, and their inputs when they run.
+        eight_bit: round the weights of convolutions and matrix products to 8 bits, and
+            their inputs when they run.
     """
 
     def of_one_photo(found):
@@ -45,8 +48,11 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, eight_bit=Fa
 
     def best(features, visible, start_id):
         visible = tf.cast(tf.reshape(visible, (1, -1)), tf.bool)
-        found, outputs = of_one_photo(captioner.search(features, visible=visible, start_token_id=start_id[0], **beams))
+        found, outputs = of_one_photo(
+            captioner.search(features, visible=visible, start_token_id=start_id[0], **beams)
+        )
         if captioner.confidence is not None:
+            # It is calibrated for whole photos. What describes parts leaves it out.
             features = equations.only_visible(features, visible)
             outputs["confidence"] = captioner.confidence(found.word_probs[None], features)[0]
         return outputs
@@ -67,13 +73,17 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, eight_bit=Fa
     }
     with without_fast_twins(), tempfile.TemporaryDirectory() as folder:
         save(folder, {name: functions[name] for name in signatures})
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(signatures))
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            folder, signature_keys=list(signatures)
+        )
         converter.optimizations = [tf.lite.Optimize.DEFAULT] if eight_bit else []
         return converter.convert()
 
 
 def outputs_of(captioner, found):
-    """Convert a SearchResult to a dict of output tensors; probabilities, maps and extras are 0 after the last word."""
+    """Convert a SearchResult to a dict of output tensors; probabilities, maps and
+    extras are 0 after the last word.
+    """
     num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
     is_word = tf.sequence_mask(num_words, found.token_ids.shape[1], tf.float32)
     maps = found.attention_weights * is_word[:, :, None]
@@ -93,11 +103,15 @@ def as_function(function, *specs):
 
 
 def save(directory, signatures):
-    """Write a SavedModel with only the weights that its signatures, a dict of functions from `as_function`, use."""
+    """Write a SavedModel with only the weights that its signatures, a dict of functions
+    from `as_function`, use.
+    """
     module = tf.Module()
     for function in signatures.values():
         setattr(module, function.python_function.__name__, function)
     concrete = [function.get_concrete_function() for function in signatures.values()]
-    module.weights = list({id(variable): variable for one in concrete for variable in one.variables}.values())
+    module.weights = list(
+        {id(variable): variable for one in concrete for variable in one.variables}.values()
+    )
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     tf.saved_model.save(module, str(directory), signatures, options)

@@ -1,13 +1,16 @@
-"""Caption photos without TensorFlow: run a captioner's LiteRT file with the package ai-edge-litert.
+"""Caption photos without TensorFlow: run a captioner's LiteRT file with the package
+ai-edge-litert.
 
-Loading the file and captioning a photo take less time than importing TensorFlow. `keras-sat export --tflite` and
-`--web` write such a file. Saved captioners are converted once by TensorFlow, with float32 weights; for bundled ones,
-`litert_graph` makes the same file without TensorFlow:
+Loading the file and captioning a photo take less time than importing TensorFlow.
+`keras-sat export --tflite` and `--web` write such a file. Saved captioners are
+converted once by TensorFlow, with float32 weights; for bundled ones, `litert_graph`
+makes the same file without TensorFlow:
 
-    KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`; litert8-DIGEST has 8-bit weights
+    KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`;
+                                           litert8-DIGEST has 8-bit weights
 
-DIGEST is the digest of config.json, which contains the digests of the captioner's other files. A folder with
-config.json is a saved captioner: a LiteRT file in it is never run.
+DIGEST is the digest of config.json, which contains the digests of the captioner's other
+files. A folder with config.json is a saved captioner: a LiteRT file in it is never run.
 """
 
 from __future__ import annotations
@@ -34,7 +37,14 @@ from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
-from keras_sat.deploy.litert_folder import MANIFEST, MODEL, PACKED, read_index, read_litert, write_litert
+from keras_sat.deploy.litert_folder import (
+    MANIFEST,
+    MODEL,
+    PACKED,
+    read_index,
+    read_litert,
+    write_litert,
+)
 from keras_sat.deploy.litert_graph import filled, has_graph
 from keras_sat.files.model_folder import model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
@@ -51,46 +61,63 @@ def is_installed() -> bool:
 
 
 def load_litert(
-    model: str | os.PathLike | None = None, *, num_threads: int | None = None, eight_bit: bool = False
+    model: str | os.PathLike | None = None,
+    *,
+    num_threads: int | None = None,
+    eight_bit: bool = False,
 ) -> LiteRTCaptioner:
     """Load a captioner that runs without TensorFlow, for short scripts and servers.
 
     Args:
-        model: a folder that `Captioner.save` wrote, a bundled name, or an export folder with a LiteRT file. The first
-            is converted once, which needs TensorFlow and some seconds; other processes wait for it. None: the
-            bundled photo captioner, even if the current folder contains a model of that name.
+        model: a folder that `Captioner.save` wrote, a bundled name, or an export folder
+            with a LiteRT file. The first is converted once, which needs TensorFlow and
+            some seconds; other processes wait for it. None: the bundled photo
+            captioner, even if the current folder contains a model of that name.
         num_threads: None uses one thread per processor core that the process may use.
-        eight_bit: round weights to 8 bits: faster, but a fifth of the captions change. Not for exports.
+        eight_bit: round weights to 8 bits: faster, but a fifth of the captions change.
+            Not for exports.
 
     Raises:
-        ValueError: the package ai-edge-litert is missing, there is no such model, or an export is damaged.
+        ValueError: the package ai-edge-litert is missing, there is no such model, or an
+            export is damaged.
     """
     if not is_installed():
-        raise ValueError("Captioning without TensorFlow requires ai-edge-litert: pip install ai-edge-litert.")
+        raise ValueError(
+            "Captioning without TensorFlow requires ai-edge-litert: pip install ai-edge-litert."
+        )
     if num_threads is not None:
         count().check("num_threads", num_threads)
     if ready := ready_captioner(model, num_threads=num_threads, eight_bit=eight_bit):
         return ready
-    return LiteRTCaptioner(make_file(model, wait_s=PATIENCE, eight_bit=eight_bit), num_threads=num_threads)
+    return LiteRTCaptioner(
+        make_file(model, wait_s=PATIENCE, eight_bit=eight_bit), num_threads=num_threads
+    )
 
 
 def ready_captioner(model, *, num_threads=None, eight_bit=False):
-    """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or cannot be loaded.
+    """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or
+    cannot be loaded.
 
     The file of a bundled captioner is made, without TensorFlow.
     """
     if exported := export_folder(model):
         if eight_bit:
-            raise ValueError(f"8-bit weights require a saved captioner. Received an export: {model}")
+            raise ValueError(
+                f"8-bit weights require a saved captioner. Received an export: {model}"
+            )
         return LiteRTCaptioner(exported, num_threads=num_threads)
-    for folder_of in (made_folder, make_file)[: 1 if eight_bit or not has_graph(model_directory(model)) else 2]:
+    for folder_of in (made_folder, make_file)[
+        : 1 if eight_bit or not has_graph(model_directory(model)) else 2
+    ]:
         with contextlib.suppress(OSError, ValueError):
             return LiteRTCaptioner(folder_of(model, eight_bit=eight_bit), num_threads=num_threads)
     return None
 
 
 def export_folder(model):
-    """Return the folder that contains the LiteRT file of an export or a web page, or None for a saved captioner."""
+    """Return the folder that contains the LiteRT file of an export or a web page, or
+    None for a saved captioner.
+    """
     given = model_directory(model)
     for folder in (given, given / "photo") if (given / "page.json").is_file() else (given,):
         if os.path.lexists(folder / "config.json"):
@@ -115,7 +142,8 @@ def is_made(model, eight_bit=False):
 
 
 def make_file(model, *, wait_s=0, eight_bit=False):
-    """Make the LiteRT file of a saved or bundled captioner, unless this was done before; return the folder.
+    """Make the LiteRT file of a saved or bundled captioner, unless this was done
+    before; return the folder.
 
     Wait at most `wait_s` seconds for another process that is converting one.
     """
@@ -139,7 +167,10 @@ def _convert(directory, folder, eight_bit):
 
 
 def converted(directory, *, eight_bit=False):
-    """Use TensorFlow to convert a saved captioner; return its network and the other results of `filled`."""
+    """Use TensorFlow to convert a saved captioner.
+
+    Return its network and the other results of `filled`.
+    """
     import_tensorflow()
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
@@ -154,10 +185,11 @@ def converted(directory, *, eight_bit=False):
 
 
 class LiteRTCaptioner:
-    """A captioner that runs on LiteRT: it captions photos as `Captioner` does, without batches.
+    """A captioner that runs on LiteRT: it captions photos as `Captioner` does, without
+    batches.
 
-    One photo gets all threads; of several, each thread captions another one. Threads may share a captioner: they read
-    photos in parallel and caption them in turn.
+    One photo gets all threads; of several, each thread captions another one. Threads
+    may share a captioner: they read photos in parallel and caption them in turn.
 
     Attributes:
         vocabulary: Vocabulary.
@@ -167,25 +199,35 @@ class LiteRTCaptioner:
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
-        """Load the LiteRT file in a folder after checking the digests in litert.json; see `load_litert`.
+        """Load the LiteRT file in a folder after checking the digests in litert.json;
+        see `load_litert`.
 
-        LiteRT's parser is not hardened against malicious files: load only files from people you trust.
+        LiteRT's parser is not hardened against malicious files: load only files from
+        people you trust.
         """
         from ai_edge_litert.interpreter import Interpreter
 
         self._folder = Path(directory).expanduser()
         content, self.vocabulary = read_litert(self._folder)
         self.consensus = read_index(self._folder, self.vocabulary)
-        self._num_threads = num_threads or len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0])
+        self._num_threads = num_threads or len(
+            os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0]
+        )
         self._new_interpreter = functools.partial(Interpreter, model_content=content)
         self._open(self._num_threads)
         with self._interpreting():
             shape = self._runners["serving_default"].get_input_details()["images"]["shape"]
             self.photo_size = (int(shape[1]), int(shape[2]))
             beams, attend = self._runners.get("beams"), self._runners.get("attend")
-            self._grid = None if beams is None else tuple(beams.get_input_details()["visible"]["shape"][1:].tolist())
+            self._grid = (
+                None
+                if beams is None
+                else tuple(beams.get_input_details()["visible"]["shape"][1:].tolist())
+            )
             self.has_confidence = beams is not None and "confidence" in beams.get_output_details()
-            self._most_ids = 0 if attend is None else int(attend.get_input_details()["token_ids"]["shape"][1])
+            self._most_ids = (
+                0 if attend is None else int(attend.get_input_details()["token_ids"]["shape"][1])
+            )
 
     def _open(self, num_threads):
         self._lock = threading.Lock()  # concurrent use of the interpreter would give wrong captions
@@ -205,24 +247,28 @@ class LiteRTCaptioner:
 
     @contextlib.contextmanager
     def _interpreting(self):
-        """Lock the interpreter within a `with` block, and convert its errors to ValueError."""
+        """Lock the interpreter within a `with` block, and convert its errors to
+        ValueError.
+        """
         with self._lock:
             try:
                 yield
             except (RuntimeError, ValueError, LookupError, TypeError) as error:
                 raise ValueError(
-                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). Export the captioner again or, "
+                    f"{self._folder}: LiteRT cannot run this file ({str(error)[:200]}). "
+                    "Export the captioner again or, "
                     "if this folder is in KERAS_HOME, remove it."
                 ) from None
 
     def caption(self, images: Any, *, recursive: bool = False, region: Any = None) -> Any:
         """Return the CaptionResult of a photo, or a list of results for several photos.
 
-        The search options are fixed in the file, usually 3 beams. The other beams are in `alternatives`.
+        The search options are fixed in the file, usually 3 beams. The other beams are
+        in `alternatives`.
 
         Args:
-            images: a path, a PIL image or an array with values 0..255, a list of these, a folder, or a pattern such as
-                "photos/*.jpg".
+            images: a path, a PIL image or an array with values 0..255, a list of these,
+                a folder, or a pattern such as "photos/*.jpg".
             recursive: include photos in subfolders.
             region: describe only this part of each photo, see `Captioner.caption`.
         """
@@ -232,26 +278,41 @@ class LiteRTCaptioner:
         results = [result[0] if is_one else result for _, result in results]
         return results if many else results[0]
 
-    def caption_each(self, images: Any, *, errors: str = "raise", regions: Any = None) -> Iterator[tuple[Any, Any]]:
+    def caption_each(
+        self, images: Any, *, errors: str = "raise", regions: Any = None
+    ) -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult) for each photo, or (image, list) with `regions`.
 
         Args:
             images: list of paths, PIL images or arrays.
-            errors: what to do if a photo cannot be read: "raise" the error, or "yield" (image, error).
-            regions: a list of regions for each photo, see `caption`. A photo is encoded once for all its regions.
+            errors: what to do if a photo cannot be read: "raise" the error, or "yield"
+                (image, error).
+            regions: a list of regions for each photo, see `caption`. A photo is encoded
+                once for all its regions.
         """
         if regions is None:
             return self._each(images, errors, LiteRTCaptioner._caption)
         if self._grid is None:
-            raise ValueError("This LiteRT file cannot describe a part of a photo; use one from `export --web`.")
-        return self._each(images, errors, LiteRTCaptioner._phrases, checked_regions(regions, len(images), self._grid))
+            raise ValueError(
+                "This LiteRT file cannot describe a part of a photo; use one from `export --web`."
+            )
+        return self._each(
+            images,
+            errors,
+            LiteRTCaptioner._phrases,
+            checked_regions(regions, len(images), self._grid),
+        )
 
     def _caption(self, photo):
         if self._grid is None:
             return self._best(self._run("serving_default", images=photo[None]), photo)
         features = self._run("encode", images=photo[None])
         best = self._described(photo, features, np.ones(self._grid), self.vocabulary.start_token_id)
-        return self.consensus([best], features["features"], num_results=CONSENSUS_BEAMS)[0] if self.consensus else best
+        return (
+            self.consensus([best], features["features"], num_results=CONSENSUS_BEAMS)[0]
+            if self.consensus
+            else best
+        )
 
     def _phrases(self, photo, regions):
         features, results = self._run("encode", images=photo[None]), []
@@ -262,40 +323,63 @@ class LiteRTCaptioner:
         return results
 
     def _described(self, photo, features, visible, start_id):
-        inputs = {"visible": visible[None].astype(np.uint8), "start_id": np.array([start_id], np.int32)}
+        inputs = {
+            "visible": visible[None].astype(np.uint8),
+            "start_id": np.array([start_id], np.int32),
+        }
         return self._best(self._run("beams", **features, **inputs), photo)
 
     def _best(self, found, photo):
-        numbers = np.flatnonzero(np.isfinite(found["log_prob"]))  # there may be fewer captions than beams
+        # There may be fewer captions than beams.
+        numbers = np.flatnonzero(np.isfinite(found["log_prob"]))
         best, *others = [self._result(found, number, photo) for number in numbers]
         best.alternatives.extend(others)
         return best
 
     def attend(self, image: Any, caption: str) -> CaptionResult:
-        """Return a CaptionResult for a given caption, with an attention map for each word."""
+        """Return a CaptionResult for a given caption, with an attention map for each
+        word.
+        """
         return next(result for _, result in self.attend_each([image], caption))
 
-    def attend_each(self, images: Any, caption: str, *, errors: str = "raise") -> Iterator[tuple[Any, Any]]:
-        """Yield (image, CaptionResult of the given caption) for each photo; see `caption_each`."""
+    def attend_each(
+        self, images: Any, caption: str, *, errors: str = "raise"
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield (image, CaptionResult of the given caption) for each photo.
+
+        See `caption_each`.
+        """
         words = tokenise(caption)
         if not 0 < len(words) < self._most_ids:
             raise ValueError(
-                f"Expected a caption of 1 to {self._most_ids - 1} words. Received: caption={caption!r}"
+                f"Expected a caption of 1 to {self._most_ids - 1} words. Received: "
+                f"caption={caption!r}"
                 if self._most_ids
-                else "A LiteRT file from `export --tflite` cannot read a given caption; use one from `export --web`."
+                else "A LiteRT file from `export --tflite` cannot read a given caption; use "
+                "one from `export --web`."
             )
         ids = np.zeros((1, self._most_ids), np.int32)  # padded with `<pad>`
-        ids[0, : len(words) + 1] = [*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id]
+        ids[0, : len(words) + 1] = [
+            *self.vocabulary.caption_to_ids(words),
+            self.vocabulary.end_token_id,
+        ]
 
         def attend(captioner, photo):
-            found = captioner._run("attend", **captioner._run("encode", images=photo[None]), token_ids=ids)
+            found = captioner._run(
+                "attend", **captioner._run("encode", images=photo[None]), token_ids=ids
+            )
             return captioner._result(found, 0, photo, words)
 
         return self._each(images, errors, attend)
 
     def _each(self, images, errors, result_of, *others):
-        """Yield (image, result_of(captioner, photo, *of_photo)) for each image, in their order; see `caption_each`."""
-        captioners, idle = self._copies if len(images) >= FEWEST_IN_PARALLEL else [self], queue.SimpleQueue()
+        """Yield (image, result_of(captioner, photo, *of_photo)) for each image, in
+        their order; see `caption_each`.
+        """
+        captioners, idle = (
+            self._copies if len(images) >= FEWEST_IN_PARALLEL else [self],
+            queue.SimpleQueue(),
+        )
         for captioner in captioners:
             idle.put(captioner)
 
@@ -313,7 +397,10 @@ class LiteRTCaptioner:
                 idle.put(captioner)
 
         with ThreadPoolExecutor(len(captioners)) as threads:
-            tasks = ((image, threads.submit(describe, image, *of_photo)) for image, *of_photo in zip(images, *others))
+            tasks = (
+                (image, threads.submit(describe, image, *of_photo))
+                for image, *of_photo in zip(images, *others)
+            )
             running = collections.deque(itertools.islice(tasks, 2 * len(captioners)))
             while running:
                 image, task = running.popleft()
@@ -323,14 +410,19 @@ class LiteRTCaptioner:
     def _run(self, name, **inputs):
         is_first = name not in self._greeted
         self._greeted.add(name)
-        quiet = nothing_on_standard_error() if is_first else contextlib.nullcontext()  # LiteRT prints a greeting
+        # LiteRT prints a greeting
+        quiet = nothing_on_standard_error() if is_first else contextlib.nullcontext()
         with self._interpreting(), quiet:
             return self._runners[name](**inputs)
 
     def _result(self, found, number, photo, words=None):
         """Build the CaptionResult of one caption from the outputs of a signature."""
         count, ids = int(found["num_words"][number]), found["token_ids"][number]
-        words = words or [self.vocabulary.tokens[token] for token in ids[:count]]
+        tokens = self.vocabulary.tokens
+        if ids.max() >= len(tokens):
+            problem = f"{self._folder}: vocabulary.txt lacks words of the network."
+            raise ValueError(f"{problem} Export the captioner again.")
+        words = words or [tokens[token] for token in ids[:count]]
         return CaptionResult(
             " ".join(words),
             words,

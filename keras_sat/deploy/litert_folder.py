@@ -1,19 +1,29 @@
-"""The files of a LiteRT captioner: the network, its vocabulary, and a manifest with their digests.
+"""The files of a LiteRT captioner: the network, its vocabulary, and a manifest with
+their digests.
 
     model.tflite or model.tflite.gz    the network
-    vocabulary.txt                     one token per line; the line number, from 0, is its id
+    vocabulary.txt                     one token per line; the line number, from 0, is
+                                       its id
     litert.json                        the manifest
-    index-DIGEST.npz                   optional: the index of training photos, see `keras_sat.beyond.consensus`
+    index-DIGEST.npz                   optional: the index of training photos, see
+                                       `keras_sat.beyond.consensus`
 
-LiteRT's parser trusts its input: a damaged file can crash it or silently change captions. So it only reads bytes whose
-digest was checked. Digests detect damage, not malice: whoever can write the file can write the manifest.
+LiteRT's parser trusts its input: a damaged file can crash it or silently change
+captions. So it only reads bytes whose digest was checked. Digests detect damage, not
+malice: whoever can write the file can write the manifest.
 """
 
 import functools
 import gzip
 import hashlib
 
-from data_utils.atomic_files import expectation, read_bytes, read_sealed_json, write_sealed_json, write_whole
+from data_utils.atomic_files import (
+    expectation,
+    read_bytes,
+    read_sealed_json,
+    write_sealed_json,
+    write_whole,
+)
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.model_folder import INDEX, index_in, read_arrays
@@ -21,19 +31,32 @@ from keras_sat.files.model_folder import INDEX, index_in, read_arrays
 FORMAT_VERSION = 2
 MANIFEST, MODEL, PACKED, WORDS = "litert.json", "model.tflite", "model.tflite.gz", "vocabulary.txt"
 MOST_BYTES = 1_000_000_000
-HINT = ("the LiteRT files that keras-sat export --tflite or --web wrote", "Export the captioner again.")
+HINT = (
+    "the LiteRT files that keras-sat export --tflite or --web wrote",
+    "Export the captioner again.",
+)
 
 
 def write_litert(folder, content, vocabulary, consensus=None, options=None, *, packed=False):
-    """Write a LiteRT network (bytes), Vocabulary and Consensus with options; `packed` compresses the network."""
+    """Write a LiteRT network (bytes), Vocabulary and Consensus with options; `packed`
+    compresses the network.
+    """
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
     digests = write_files(folder, model, vocabulary)
-    manifest = {"format": "litert", "version": FORMAT_VERSION, "sha256": digests, "consensus": options}
+    manifest = {
+        "format": "litert",
+        "version": FORMAT_VERSION,
+        "sha256": digests,
+        "consensus": options,
+    }
     write_sealed_json(folder / MANIFEST, {**manifest, **index_in(folder, consensus)})
 
 
 def write_files(folder, files, vocabulary):
-    """Write files (a dict from names to bytes) and the words of a Vocabulary; return a dict with their digests."""
+    """Write files (a dict from names to bytes) and the words of a Vocabulary.
+
+    Return a dict with their digests.
+    """
     files = {**files, WORDS: "".join(f"{token}\n" for token in vocabulary.tokens).encode()}
     for name, file in files.items():
         write_whole(folder / name, file)
@@ -41,16 +64,29 @@ def write_files(folder, files, vocabulary):
 
 
 def read_litert(folder):
-    """Return the network (bytes) and the Vocabulary in a folder; raise ValueError if a file is damaged."""
+    """Return the network (bytes) and the Vocabulary in a folder.
+
+    Raise ValueError if a file is damaged.
+    """
     manifest = read_sealed_json(folder / MANIFEST, *HINT)
     digests = manifest.get("sha256")
     is_ours = manifest.get("format") == "litert" and manifest.get("version") == FORMAT_VERSION
-    if not is_ours or not isinstance(digests, dict) or set(digests) not in ({MODEL, WORDS}, {PACKED, WORDS}):
-        raise ValueError(f"{folder / MANIFEST}: this is not the manifest of a LiteRT captioner. {expectation(*HINT)}")
+    if (
+        not is_ours
+        or not isinstance(digests, dict)
+        or set(digests) not in ({MODEL, WORDS}, {PACKED, WORDS})
+    ):
+        raise ValueError(
+            f"{folder / MANIFEST}: this is not the manifest of a LiteRT captioner. "
+            f"{expectation(*HINT)}"
+        )
     files = {name: read_bytes(folder / name, MOST_BYTES) for name in digests}
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != digests[name]:
-            raise ValueError(f"{folder / name}: the file is damaged: its digest does not match. {expectation(*HINT)}")
+            raise ValueError(
+                f"{folder / name}: the file is damaged: its digest does not match. "
+                f"{expectation(*HINT)}"
+            )
     content = gzip.decompress(files[PACKED]) if PACKED in files else files[MODEL]
     tokens = files[WORDS].decode().split("\n")[:-1]
     return content, Vocabulary(tokens[len(SPECIAL_TOKENS) :])
@@ -62,4 +98,6 @@ def read_index(folder, vocabulary):
     if INDEX not in manifest:
         return None
     arrays = read_arrays(folder / manifest[INDEX], *HINT)
-    return functools.partial(Consensus(vocabulary, arrays, arrays["mean"].size), options=manifest["consensus"])
+    return functools.partial(
+        Consensus(vocabulary, arrays, arrays["mean"].size), options=manifest["consensus"]
+    )

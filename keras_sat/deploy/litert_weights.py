@@ -1,9 +1,10 @@
 """Make a LiteRT file smaller by quantising its weights; arithmetic stays in float32.
 
-Matrices are stored in 8 bits with a scale per column, as in a captioner that was saved with "int8". Convolution kernels
-are stored in 16 bits: in 8 bits, 36 of 200 captions changed. LiteRT converts weights back to float32 once, when the
-file is loaded. Its own converter cannot do this: "dynamic range" also rounds the inputs of layers, which changes
-captions, and "float16" makes the file 50 % larger.
+Matrices are stored in 8 bits with a scale per column, as in a captioner that was saved
+with "int8". Convolution kernels are stored in 16 bits: in 8 bits, 36 of 200 captions
+changed. LiteRT converts weights back to float32 once, when the file is loaded. Its own
+converter cannot do this: "dynamic range" also rounds the inputs of layers, which
+changes captions, and "float16" makes the file 50 % larger.
 """
 
 import numpy as np
@@ -16,13 +17,18 @@ OPERATOR = schema.BuiltinOperator
 
 
 def rounded(content):
-    """Quantise the weights of a LiteRT file, given as bytes; return the new content as bytes."""
+    """Quantise the weights of a LiteRT file, given as bytes.
+
+    Return the new content as bytes.
+    """
     model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
     to_float32 = schema.OperatorCodeT()
     to_float32.builtinCode = to_float32.deprecatedBuiltinCode = OPERATOR.DEQUANTIZE
     to_float32.version = 3
     model.operatorCodes.append(to_float32)
-    kinds = {}  # from buffer index to the type and scales of its quantised content: signatures share weights
+    # From buffer index to the type and scales of its quantised content: signatures
+    # share weights.
+    kinds = {}
     for graph in model.subgraphs:
         first_use = {}  # from tensor index to the first operator that reads it
         for step in graph.operators:
@@ -36,11 +42,18 @@ def rounded(content):
                 kinds[tensor.buffer] = _round(buffer, tensor.shape, first_use.get(number))
             if tensor.buffer in kinds:
                 small = schema.TensorT()
-                small.name, small.shape, small.buffer = tensor.name, list(tensor.shape), tensor.buffer
+                small.name, small.shape, small.buffer = (
+                    tensor.name,
+                    list(tensor.shape),
+                    tensor.buffer,
+                )
                 small.type, small.quantization = kinds[tensor.buffer]
                 step = schema.OperatorT()
                 step.opcodeIndex = len(model.operatorCodes) - 1
-                step.inputs, step.outputs = np.array([len(graph.tensors)], np.int32), np.array([number], np.int32)
+                step.inputs, step.outputs = (
+                    np.array([len(graph.tensors)], np.int32),
+                    np.array([number], np.int32),
+                )
                 step.builtinOptionsType = schema.BuiltinOptions.DequantizeOptions
                 step.builtinOptions = schema.DequantizeOptionsT()
                 steps.append(step)
@@ -55,12 +68,16 @@ def _round(buffer, shape, operator):
     values = np.frombuffer(bytes(buffer.data), np.float32).reshape(shape)
     if operator in (OPERATOR.CONV_2D, OPERATOR.DEPTHWISE_CONV_2D):
         if values.size >= MANY:
-            values = ((values.view(np.int32) + (1 << 13)) >> 14 << 14).view(np.float32)  # 9 bits of mantissa, rounded
+            # 9 bits of mantissa, rounded
+            values = ((values.view(np.int32) + (1 << 13)) >> 14 << 14).view(np.float32)
         buffer.data = np.frombuffer(values.astype(np.float16).tobytes(), np.uint8)
         return schema.TensorType.FLOAT16, None
-    axis = values.ndim - 1 if operator == OPERATOR.GATHER else 0  # matrices are transposed, embeddings are not
+    # Matrices are transposed, embeddings are not.
+    axis = values.ndim - 1 if operator == OPERATOR.GATHER else 0
     others = tuple(other for other in range(values.ndim) if other != axis)
-    scales = np.maximum(np.abs(values).max(axis=others, keepdims=True), np.finfo(np.float32).tiny) / np.float32(127)
+    scales = np.maximum(
+        np.abs(values).max(axis=others, keepdims=True), np.finfo(np.float32).tiny
+    ) / np.float32(127)
     buffer.data = np.frombuffer(np.rint(values / scales).astype(np.int8).tobytes(), np.uint8)
     quantization = schema.QuantizationParametersT()
     quantization.scale, quantization.quantizedDimension = scales.ravel(), axis

@@ -1,14 +1,18 @@
-"""Export a captioner as a web page: a folder of files that any static web host can serve.
+"""Export a captioner as a web page: a folder of files that any static web host can
+serve.
 
     DIRECTORY/index.html, *.js, *.css    the page
     DIRECTORY/page.json                  list of the captioners on the page
-    DIRECTORY/photo/                     the captioner: see `litert_folder`, with model.json and caption.py
-    DIRECTORY/scenes.../                 the bundled captioners of synthetic scenes, for the playground
+    DIRECTORY/photo/                     the captioner: see `litert_folder`, with
+                                         model.json and caption.py
+    DIRECTORY/scenes.../                 the bundled captioners of synthetic scenes, for
+                                         the playground
     DIRECTORY/examples/                  six free photos
     DIRECTORY/runtime/                   LiteRT.js, see `keras_sat.deploy.page_runtime`
 
-The next export replaces the page. Other files in the folder, such as those of a repository, are kept. An empty file
-.lock ensures that only one process writes at a time.
+The next export replaces the page. Other files in the folder, such as those of a
+repository, are kept. An empty file .lock ensures that only one process writes at a
+time.
 """
 
 import contextlib
@@ -24,7 +28,7 @@ from keras_sat.deploy.litert_folder import write_litert
 from keras_sat.deploy.litert_weights import rounded
 from keras_sat.deploy.page_runtime import FILES, runtime_files
 from keras_sat.files.model_folder import WEIGHTS_LICENSE
-from keras_sat.options import one_of
+from keras_sat.options import SearchOptions, one_of
 from keras_sat.pictures.player import empty_figure, fill, template_part
 
 PAGE = Path(__file__).parent / "page"
@@ -42,20 +46,34 @@ class MissingRuntime(UserWarning, ValueError):
 
 
 def write_page(
-    captioner, directory, *, name="The model", scenes=True, examples=None, precision="int8", runtime=None, **search
+    captioner,
+    directory,
+    *,
+    name="The model",
+    scenes=True,
+    examples=None,
+    precision="int8",
+    runtime=None,
+    **search,
 ):
-    """Write a web page that captions photos in the browser; return its folder, which any static host can serve.
+    """Write a web page that captions photos in the browser; return its folder, which
+    any static host can serve.
 
     Args:
         captioner: Captioner.
-        directory: created if necessary. A page in it is replaced. A non-empty folder without a page is rejected.
+        directory: created if necessary. A page in it is replaced. A non-empty folder
+            without a page is rejected.
         name: name of the captioner shown on the page.
         scenes: also include the playground of synthetic scenes.
-        examples: also include six free photos. None: only if the captioner knows the word "people".
-        precision: of the weights: "float32", or "int8" to quantise them, see `keras_sat.deploy.litert_weights`.
-        runtime: a folder into which npm has installed @litertjs/core. None fetches it once; if that fails, a replaced
-            page keeps its copy, and a new page is written without it, with the warning MissingRuntime.
-        **search: search options, see `search_arguments`. The page offers as many captions as there are beams.
+        examples: also include six free photos. None: only if the captioner knows the
+            word "people".
+        precision: of the weights: "float32", or "int8" to quantise them, see
+            `keras_sat.deploy.litert_weights`.
+        runtime: a folder into which npm has installed @litertjs/core. None fetches it
+            once; if that fails, a replaced page keeps its copy, and a new page is
+            written without it, with the warning MissingRuntime.
+        **search: search options, see `search_arguments`. The page offers as many
+            captions as there are beams.
     """
     one_of("float32", "int8").check("precision", precision)
     search_arguments(captioner, **search)
@@ -70,14 +88,17 @@ def write_page(
             raise
         missing = error
     examples = "people" in captioner.vocabulary if examples is None else examples
-    page = {"photo": {"folder": PHOTO, "name": name}, "scenes": SCENES if scenes else [], "examples": examples}
+    agrees = captioner.consensus_options(SearchOptions()) is not None
+    photo = {"folder": PHOTO, "name": name, "has_index": agrees}  # the page has none, and says so
+    page = {"photo": photo, "scenes": SCENES if scenes else [], "examples": examples}
     # Nothing is written before all networks are converted.
     captioners = {PHOTO: _converted(captioner, search, precision)}
     for bundled in (scene["folder"] for scene in page["scenes"]):
         of_scenes = type(captioner).from_pretrained(bundled)
         captioners[bundled] = _converted(of_scenes, {**search, "num_beams": 1}, precision)
     with exclusive_lock(directory / LOCK, f"is writing the page {directory}"):
-        write_json(directory / MARK, page)  # first: the next export can then replace a half-written page
+        # first: the next export can then replace a half-written page
+        write_json(directory / MARK, page)
         for folder, (content, vocabulary, settings) in captioners.items():
             write_litert(directory / folder, content, vocabulary, packed=True)
             write_json(directory / folder / "model.json", settings)
@@ -86,7 +107,9 @@ def write_page(
             write_whole(directory / file, content)
         _write_runtime(directory, runtime_js)
     if not _has_runtime(directory):
-        message = f"The page {directory} lacks LiteRT.js, which runs the network in a browser. {missing}"
+        message = (
+            f"The page {directory} lacks LiteRT.js, which runs the network in a browser. {missing}"
+        )
         warnings.warn(MissingRuntime(message), stacklevel=2)
     return directory
 
@@ -100,7 +123,9 @@ def is_page(directory):
 
 
 def add_runtime(directory, runtime=None):
-    """Add LiteRT.js to a page that lacks it, or replace it with the copy in `runtime`; see `runtime_files`."""
+    """Add LiteRT.js to a page that lacks it, or replace it with the copy in `runtime`.
+    See `runtime_files`.
+    """
     if runtime is not None or not _has_runtime(directory):
         _write_runtime(directory, runtime_files(runtime))
 
@@ -115,16 +140,23 @@ def _write_runtime(directory, files):
 
 
 def _reject_foreign(directory):
-    others = [path.name for path in directory.iterdir() if path.name != LOCK] if directory.exists() else []
+    others = (
+        [path.name for path in directory.iterdir() if path.name != LOCK]
+        if directory.exists()
+        else []
+    )
     if others and not is_page(directory):
         raise ValueError(
-            f"A page needs a folder of its own, but this one contains {min(others)!r}. Choose an empty folder "
+            f"A page needs a folder of its own, but this one contains {min(others)!r}. "
+            "Choose an empty folder "
             f"or the folder of an earlier page. Received: directory={str(directory)!r}"
         )
 
 
 def _converted(captioner, search, precision):
-    """Return a captioner's LiteRT network (bytes), its Vocabulary, and its settings for the page."""
+    """Return a captioner's LiteRT network (bytes), its Vocabulary, and its settings for
+    the page.
+    """
     greedy, beams = search_arguments(captioner, **search)
     content = litert_file(captioner, greedy, beams)
     settings = {
@@ -137,16 +169,28 @@ def _converted(captioner, search, precision):
 
 
 def _page_files(examples):
-    """Return the page's own files as a dict from names to contents; some are generated, such as player.js."""
+    """Return the page's own files as a dict from names to contents.
+
+    Some are generated, such as player.js.
+    """
     looks = {"COLOURS": COLOURS, "SHAPES": SHAPES, "SIDE": SIDE}
     looks["SIZES"] = {name: round(SIDE * fraction) for name, fraction in SIZES.items()}
-    # The script sets the aspect ratio: the page's security policy forbids style attributes.
+    # The script sets the aspect ratio: the page's security policy forbids style
+    # attributes.
     figure = empty_figure().replace(' style="--aspect: "', "")
     return {path.name: path.read_bytes() for path in PAGE.glob("*.*s")} | {
         "index.html": fill((PAGE / "index.html").read_text(encoding="utf-8"), {"figure": figure}),
-        "player.js": f"{template_part('script')}\nexport {{ fillPlayer, memory, placeless, startPlayer }};\n",
+        "player.js": f"{template_part('script')}\nexport {{ fillPlayer, memory, placeless, "
+        "startPlayer "
+        f"}};\n",
         "player.css": template_part("style"),
-        **{f"examples/{photo.name}": photo.read_bytes() for photo in (PAGE / "examples").glob("*") if examples},
-        "looks.js": "".join(f"export const {name} = {json.dumps(value)};\n" for name, value in looks.items()),
+        **{
+            f"examples/{photo.name}": photo.read_bytes()
+            for photo in (PAGE / "examples").glob("*")
+            if examples
+        },
+        "looks.js": "".join(
+            f"export const {name} = {json.dumps(value)};\n" for name, value in looks.items()
+        ),
         "WEIGHTS_LICENSE.txt": WEIGHTS_LICENSE.read_bytes(),
     }

@@ -1,7 +1,8 @@
-"""Find LiteRT.js in an npm folder, or download it from the npm registry. It runs the network in a browser.
+"""Find LiteRT.js in an npm folder, or download it from the npm registry. It runs the
+network in a browser.
 
-It is 19 MB, so this package does not ship it. Two archives, of a pinned version and with checked digests, are kept in
-Keras' download folder.
+It is 19 MB, so this package does not ship it. Two archives, of a pinned version and
+with checked digests, are kept in Keras' download folder.
 """
 
 import base64
@@ -17,19 +18,27 @@ from keras_sat.weight_paths import keras_home
 VERSION = "2.5.3"
 # npm's own digests of the two packages, sha512 as base64.
 DIGESTS = {
-    "core": "PlGmbMOq9WitX7FO0jhbdJw9GthatsyuCQXjTt/wJZo0FLaw48q4tz8IwqgqCIkviYGr9OFDL1kCnN4nzWoyJQ==",
-    "wasm-utils": "4fJiw6tBQnIs+0jH/OQ16nYOiSl8/+zZnn5h2ul8aTKHi05sVqZW580Tmk78pC2kT39A9OYBVdFawteZ/sI1kQ==",
+    "core": "PlGmbMOq9WitX7FO0jhbdJw9GthatsyuCQXjTt/wJZo0"
+    "FLaw48q4tz8IwqgqCIkviYGr9OFDL1kCnN4nzWoyJQ==",
+    "wasm-utils": "4fJiw6tBQnIs+0jH/OQ16nYOiSl8/+zZnn5h2ul8aTKH"
+    "i05sVqZW580Tmk78pC2kT39A9OYBVdFawteZ/sI1kQ==",
 }
 # From paths in the folder @litertjs to file names in the page's folder runtime.
-WASM = ("litert_wasm_internal", "litert_wasm_compat_internal")  # the second for browsers without relaxed SIMD
+# The second for browsers without relaxed SIMD.
+WASM = ("litert_wasm_internal", "litert_wasm_compat_internal")
 FILES = {"core/dist/index.js": "index.js", "wasm-utils/dist/index.js": "wasm-utils.js"} | {
     f"core/wasm/{name}.{ending}": f"{name}.{ending}" for name in WASM for ending in ("js", "wasm")
 }
-WAY_OUT = f"Run `npm install @litertjs/core@{VERSION}` and pass --runtime node_modules (in Python, runtime=...)."
+WAY_OUT = (
+    f"Run `npm install @litertjs/core@{VERSION}` and pass --runtime node_modules (in Python, "
+    "runtime=...)."
+)
 
 
 def runtime_files(folder=None):
-    """Return the files of LiteRT.js by name, from npm's node_modules (or its parent), or fetched if it is None."""
+    """Return the files of LiteRT.js by name, from npm's node_modules (or its parent),
+    or fetched if it is None.
+    """
     files = _fetched() if folder is None else _installed(Path(folder).expanduser())
     # Browsers cannot resolve the bare name of an npm package.
     files["index.js"] = files["index.js"].replace(b'"@litertjs/wasm-utils"', b'"./wasm-utils.js"')
@@ -41,7 +50,10 @@ def _installed(folder):
         package = place / "core" / "package.json"
         if package.is_file() and read_json(package).get("version") == VERSION:
             return {name: (place / source).read_bytes() for source, name in FILES.items()}
-    raise ValueError(f"This folder does not contain LiteRT.js {VERSION}. {WAY_OUT} Received: runtime={str(folder)!r}")
+    raise ValueError(
+        f"This folder does not contain LiteRT.js {VERSION}. {WAY_OUT} Received: "
+        f"runtime={str(folder)!r}"
+    )
 
 
 def _fetched():
@@ -53,11 +65,15 @@ def _fetched():
             fetch(f"{registry}/@litertjs/{package}/-/{package}-{VERSION}.tgz", archive)
         except (OSError, ValueError) as error:
             raise ValueError(
-                f"LiteRT.js could not be downloaded: {error} You can also install it with npm. {WAY_OUT}"
+                f"LiteRT.js could not be downloaded: {error} You can also install it with "
+                f"npm. {WAY_OUT}"
             ) from None
         if base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() != digest:
             archive.unlink()
-            raise ValueError(f"The archive of @litertjs/{package} {VERSION} from {registry} has the wrong digest.")
+            raise ValueError(
+                f"The archive of @litertjs/{package} {VERSION} from {registry} has the "
+                "wrong digest."
+            )
         with tarfile.open(archive) as packed:
             for source, name in FILES.items():
                 if source.startswith(f"{package}/"):

@@ -1,4 +1,6 @@
-"""Serve the folder of a web page over HTTP: read-only and, by default, only to this computer."""
+"""Serve the folder of a web page over HTTP: read-only and, by default, only to this
+computer.
+"""
 
 import contextlib
 import functools
@@ -11,7 +13,12 @@ import threading
 import webbrowser
 from pathlib import Path
 
-TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".gz": "application/gzip", ".json": "application/json"}
+TYPES = {
+    ".wasm": "application/wasm",
+    ".js": "text/javascript",
+    ".gz": "application/gzip",
+    ".json": "application/json",
+}
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -23,7 +30,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    """Serve the files of one folder with their MIME types, without directory listings."""
+    """Serve the files of one folder with their MIME types, and no listings."""
 
     extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, **TYPES}
     protocol_version = "HTTP/1.1"
@@ -32,29 +39,42 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
     def send_head(self):
         if not self._is_asked_for_by_name():
             return self.send_error(403)
-        with contextlib.suppress(ValueError):  # an invalid address or file name: NUL, a lone surrogate
+        # An invalid address or file name: NUL, a lone surrogate.
+        with contextlib.suppress(ValueError):
             if self._is_public(self.translate_path(self.path)):
                 return super().send_head()
         return self.send_error(404)
 
     def _is_public(self, path):
-        """Return False for a file that is hidden, missing or, after resolving links, outside the folder."""
+        """Return False for a file that is hidden, missing or, after resolving links,
+        outside the folder.
+        """
         path = os.path.join(path, "index.html") if os.path.isdir(path) else path
         path, folder = Path(os.path.realpath(path)), Path(os.path.realpath(self.directory))
         is_inside = os.path.isfile(path) and path.is_relative_to(folder)
-        return is_inside and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        return is_inside and not any(
+            part.startswith(".") for part in path.relative_to(folder).parts
+        )
 
     def _is_asked_for_by_name(self):
-        """Return False if the Host header of a request names another host, as in a DNS rebinding attack."""
+        """Return False if the Host header of a request names another host, as in a DNS
+        rebinding attack.
+        """
         address = self.server.server_address[0]
         if not ipaddress.ip_address(address).is_loopback:
             return True
         names = "|".join(map(re.escape, (_in_url(address), "127.0.0.1", "localhost")))
-        return re.fullmatch(rf"(?:{names})(?::[0-9]{{1,5}})?", self.headers.get("Host", ""), re.IGNORECASE) is not None
+        return (
+            re.fullmatch(
+                rf"(?:{names})(?::[0-9]{{1,5}})?", self.headers.get("Host", ""), re.IGNORECASE
+            )
+            is not None
+        )
 
     def end_headers(self):
         self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Cache-Control", "no-store")  # another page may have the same address tomorrow
+        # Another page may have the same address tomorrow.
+        self.send_header("Cache-Control", "no-store")
         super().end_headers()
 
     def log_message(self, *args):
@@ -70,12 +90,16 @@ def _in_url(host):
 
 
 def page_server(directory, host="127.0.0.1", port=0):
-    """Return an HTTP server for a folder, bound to an address; `serve` starts it. Port 0 picks a free port."""
+    """Return an HTTP server for a folder, bound to an address; `serve` starts it.
+
+    Port 0 picks a free port.
+    """
     try:
         return _Server((host, port), functools.partial(_Handler, directory=str(directory)))
     except (OSError, OverflowError) as error:  # the second for a port above 65535
         raise ValueError(
-            f"The page cannot be served at this address ({getattr(error, 'strerror', None) or error}). Choose another "
+            "The page cannot be served at this address "
+            f"({getattr(error, 'strerror', None) or error}). Choose another "
             f"address or port; port 0 picks a free one. Received: host={host!r}, port={port}"
         ) from None
 

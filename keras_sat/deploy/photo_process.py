@@ -1,8 +1,9 @@
-"""Read photos in another process: one that crashes or blocks its decoder stops nothing else.
+"""Read photos in another process: if one crashes its decoder, or is never read, the
+others still are.
 
-For each line with a path and a size, the process answers with a line and the pixels. The line
-has the number of bytes and, if there are none, the reason and whether it is the photo: it may
-also be the disk, the network or the memory.
+For each line with a path and a size, the process answers with a line and the pixels.
+The line has the number of bytes and, if there are none, the reason and whether it is
+the photo: it may also be the disk, the network or the memory.
 """
 
 import contextlib
@@ -19,16 +20,21 @@ from data_utils.images import load_image
 from keras_sat.checks import reason_without_number
 
 START = b"answer: "  # of an answer's line
-OF_PHOTO = (ValueError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)  # others may pass
-NUM_TRIES = 2  # if the system kills the process for lack of memory, this may not be the photo's fault
-# The largest photos that `load_image` accepts take up to 20 s of processor time, and the
-# computer may be busy. A network folder that is gone, or a hostile file, may take for ever.
+# Others may pass.
+OF_PHOTO = (ValueError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+# If the system kills the process for lack of memory, this may not be the photo's fault.
+NUM_TRIES = 2
+# The largest photos that `load_image` accepts take up to 20 s of processor time, and
+# the computer may be busy. A network folder that is gone, or a hostile file, may take
+# for ever.
 DEADLINE_S = 300
 MOST_S_TO_DIE = 5  # a process that waits for a dead disk cannot even be killed
 
 
 class PhotoProcess:
-    """A process that reads photos; it starts with the first photo, and again after a crash.
+    """A process that reads photos.
+
+    It starts with the first photo, and again after a crash.
 
     Args:
         deadline_s: seconds for a photo. After them, the process is killed.
@@ -39,7 +45,8 @@ class PhotoProcess:
         self._process, self._answers, self._lock = None, None, threading.Lock()
 
     def load(self, image, size):
-        """Return what `load_image` returns; raise RuntimeError if the photo can perhaps be read later or elsewhere.
+        """Return what `load_image` returns; raise RuntimeError if the photo can perhaps
+        be read later or elsewhere.
 
         `image` may also be an address such as s3://bucket/photo.jpg.
         """
@@ -53,7 +60,7 @@ class PhotoProcess:
         return np.frombuffer(pixels, np.uint8).reshape(*size, 3)
 
     def _answer(self, image, line):
-        """Return what the process answers: pixels, a reason, and whether it is the photo."""
+        """Return the answer: pixels, a reason, and whether it is the photo."""
         for _ in range(NUM_TRIES):
             if self._process is None:
                 self._start()
@@ -85,7 +92,9 @@ class PhotoProcess:
         threading.Thread(target=_pass_on, args=arguments, daemon=True).start()
 
     def close(self):
-        """End the process: it ends with its input, and therefore also when a worker is killed."""
+        """End the process: it ends with its input, and therefore also when a worker is
+        killed.
+        """
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -123,7 +132,9 @@ def _answer_all(lines, answers):
             pixels = _pixels(path, size)
         except Exception as error:  # file systems have their own kinds of errors
             reason, is_of_photo = reason_without_number(error), isinstance(error, OF_PHOTO)
-        answers.write(START + json.dumps([len(pixels), reason, is_of_photo]).encode() + b"\n" + pixels)
+        answers.write(
+            START + json.dumps([len(pixels), reason, is_of_photo]).encode() + b"\n" + pixels
+        )
         answers.flush()
 
 

@@ -1,12 +1,16 @@
-"""Caption and encode photos on many machines with Ray Data, https://docs.ray.io/en/latest/data/data.html.
+"""Caption and encode photos on many machines with Ray Data,
+https://docs.ray.io/en/latest/data/data.html.
 
-Ray Data sends blocks of photos to workers, processes that hold the model, and sends the blocks of workers and nodes
-that died to others. A block may be done twice: it writes the same bytes again. A folder of captions contains
+Ray Data sends blocks of photos to workers, processes that hold the model, and sends the
+blocks of workers and nodes that died to others. A block may be done twice: it writes
+the same bytes again. A folder of captions contains
 
-    _photos.jsonl            the paths, one JSON string a line, as the first run found them
+    _photos.jsonl            the paths, one JSON string a line, as the first run found
+                             them
     _settings.json           the settings of the first run, which later runs must share,
                              and a digest of the paths
-    part-000000.jsonl ...    the captions of the first block of photos, and so on: whole or not there
+    part-000000.jsonl ...    the captions of the first block of photos, and so on: whole
+                             or not there
 """
 
 from __future__ import annotations
@@ -45,19 +49,39 @@ from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
 from keras_sat.checks import reason_without_number
 from keras_sat.deploy.photo_process import PhotoProcess
 from keras_sat.files.model_folder import model_directory
-from keras_sat.options import BeamSearchOptions, above_zero, at_least_zero, count, one_of, with_options
+from keras_sat.options import (
+    BeamSearchOptions,
+    above_zero,
+    at_least_zero,
+    count,
+    one_of,
+    with_options,
+)
 
 MOST_IDLE_PASSES = 3  # over the blocks that failed, before giving up
 BATCH_SIZE = 64  # of captions, as in `Captioner.caption`
-COLUMNS = ("image", "caption", "words", "log_prob", "is_finished", "confidence", "from_photo", "word_probs", "error")
+COLUMNS = (
+    "image",
+    "caption",
+    "words",
+    "log_prob",
+    "is_finished",
+    "confidence",
+    "from_photo",
+    "word_probs",
+    "error",
+)
 COLUMNS += ("consensus", "similar_photos")
-ENVIRONMENT = {  # of Ray: no reports to its makers, no log on the terminal, and a wrong address fails soon
+# Of Ray: no reports to its makers, no log on the terminal, and a wrong address fails
+# soon.
+ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_NUM_REDIS_GET_RETRIES": "1",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # no lines about dying workers on standard output
 }
-# A Ray node ends if one of its helpers has not started within 15 s, as on a busy computer.
+# A Ray node ends if one of its helpers has not started within 15 s, as on a busy
+# computer.
 NUM_STARTS = 3
 
 
@@ -65,9 +89,11 @@ class Workers:
     """Processes on a Ray cluster that do blocks of work.
 
     Args:
-        ray: "local" starts a cluster that only this computer can reach; "auto" or host:port joins a running one. If
-            `ray.init` was called before, its cluster is used.
-        worker_cpus, worker_gpus: what each process gets; a fraction of a GPU lets several share it.
+        ray: "local" starts a cluster that only this computer can reach; "auto" or
+            host:port joins a running one. If `ray.init` was called before, its cluster
+            is used.
+        worker_cpus, worker_gpus: what each process gets; a fraction of a GPU lets
+            several share it.
     """
 
     def __init__(self, ray: str = "local", *, worker_cpus: float = 1, worker_gpus: float = 0):
@@ -77,7 +103,10 @@ class Workers:
         self.ray = _connected(ray)
         has = self.ray.cluster_resources()
         if worker_cpus > has.get("CPU", 0) or worker_gpus > has.get("GPU", 0):
-            problem = f"The cluster has {has.get('CPU', 0):g} CPUs and {has.get('GPU', 0):g} GPUs, too few for a worker"
+            problem = (
+                f"The cluster has {has.get('CPU', 0):g} CPUs and {has.get('GPU', 0):g} GPUs, "
+                "too few for a worker"
+            )
             if ray == "local":
                 raise ValueError(f"{problem}. Received: {worker_cpus=}, {worker_gpus=}")
             warnings.warn(f"{problem}: waiting for more.", stacklevel=2)
@@ -86,10 +115,15 @@ class Workers:
         """Yield (block, result) for each block, in the order in which they are done.
 
         Args:
-            make: function that each worker calls once; it returns a function from a block to its result.
+            make: function that each worker calls once; it returns a function from a
+                block to its result.
             blocks: list of anything that Ray can send.
         """
-        remaining, passes_left, problem = dict(enumerate(blocks)), MOST_IDLE_PASSES, "its worker did not start or died"
+        remaining, passes_left, problem = (
+            dict(enumerate(blocks)),
+            MOST_IDLE_PASSES,
+            "its worker did not start or died",
+        )
         while remaining and passes_left:
             passes_left -= 1
             for row in self._pass(make, remaining):
@@ -101,26 +135,41 @@ class Workers:
                     yield remaining.pop(row["number"]), row["result"].value
         if remaining:
             raise ValueError(
-                f"{len(remaining)} of {len(blocks)} blocks of photos could not be done; one of them: "
+                f"{len(remaining)} of {len(blocks)} blocks of photos could not be done; "
+                "one of them: "
                 f"{problem.rstrip('.')}. The others are kept. Run the same command to do the rest."
             )
 
     def _pass(self, make, blocks):
-        """Try each block once, or more often if its worker or node dies; yield rows with a result or a problem."""
+        """Try each block once, or more often if its worker or node dies.
+
+        Yield rows with a result or a problem.
+        """
         # A SimpleNamespace keeps Ray from converting its value.
-        rows = [{"number": number, "block": SimpleNamespace(value=block)} for number, block in blocks.items()]
+        rows = [
+            {"number": number, "block": SimpleNamespace(value=block)}
+            for number, block in blocks.items()
+        ]
         num_workers = int(self.ray.cluster_resources().get("CPU", 0) // self.resources["num_cpus"])
-        pool = self.ray.data.ActorPoolStrategy(min_size=1, initial_size=min(max(1, num_workers), len(rows)))
+        pool = self.ray.data.ActorPoolStrategy(
+            min_size=1, initial_size=min(max(1, num_workers), len(rows))
+        )
         options = {"compute": pool, "max_restarts": -1, "max_task_retries": 2, **self.resources}
         dataset = self.ray.data.from_items(rows, override_num_blocks=len(rows))
-        with warnings.catch_warnings(action="ignore"):  # Ray 2.60 deprecates the retries without a replacement
-            dataset = dataset.map(_Worker, fn_constructor_args=(make, self.resources["num_cpus"]), **options)
+        # Ray 2.60 deprecates the retries without a replacement.
+        with warnings.catch_warnings(action="ignore"):
+            dataset = dataset.map(
+                _Worker, fn_constructor_args=(make, self.resources["num_cpus"]), **options
+            )
         dataset.context.max_errored_blocks = -1  # they remain
         dataset.context.enable_progress_bars = dataset.context.print_on_execution_start = False
         try:
             yield from dataset.iter_rows()
         except Exception as error:  # a node that died may also end a pass
-            yield {"problem": f"the Ray cluster failed: {str(error).strip()[:200]}", "is_final": False}
+            yield {
+                "problem": f"the Ray cluster failed: {str(error).strip()[:200]}",
+                "is_final": False,
+            }
 
 
 class _Worker:
@@ -141,13 +190,16 @@ class _Worker:
 def _connected(address):
     """Connect to a Ray cluster; return the package `ray`."""
     if address.startswith(("local", "127.")):
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on every system: loopback only
+        # On every system: loopback only.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ |= ENVIRONMENT | os.environ
     try:
         import ray
         import ray.data
     except ImportError:
-        raise ValueError('Ray is not installed. Run `pip install "keras_sat[ray]"` on every machine.') from None
+        raise ValueError(
+            'Ray is not installed. Run `pip install "keras_sat[ray]"` on every machine.'
+        ) from None
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # `Workers.do` reports problems
     if not ray.is_initialized():
         _initialise(ray, address)
@@ -192,15 +244,17 @@ def distributed_caption(
     show_progress: bool = True,
     **options,
 ) -> Any:
-    """Caption photos on a Ray cluster, write the captions in parts, and return a Ray Dataset that reads them.
+    """Caption photos on a Ray cluster, write the captions in parts, and return a Ray
+    Dataset that reads them.
 
-    Whole parts are kept: remove a part to have it done again. A photo that cannot be read
-    has a row with an error.
-    All nodes must see the photos, the model and `output` under the same paths.
+    Whole parts are kept: remove a part to have it done again. A photo that cannot be
+    read has a row with an error. All nodes must see the photos, the model and `output`
+    under the same paths.
 
     Args:
-        images: a folder, a pattern, a photo, a file with the path of a photo in each line (.txt), or the address of a
-            folder, pattern or photo, such as s3://bucket/photos; or a list of these.
+        images: a folder, a pattern, a photo, a file with the path of a photo in each
+            line (.txt), or the address of a folder, pattern or photo, such as
+            s3://bucket/photos; or a list of these.
         model: see `Captioner.from_pretrained`; a list of models forms an ensemble.
         output: the folder for the parts.
         ray, worker_cpus, worker_gpus: see `keras_sat.deploy.ray_data.Workers`.
@@ -211,30 +265,63 @@ def distributed_caption(
         show_progress: show progress on standard error.
         **options: see `keras_sat.options.BeamSearchOptions`.
     """
-    given = {"output": output, "recursive": recursive, "file_type": file_type, "part_size": part_size}
-    given |= {"encoder_weights": encoder_weights, "show_progress": show_progress, "options": options}
-    paths, *_ = write_captions(images, model, **given, ray=ray, worker_cpus=worker_cpus, worker_gpus=worker_gpus)
+    given = {
+        "output": output,
+        "recursive": recursive,
+        "file_type": file_type,
+        "part_size": part_size,
+    }
+    given |= {
+        "encoder_weights": encoder_weights,
+        "show_progress": show_progress,
+        "options": options,
+    }
+    paths, *_ = write_captions(
+        images, model, **given, ray=ray, worker_cpus=worker_cpus, worker_gpus=worker_gpus
+    )
     return _connected(ray).data.from_items([{"path": path} for path in paths]).flat_map(_rows_in)
 
 
 def write_captions(
-    images, model, *, output, recursive, file_type, part_size, encoder_weights, show_progress, options, **of_workers
+    images,
+    model,
+    *,
+    output,
+    recursive,
+    file_type,
+    part_size,
+    encoder_weights,
+    show_progress,
+    options,
+    **of_workers,
 ):
     """Do what `distributed_caption` does.
 
-    Return the paths of the parts, and the numbers of photos and of photos with an error.
+    Return the paths of the parts, and the numbers of photos and of errors.
     """
     BeamSearchOptions.of("distributed_caption", options, also=distributed_caption.__kwdefaults__)
     one_of("jsonl", "parquet").check("file_type", file_type)
     count().check("part_size", part_size)
     part_size = -(-part_size // BATCH_SIZE) * BATCH_SIZE
-    images = [_absolute(image) for image in ([images] if isinstance(images, (str, os.PathLike)) else images)]
+    images = [
+        _absolute(image)
+        for image in ([images] if isinstance(images, (str, os.PathLike)) else images)
+    ]
     if others := [image for image in images if not isinstance(image, str)]:
-        raise ValueError(f"Expected the paths of photos, lists and folders. Received: {type(others[0]).__name__}")
+        raise ValueError(
+            f"Expected the paths of photos, lists and folders. Received: {type(others[0]).__name__}"
+        )
     if "://" in os.fspath(output):
-        raise ValueError(f"Captions are written into a folder that all nodes see. Received: {output=}")
+        raise ValueError(
+            f"Captions are written into a folder that all nodes see. Received: {output=}"
+        )
     output, load = Path(_absolute(output)), loading(model, encoder_weights)
-    settings = {"images": images, "recursive": recursive, "file_type": file_type, "part_size": part_size}
+    settings = {
+        "images": images,
+        "recursive": recursive,
+        "file_type": file_type,
+        "part_size": part_size,
+    }
     models, weights = load.args
     settings |= {"models": _digests(models), "options": options, "encoder_weights": weights}
     with exclusive_lock(output / "_lock", f"is captioning into {output}"):
@@ -245,7 +332,9 @@ def write_captions(
             clear_half_written(*(path for path, *_ in to_do))
             workers = Workers(**of_workers)
             make = functools.partial(_captioning_parts, load, settings["models"], options)
-            with Progress(len(parts), label="captions", unit="parts", show=show_progress) as progress:
+            with Progress(
+                len(parts), label="captions", unit="parts", show=show_progress
+            ) as progress:
                 progress.skip(len(parts) - len(to_do))
                 progress.advance(0)
                 for _, errors in workers.do(make, to_do):
@@ -255,7 +344,7 @@ def write_captions(
 
 
 def _unfinished(paths, parts):
-    """Return (path, *part) of each part to do, and the number of errors in the others."""
+    """Return (path, *part) of each part to do, and the number of errors in others."""
     to_do, damaged, num_errors = [], [], 0
     for path, part in zip(paths, parts):
         if not os.path.exists(path):
@@ -274,7 +363,10 @@ def _unfinished(paths, parts):
 
 
 def _num_errors(path, num_photos):
-    """Return the number of rows with an error in a part; raise an error if it is damaged."""
+    """Return the number of rows with an error in a part.
+
+    Raise ValueError, LookupError or TypeError if the part is damaged.
+    """
     content = Path(path).read_bytes()
     if path.endswith("jsonl"):
         lines = content.splitlines()
@@ -295,35 +387,56 @@ def _num_errors(path, num_photos):
 
 
 def load_models(models, encoder_weights):
-    """Load a list of one model as a Captioner, or of several as an Ensemble; see `Captioner.load`."""
+    """Load a list of one model as a Captioner, or of several as an Ensemble.
+
+    See `Captioner.load`.
+    """
     import_tensorflow()
     from keras_sat.beyond.ensemble import Ensemble
     from keras_sat.captioner import Captioner
 
-    captioners = [Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models]
+    captioners = [
+        Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models
+    ]
     return captioners[0] if len(captioners) == 1 else Ensemble(captioners)
 
 
 def loading(models, encoder_weights):
-    """Return a function that calls `load_models` in any process: relative paths of files become absolute."""
+    """Return a function that calls `load_models` in any process: relative paths of
+    files become absolute.
+    """
     models = models if isinstance(models, (list, tuple)) else [models]
-    return functools.partial(load_models, list(map(_absolute_file, models)), _absolute_file(encoder_weights))
+    return functools.partial(
+        load_models, list(map(_absolute_file, models)), _absolute_file(encoder_weights)
+    )
 
 
 def _absolute_file(name):
-    """Return the absolute path of a file or folder; the name of a bundled model, for example, stays as it is."""
+    """Return the absolute path of a file or folder.
+
+    The name of a bundled model, for example, stays as it is.
+    """
     if name is not None and not isinstance(name, (str, os.PathLike)):
-        raise ValueError(f"Expected a folder or name, which each worker loads. Received: {type(name).__name__}")
-    return _absolute(name) if name is not None and os.path.exists(os.path.expanduser(name)) else name
+        raise ValueError(
+            f"Expected a folder or name, which each worker loads. Received: {type(name).__name__}"
+        )
+    return (
+        _absolute(name) if name is not None and os.path.exists(os.path.expanduser(name)) else name
+    )
 
 
 def _digests(models):
-    """Return digests of saved models: of their config.json, which contains the digests of the other files."""
+    """Return digests of saved models: of their config.json, which contains the digests
+    of the other files.
+    """
     return [file_digest(model_directory(model) / "config.json") for model in models]
 
 
 def _absolute(path):
-    """Return a path or address that means the same in all processes; anything else stays as it is."""
+    """Return a path or address that means the same in all processes.
+
+    Anything else stays as it is.
+    """
     is_path = isinstance(path, (str, os.PathLike)) and "://" not in os.fspath(path)
     return os.path.abspath(os.path.expanduser(path)) if is_path else path
 
@@ -337,7 +450,9 @@ def _captioner_on_node(load, digests):
 
 
 def _captioning_parts(load, digests, options):
-    """Return the function that captions a part, writes its file, and returns the number of errors."""
+    """Return the function that captions a part, writes its file, and returns the number
+    of errors.
+    """
     captioner = _captioner_on_node(load, digests)
 
     def caption(part):
@@ -351,7 +466,9 @@ def _captioning_parts(load, digests, options):
 
 
 def _photos_of_part(part):
-    """Return the paths of the photos of a part, (path, first byte, numbers of bytes and photos)."""
+    """Return the paths of the photos of a part, given as (path, first byte, number of
+    bytes, number of photos).
+    """
     path, start, num_bytes, _ = part
     with open(Path(path).parent / "_photos.jsonl", "rb") as file:
         file.seek(start)
@@ -359,7 +476,7 @@ def _photos_of_part(part):
 
 
 def _captioning(load, digests, options):
-    """Return the function that captions the photos of a block, (number, list of paths)."""
+    """Return the function that captions a block of photos, (number, paths)."""
     captioner = _captioner_on_node(load, digests)
 
     def caption(block):
@@ -371,13 +488,20 @@ def _captioning(load, digests, options):
 
 def _row(photo, result):
     is_error = isinstance(result, Exception)
-    found = {"error": reason_without_number(result)} if is_error else {"is_finished": True, **result.to_dict()}
+    found = (
+        {"error": reason_without_number(result)}
+        if is_error
+        else {"is_finished": True, **result.to_dict()}
+    )
     return dict.fromkeys(COLUMNS) | {"image": photo} | found
 
 
 def _encoded(rows, is_parquet):
     if not is_parquet:
-        return b"".join(json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n" for row in rows)
+        return b"".join(
+            json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+            for row in rows
+        )
     import pandas
 
     rows = [{name: _as_utf8(value) for name, value in row.items()} for row in rows]
@@ -403,7 +527,10 @@ def _rows_in(part):
 
 
 def _list_of_photos(output, settings):
-    """Return the path of the list of photos, written by the first run; reject other settings than those of that run."""
+    """Return the path of the list of photos, written by the first run.
+
+    Reject other settings than those of that run.
+    """
     path, settings_path = output / "_photos.jsonl", output / "_settings.json"
     if not settings_path.exists():
         if any(output.glob("part-*")):
@@ -439,7 +566,10 @@ def _digest_of(path):
 
 
 def _warn_of_added_photos(path, settings):
-    """Warn of photos that the first run did not find. Hashes of ten million take 80 MB each."""
+    """Warn of photos that the first run did not find.
+
+    Ten million photos take 160 MB of memory: two hashes each.
+    """
     with open(path, "rb") as lines:
         known = np.fromiter(map(hash, lines), np.int64)
     try:
@@ -480,23 +610,28 @@ def _photos_of(image, recursive):
 
 
 def _photos_at(address, recursive):
-    """Yield the addresses of photos: of one, of those that match a pattern, or of those in a folder."""
+    """Yield the addresses of photos: of one, of those that match a pattern, or of those
+    in a folder.
+    """
     try:
         import fsspec
 
         files, root = fsspec.url_to_fs(address)
-    except (ImportError, ValueError) as error:  # the package for s3 or gcs is missing, or the protocol is unknown
+    # The package for s3 or gcs is missing, or the protocol is unknown.
+    except (ImportError, ValueError) as error:
         raise ValueError(f"{address}: {error}") from None
     if glob.has_magic(root) or files.isfile(root):
         yield from map(files.unstrip_protocol, sorted(files.glob(root)))
         return
     for folder, _, names in files.walk(root, maxdepth=None if recursive else 1, on_error="raise"):
-        photos = (f"{folder}/{name}" for name in sorted(names) if name.lower().endswith(IMAGE_ENDINGS))
+        photos = (
+            f"{folder}/{name}" for name in sorted(names) if name.lower().endswith(IMAGE_ENDINGS)
+        )
         yield from map(files.unstrip_protocol, photos)
 
 
 def _parts_of(path, part_size):
-    """Yield the first byte and the numbers of bytes and photos of each part of a list."""
+    """Yield first byte, number of bytes and of photos of each part of a list."""
     with open(path, "rb") as lines:
         start = 0
         while sizes := [*map(len, itertools.islice(lines, part_size))]:
@@ -505,7 +640,10 @@ def _parts_of(path, part_size):
 
 
 class DistributedCaptioner:
-    """A captioner for `evaluate` whose `caption_each` runs on Workers; everything else is the captioner's own."""
+    """A captioner for `evaluate` whose `caption_each` runs on Workers.
+
+    Everything else is the captioner's own.
+    """
 
     def __init__(self, captioner, load, workers):
         self._captioner, self._load, self._workers = captioner, load, workers
@@ -514,30 +652,41 @@ class DistributedCaptioner:
         return getattr(self._captioner, name)
 
     def caption_each(self, images, *, cache=None, batch_size=64, **options):
-        """Do what `CaptionGenerator.caption_each` does, without `CaptionResult.image`."""
+        """Do what `CaptionGenerator.caption_each` does, without the pictures."""
         if cache is not None:
-            raise ValueError("Ray workers read the photos. Leave out the feature cache (--cache-dir).")
-        photos, starts = [_absolute(image.image_path) for image in images], range(0, len(images), batch_size)
+            raise ValueError(
+                "Ray workers read the photos. Leave out the feature cache (--cache-dir)."
+            )
+        photos, starts = (
+            [_absolute(image.image_path) for image in images],
+            range(0, len(images), batch_size),
+        )
         blocks = [(start, photos[start : start + batch_size]) for start in starts]
         make = functools.partial(_captioning, self._load, _digests(self._load.args[0]), options)
         results = {start: results for (start, _), results in self._workers.do(make, blocks)}
-        return zip(images, itertools.chain.from_iterable(results[start] for start in starts), strict=True)
+        return zip(
+            images, itertools.chain.from_iterable(results[start] for start in starts), strict=True
+        )
 
 
 # === Features ===
 
 
 def encoding_on(workers, encoder_options, part_size=1024):
-    """Return an `encode_rows` for `FeatureCache.build`: Workers write features, the caller which rows are done.
+    """Return an `encode_rows` for `FeatureCache.build`: Workers write features, the
+    caller which rows are done.
 
     Args:
-        workers: Workers. All nodes must see the photos and the cache under the same paths.
+        workers: Workers. All nodes must see the photos and the cache under the same
+            paths.
         encoder_options: dict of CaptionerOptions.
         part_size: photos in a block, rounded up to whole batches.
     """
 
     if "encoder_weights" in encoder_options:
-        encoder_options = encoder_options | {"encoder_weights": _absolute_file(encoder_options["encoder_weights"])}
+        encoder_options = encoder_options | {
+            "encoder_weights": _absolute_file(encoder_options["encoder_weights"])
+        }
 
     def encode_rows(files, photos, encode, batch_size, errors, progress):
         size = -(-part_size // batch_size) * batch_size

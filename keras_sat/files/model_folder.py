@@ -1,15 +1,21 @@
-"""Reads and writes model folders, which contain the settings, vocabulary and weights of a trained captioner.
+"""Reads and writes model folders, which contain the settings, vocabulary and weights of
+a trained captioner.
 
-    config.json               settings, the confidence, if any, and the names of the other files with their digests
+    config.json               settings, the confidence, if any, and the names of the
+                              other files with their digests
     vocabulary-DIGEST.json    the words
-    weights-DIGEST.npz        named arrays; rounded ones have 16 bits, or 8 bits and a scale per column (matrices)
-    index-DIGEST.npz          optional: the index of training photos, see `keras_sat.beyond.consensus`
-    encoder-DIGEST.npz        the encoder's arrays; bundled models with equal encoders share it, in pretrained/encoders
+    weights-DIGEST.npz        named arrays; rounded ones have 16 bits, or 8 bits and a
+                              scale per column (matrices)
+    index-DIGEST.npz          optional: the index of training photos, see
+                              `keras_sat.beyond.consensus`
+    encoder-DIGEST.npz        the encoder's arrays; bundled models with equal encoders
+                              share it, in pretrained/encoders
     graph.json                of bundled models, see `keras_sat.deploy.litert_graph`
     lock                      empty; it lets one process save at a time
 
-The files contain only data: nothing is executed when they are read. Saving into the same folder again writes new files
-next to the old ones and then replaces config.json: a save that is killed leaves the previous model.
+The files contain only data: nothing is executed when they are read. Saving into the
+same folder again writes new files next to the old ones and then replaces config.json: a
+save that is killed leaves the previous model.
 """
 
 import contextlib
@@ -23,7 +29,13 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.atomic_files import exclusive_lock, expectation, read_sealed_json, write_sealed_json, write_whole
+from data_utils.atomic_files import (
+    exclusive_lock,
+    expectation,
+    read_sealed_json,
+    write_sealed_json,
+    write_whole,
+)
 from data_utils.vocabulary import Vocabulary
 from keras_sat.checks import near_name
 from keras_sat.files.hub import hub_folder, is_on_hub
@@ -72,7 +84,10 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", in
 
 
 def index_in(directory, consensus):
-    """Write the index of a Consensus into a folder; return a dict with its file name, or {} for None."""
+    """Write the index of a Consensus into a folder.
+
+    Return a dict with its file name, or {} for None.
+    """
     return {INDEX: write_arrays(directory, INDEX, consensus.arrays)} if consensus else {}
 
 
@@ -92,12 +107,13 @@ def reject_taken_folder(directory):
     directory = Path(directory).expanduser()
     if directory.is_file() or any(directory.glob("*")):
         raise ValueError(
-            f"A model can only be copied to a new or empty folder. Received: {str(directory)!r}, which is not empty"
+            "A model can only be copied to a new or empty folder. Received: "
+            f"{str(directory)!r}, which is not empty"
         )
 
 
 def remove_others(directory, pattern, kept):
-    """Remove all files in a folder whose names match `pattern`, except those in `kept`."""
+    """Remove the files of a folder that match `pattern`, except those in `kept`."""
     for path in directory.iterdir():
         if pattern.fullmatch(path.name) and path.name not in kept:
             with contextlib.suppress(OSError):  # a file that cannot be removed does no harm
@@ -105,32 +121,43 @@ def remove_others(directory, pattern, kept):
 
 
 def _reject_foreign_files(directory):
-    """Raise ValueError for a folder with files other than a model or the leftovers of an interrupted save."""
+    """Raise ValueError for a folder with files other than a model or the leftovers of
+    an interrupted save.
+    """
     if (directory / "config.json").is_file():
-        read_sealed_json(directory / "config.json", EXPECTED, "Choose another folder, or remove this file.")
+        read_sealed_json(
+            directory / "config.json", EXPECTED, "Choose another folder, or remove this file."
+        )
     elif directory.is_file() or not all(OURS.fullmatch(path.name) for path in directory.glob("*")):
-        problem = "A model must have its own folder. Choose a new or empty folder, or one that contains only a model."
+        problem = (
+            "A model must have its own folder. Choose a new or empty folder, or one that "
+            "contains only a model."
+        )
         raise ValueError(f"{problem} Received: directory={str(directory)!r}")
 
 
 def read_model(directory):
     """Read a model folder and return the settings, the Vocabulary and a dict of arrays.
 
-    The names of the encoder's arrays start with "encoder/". settings["index"] has the arrays of the index, if any. An
-    incomplete or damaged folder is a ValueError.
+    The names of the encoder's arrays start with "encoder/". settings["index"] has the
+    arrays of the index, if any. An incomplete or damaged folder is a ValueError.
     """
     directory = Path(directory).expanduser()
     config, inside = directory / "config.json", directory / "model"
     if not config.is_file():
         hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
-        raise ValueError(f"{directory}: this folder has no model (config.json is missing). Expected: {EXPECTED}.{hint}")
+        raise ValueError(
+            f"{directory}: this folder has no model (config.json is missing). Expected: "
+            f"{EXPECTED}.{hint}"
+        )
     settings = read_sealed_json(config, EXPECTED, WAY_OUT)
     try:
         return _read_files(directory, dict(settings))
     except (OSError, ValueError):
         if read_sealed_json(config, EXPECTED, WAY_OUT) == settings:
             raise
-    return read_model(directory)  # another process has just replaced the model, and removed its old files
+    # Another process has just replaced the model, and removed its old files.
+    return read_model(directory)
 
 
 def _read_files(directory, settings):
@@ -138,17 +165,22 @@ def _read_files(directory, settings):
     config = directory / "config.json"
     kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
     is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()
-    is_whole = is_whole and all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())
+    is_whole = is_whole and all(
+        isinstance(name, str) and OURS.fullmatch(name) for name in files.values()
+    )
     if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
         raise ValueError(
-            f"{config}: this is not a model, or it was saved by another version of keras_sat. Expected: {EXPECTED}, "
+            f"{config}: this is not a model, or it was saved by another version of "
+            f"keras_sat. Expected: {EXPECTED}, "
             f"version {FORMAT_VERSION}. Received: {str(kind)[:80]}, version {str(version)[:80]}"
         )
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
     try:
         vocabulary = Vocabulary.load(words_path)
     except OSError as error:
-        raise ValueError(f"{words_path}: this file cannot be read ({error.strerror}). {WAY_OUT}") from None
+        raise ValueError(
+            f"{words_path}: this file cannot be read ({error.strerror}). {WAY_OUT}"
+        ) from None
     if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
         raise ValueError(f"{words_path}: this vocabulary belongs to another model. {WAY_OUT}")
     arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
@@ -162,16 +194,21 @@ def _read_files(directory, settings):
 
 
 def _path_of(directory, name):
-    """Return the path of a file in a model folder, or in the folder of the files that bundled models share."""
-    is_shared = name.startswith((ENCODER, INDEX)) and directory.resolve().parent == PRETRAINED.resolve()
+    """Return the path of a file in a model folder, or in the folder of the files that
+    bundled models share.
+    """
+    is_shared = (
+        name.startswith((ENCODER, INDEX)) and directory.resolve().parent == PRETRAINED.resolve()
+    )
     return (ENCODERS if is_shared else directory) / name
 
 
 def _rounded(arrays, precision):
     """Round arrays to the precision used on disk.
 
-    With "int8" each matrix has 8 bits per number and a scale per column. Vectors keep 32 bits. Convolution kernels get
-    16: errors add up over layers, and 8 bits cost up to .8 BLEU-4 in an encoder's last layers, none in the decoder.
+    With "int8" each matrix has 8 bits per number and a scale per column. Vectors keep
+    32 bits. Convolution kernels get 16: errors add up over layers, and 8 bits cost up
+    to .8 BLEU-4 in an encoder's last layers, none in the decoder.
     """
     if precision == "float32":
         return arrays
@@ -180,15 +217,21 @@ def _rounded(arrays, precision):
         halved = precision == "float16" or array.ndim > 2
         if not (np.abs(array) <= np.finfo("float16" if halved else "float32").max).all():
             raise ValueError(
-                f"{name} contains values that are NaN, infinite or too large for this precision. Received: {precision=}"
+                f"{name} contains values that are NaN, infinite or too large for this "
+                f"precision. Received: {precision=}"
             )
         if halved:
             stored[name] = array.astype(np.float16)
         elif array.ndim < 2:
             stored[name] = array
         else:
-            scale = np.maximum(np.abs(array).max(axis=0, keepdims=True), np.finfo(np.float32).tiny) / np.float32(127)
-            stored |= {name: np.round(array / scale).astype(np.int8), name + SCALE: scale.astype(np.float32)}
+            scale = np.maximum(
+                np.abs(array).max(axis=0, keepdims=True), np.finfo(np.float32).tiny
+            ) / np.float32(127)
+            stored |= {
+                name: np.round(array / scale).astype(np.int8),
+                name + SCALE: scale.astype(np.float32),
+            }
     return stored
 
 
@@ -204,17 +247,25 @@ def _unrounded(stored, path):
             array = array * stored[name + SCALE]
         arrays[name] = array.astype(np.float32, copy=False)
         if not np.isfinite(arrays[name]).all():
-            raise ValueError(f"{path}: {name} contains NaN or infinite values. {expectation(EXPECTED, WAY_OUT)}")
+            raise ValueError(
+                f"{path}: {name} contains NaN or infinite values. {expectation(EXPECTED, WAY_OUT)}"
+            )
     return arrays
 
 
 def assign_arrays(variables, arrays, source):
-    """Assign arrays to variables (two dicts with the same names); error messages start with `source`."""
+    """Assign arrays to variables (two dicts with the same names).
+
+    Error messages start with `source`.
+    """
     expected = {name: tuple(variable.shape) for name, variable in variables.items()}
     received = {name: array.shape for name, array in arrays.items()}
     for name in expected | received:
         if expected.get(name) != received.get(name):
-            problem = f"{source}: the weights do not fit the model. Expected: {expected.get(name)} for {name[:80]}."
+            problem = (
+                f"{source}: the weights do not fit the model. Expected: {expected.get(name)} "
+                f"for {name[:80]}."
+            )
             raise ValueError(f"{problem} Received: {received.get(name)}")
     for name, variable in variables.items():
         variable.assign(arrays[name])
@@ -231,14 +282,21 @@ def write_arrays(directory, kind, arrays):
 
 
 def read_arrays(path, expected, way_out=""):
-    """Read the arrays that `write_arrays` wrote; raise ValueError, see `read_json`, for a damaged or missing file."""
+    """Read the arrays that `write_arrays` wrote.
+
+    Raise ValueError, see `read_json`, for a damaged or missing file.
+    """
     hint = expectation(expected, way_out)
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise ValueError(f"{path}: this file is missing or cannot be read ({error.strerror}). {hint}") from None
+        raise ValueError(
+            f"{path}: this file is missing or cannot be read ({error.strerror}). {hint}"
+        ) from None
     if not path.name.endswith(f"-{_digest(content)}.npz"):
-        raise ValueError(f"{path}: this file is damaged (its content does not match its digest). {hint}")
+        raise ValueError(
+            f"{path}: this file is damaged (its content does not match its digest). {hint}"
+        )
     with contextlib.suppress(Exception):  # of many kinds: numpy parses an untrusted header
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             is_small = sum(entry.file_size for entry in archive.infolist()) <= len(content)
@@ -246,7 +304,10 @@ def read_arrays(path, expected, way_out=""):
             arrays = {name: packed[name] for name in packed.files} if is_small else {}
         if is_small and all(array.dtype.kind in "biuf" for array in arrays.values()):
             return arrays
-    raise ValueError(f"{path}: this is not an uncompressed file of numeric arrays, as written by numpy.savez. {hint}")
+    raise ValueError(
+        f"{path}: this is not an uncompressed file of numeric arrays, as written by "
+        f"numpy.savez. {hint}"
+    )
 
 
 def pretrained_names():
@@ -257,7 +318,10 @@ def pretrained_names():
 def pretrained_directory(name):
     """Return the folder of a bundled model."""
     if name not in (names := pretrained_names()):
-        problem = f"There is no folder or bundled model with this name. Expected one of: {', '.join(names)}."
+        problem = (
+            "There is no folder or bundled model with this name. Expected one of: "
+            f"{', '.join(names)}."
+        )
         raise ValueError(f"{problem} Received: name={name!r}.{near_name(str(name), names)}")
     return PRETRAINED / name
 
@@ -266,15 +330,17 @@ def model_directory(model):
     """Return the folder of a saved model, or of the bundled model with this name.
 
     Args:
-        model: a folder, a name, or an address on the hub, which is downloaded; None: the bundled photo captioner, even
-            if a local folder has its name.
+        model: a folder, a name, or an address on the hub, which is downloaded; None:
+            the bundled photo captioner, even if a local folder has its name.
     """
     if model is None:
         return PRETRAINED / DEFAULT_MODEL
     if is_on_hub(model):
         return hub_folder(model)
     folder = Path(model).expanduser()
-    if folder.is_dir() and ((folder / "config.json").exists() or str(model) not in pretrained_names()):
+    if folder.is_dir() and (
+        (folder / "config.json").exists() or str(model) not in pretrained_names()
+    ):
         return folder  # a folder of photos may be called "scenes" too
     return pretrained_directory(os.fspath(model))
 

@@ -8,28 +8,51 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
-from data_utils.foreign_text import MOST_SHOWN, brief, visible
+from data_utils.foreign_text import brief
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.files.model_folder import EXPECTED, PRETRAINED, WAY_OUT, assign_arrays, index_in, read_model, write_model
+from keras_sat.files.hub import checked_source
+from keras_sat.files.model_folder import (
+    EXPECTED,
+    PRETRAINED,
+    WAY_OUT,
+    assign_arrays,
+    index_in,
+    read_model,
+    write_model,
+)
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of models in one file
-NO_ONE_FILE = "A captioner is a folder, not a single file. Save it with captioner.save(folder), without an extension,"
-NO_ONE_FILE += " and load it with keras_sat.Captioner.load(folder), not with keras.saving.load_model."
+NO_ONE_FILE = (
+    "A captioner is a folder, not a single file. Save it with captioner.save(folder), "
+    "without an extension,"
+)
+NO_ONE_FILE += (
+    " and load it with keras_sat.Captioner.load(folder), not with keras.saving.load_model."
+)
 
 
 def save(captioner, directory, overwrite, precision):
-    """Write the settings, vocabulary and weights of a captioner; see `Captioner.save`."""
+    """Write the settings, vocabulary and weights of a captioner.
+
+    See `Captioner.save`.
+    """
     reject_unbuilt(captioner, "save")
     if Path(directory).suffix.lower() in FILE_ENDINGS:
         raise ValueError(f"{NO_ONE_FILE} Received: directory={str(directory)!r}")
     if not overwrite and (Path(directory).expanduser() / "config.json").exists():
-        raise ValueError(f"The folder already has a model. Received: overwrite=False, directory={str(directory)!r}")
-    options = {name: x.item() if isinstance(x, np.generic) else x for name, x in captioner.get_config().items()}
+        raise ValueError(
+            "The folder already has a model. Received: overwrite=False, "
+            f"directory={str(directory)!r}"
+        )
+    options = {
+        name: x.item() if isinstance(x, np.generic) else x
+        for name, x in captioner.get_config().items()
+    }
     del options["vocabulary"]
     settings = {
         "captioner": options,
@@ -48,7 +71,9 @@ def save(captioner, directory, overwrite, precision):
 
 
 def save_records(captioner, directory):
-    """Add a captioner's confidence, index and `consensus_weight` to the folder in which it is saved."""
+    """Add a captioner's confidence, index and `consensus_weight` to the folder in which
+    it is saved.
+    """
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
@@ -60,7 +85,10 @@ def save_records(captioner, directory):
 
 
 def load(kind, directory, encoder, encoder_weights):
-    """Load a captioner from a folder as an instance of the class `kind`; see `Captioner.load`."""
+    """Load a captioner from a folder as an instance of the class `kind`.
+
+    See `Captioner.load`.
+    """
     settings, vocabulary, arrays = read_model(directory)
     with named_errors(directory):
         reject_claims(settings, len(vocabulary), arrays)
@@ -75,10 +103,14 @@ def load(kind, directory, encoder, encoder_weights):
 
 def _restore_records(captioner, settings):
     captioner.training_photos = from_settings(settings)
-    captioner.confidence = Confidence(**settings["confidence"]) if "confidence" in settings else None
-    captioner.source = visible(settings["source"])[:MOST_SHOWN] if "source" in settings else None
+    captioner.confidence = (
+        Confidence(**settings["confidence"]) if "confidence" in settings else None
+    )
+    captioner.source = checked_source(settings.get("source"))
     if "index" in settings:
-        captioner.consensus = Consensus(captioner.vocabulary, settings["index"], captioner.feature_shape[-1])
+        captioner.consensus = Consensus(
+            captioner.vocabulary, settings["index"], captioner.feature_shape[-1]
+        )
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):
@@ -86,16 +118,24 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
     options, is_own = dict(settings["captioner"]), settings["has_own_encoder"]
     is_trained = options["encoder_training"] != "frozen"
     if is_own and is_trained and encoder is None:
-        problem = "This captioner was trained with a custom encoder. Pass a model of its architecture as `encoder`."
-        raise ValueError(f"{problem} Received: encoder=None (the name was {brief(options['encoder'])})")
+        problem = (
+            "This captioner was trained with a custom encoder. Pass a model of its "
+            "architecture as `encoder`."
+        )
+        raise ValueError(
+            f"{problem} Received: encoder=None (the name was {brief(options['encoder'])})"
+        )
     if is_trained or has_encoder:
         options["encoder_weights"] = None  # they are in the folder
         if encoder_weights is not None:
             ignored = f"encoder_weights={encoder_weights!r} is ignored."
-            warnings.warn(f"This captioner was saved with its whole encoder: {ignored}", stacklevel=4)
+            warnings.warn(
+                f"This captioner was saved with its whole encoder: {ignored}", stacklevel=4
+            )
     elif encoder_weights == BUNDLED:
         raise ValueError(
-            f"Bundled encoder weights are only for a new captioner, not for a saved one. Received: {encoder_weights=}"
+            "Bundled encoder weights are only for a new captioner, not for a saved one. "
+            f"Received: {encoder_weights=}"
         )
     elif encoder_weights is not None:
         options["encoder_weights"] = encoder_weights
@@ -106,7 +146,9 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
 
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
-    """Set the name, weights and grid of a captioner's encoder, which was built without them."""
+    """Set the name, weights and grid of a captioner's encoder, which was built without
+    them.
+    """
     options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
         captioner.photo_encoder.name = options["encoder"]
@@ -121,19 +163,31 @@ def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
 
 
 def bundled_encoder(name):
-    """Return the encoder arrays, `photo_blur` and SeenPhotos of the bundled captioner if `name` is its encoder."""
+    """Return the encoder arrays, `photo_blur` and SeenPhotos of the bundled captioner
+    if `name` is its encoder.
+    """
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
     if name != (known := settings["captioner"]["encoder"]):
         raise ValueError(
-            f'"bundled" weights are for the bundled captioner\'s encoder, {known}. Choose that encoder, or pass the '
-            f"path of a weights file. Received: encoder_weights='{BUNDLED}' with encoder={brief(name)}"
+            f'"bundled" weights are for the bundled captioner\'s encoder, {known}. Choose '
+            "that encoder, or pass the "
+            f"path of a weights file. Received: encoder_weights='{BUNDLED}' with "
+            f"encoder={brief(name)}"
         )
-    names = sorted(name for name in arrays if name.startswith("encoder/"))  # numbered, in the order of the layers
-    return [arrays[name] for name in names], settings["captioner"]["photo_blur"], from_settings(settings)
+    # numbered, in the order of the layers
+    names = sorted(name for name in arrays if name.startswith("encoder/"))
+    return (
+        [arrays[name] for name in names],
+        settings["captioner"]["photo_blur"],
+        from_settings(settings),
+    )
 
 
 def restore_weights(captioner, directory):
-    """Load the weights in a folder into a captioner; see `Captioner.restore_weights`."""
+    """Load the weights in a folder into a captioner.
+
+    See `Captioner.restore_weights`.
+    """
     settings, vocabulary, arrays = read_model(directory)
     if vocabulary != captioner.vocabulary:
         raise ValueError(f"{directory}: the captioner in this folder has a different vocabulary.")
@@ -143,7 +197,10 @@ def restore_weights(captioner, directory):
 
 
 def weights_digest(captioner):
-    """Return a digest of a captioner's vocabulary and weights; see `Captioner.weights_digest`."""
+    """Return a digest of a captioner's vocabulary and weights.
+
+    See `Captioner.weights_digest`.
+    """
     digest = zlib.crc32(json.dumps(captioner.vocabulary.words).encode())
     for name, weight in captioner.named_weights().items():
         digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), zlib.crc32(name.encode(), digest))
@@ -154,6 +211,7 @@ def reject_unbuilt(captioner, verb):
     """Raise ValueError for a captioner that has no weights yet."""
     if not captioner.built:
         raise ValueError(
-            f"There is nothing to {verb}: a captioner has no weights until it is built. Call `build`, caption "
+            f"There is nothing to {verb}: a captioner has no weights until it is built. "
+            "Call `build`, caption "
             "photos, or train it first. Received: a captioner that is not built"
         )

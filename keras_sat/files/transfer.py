@@ -1,4 +1,6 @@
-"""Makes a new captioner with another vocabulary or other options from the weights of a trained one."""
+"""Makes a new captioner with another vocabulary or other options from the weights of a
+trained one.
+"""
 
 import keras
 import numpy as np
@@ -12,14 +14,22 @@ from keras_sat.options import CaptionerOptions
 
 
 def adapted(captioner, vocabulary, options):
-    """Return a new captioner that starts from the weights of this one; see `Captioner.adapted`."""
+    """Return a new captioner that starts from the weights of this one.
+
+    See `Captioner.adapted`.
+    """
     reject_unbuilt(captioner, "adapt")
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
     before, may_read_others = captioner.get_config(), not captioner.photo_encoder.is_saved
     for name in CaptionerOptions.names("encoder"):
         value = options.get(name, before[name])
-        if value != before[name] and not (name == "encoder_weights" and may_read_others and value != BUNDLED):
-            problem = f"A trained captioner must keep its encoder and encoder weights: {name} is {brief(before[name])}."
+        if value != before[name] and not (
+            name == "encoder_weights" and may_read_others and value != BUNDLED
+        ):
+            problem = (
+                f"A trained captioner must keep its encoder and encoder weights: {name} is "
+                f"{brief(before[name])}."
+            )
             raise ValueError(f"{problem} Received: {name}={brief(value)}")
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
     has_its_grid = adapted.photo_encoder.grid == captioner.photo_encoder.grid
@@ -31,7 +41,9 @@ def adapted(captioner, vocabulary, options):
     )
     if not has_its_grid:  # after `remember`, which sets the encoder's weights
         adapted.photo_encoder.saved_grid = tuple(adapted.encoder_model.output_shape[1:3])
-    feature_shape = captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]
+    feature_shape = (
+        captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]
+    )
     adapted.build(((None, *feature_shape), (None, None)))
     adapted.training_photos, adapted.source = captioner.training_photos, captioner.source
     _take_over_weights(captioner, adapted, options)
@@ -40,9 +52,18 @@ def adapted(captioner, vocabulary, options):
 
 def _config_of(captioner, vocabulary, options):
     """Return the arguments for creating the new captioner."""
-    # Attention supervision belongs to a training: it has layers that are not saved, or needs more than captions.
-    not_kept = {option: 0.0 for option, hook in HOOKS.items() if hook.term and not hook.term.is_measured}
-    config = {**captioner.get_config(), **not_kept, **options, "vocabulary": vocabulary, "encoder": captioner.encoder}
+    # Attention supervision belongs to a training: it has layers that are not saved, or
+    # needs more than captions.
+    not_kept = {
+        option: 0.0 for option, hook in HOOKS.items() if hook.term and not hook.term.is_measured
+    }
+    config = {
+        **captioner.get_config(),
+        **not_kept,
+        **options,
+        "vocabulary": vocabulary,
+        "encoder": captioner.encoder,
+    }
     if captioner.photo_encoder.is_saved:
         config["encoder_weights"] = None  # they are copied from this captioner
     if captioner.photo_encoder.is_custom:
@@ -55,14 +76,27 @@ def _config_of(captioner, vocabulary, options):
 
 
 def _take_over_weights(captioner, adapted, options):
-    """Copy a captioner's weights to the new one; copy word weights only for words in both vocabularies."""
+    """Copy a captioner's weights to the new one.
+
+    Copy word weights only for words in both vocabularies.
+    """
     tokens, new_tokens = captioner.vocabulary.tokens, adapted.vocabulary.tokens
     place_of = {token: place for place, token in enumerate(tokens)}
-    place_of.setdefault(REGION_TOKEN, captioner.vocabulary.start_token_id)  # phrases start as captions do
+    # Phrases start as captions do.
+    place_of.setdefault(REGION_TOKEN, captioner.vocabulary.start_token_id)
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
-    weights, new_weights, decoder = captioner.named_weights(), adapted.named_weights(), adapted.decoder
+    weights, new_weights, decoder = (
+        captioner.named_weights(),
+        adapted.named_weights(),
+        adapted.decoder,
+    )
     word_logits = decoder.readout.word_logits
-    axes = {decoder.embedding.embeddings.path: 0, word_logits.kernel.path: 1, word_logits.bias.path: 0}  # of the tokens
+    # Of the tokens.
+    axes = {
+        decoder.embedding.embeddings.path: 0,
+        word_logits.kernel.path: 1,
+        word_logits.bias.path: 0,
+    }
     shapes = {name: [*weight.shape] for name, weight in weights.items()}
     new_shapes = {name: [*weight.shape] for name, weight in new_weights.items()}
     for name, weight in new_weights.items():
@@ -74,14 +108,20 @@ def _take_over_weights(captioner, adapted, options):
     if new_shapes != shapes:
         before = {**captioner.get_config(), "seed": options.get("seed")}
         changed = {name: value for name, value in options.items() if before.get(name) != value}
-        changed = [f"{name}={brief(value)} (it is {brief(before.get(name))})" for name, value in changed.items()]
+        changed = [
+            f"{name}={brief(value)} (it is {brief(before.get(name))})"
+            for name, value in changed.items()
+        ]
         raise ValueError(
-            f"These options would change the shapes of trained weights. Leave them out. Received: {', '.join(changed)}"
+            "These options would change the shapes of trained weights. Leave them out. "
+            f"Received: {', '.join(changed)}"
         )
     for name in new_shapes:
         array, axis = weights[name].numpy(), axes.get(new_weights[name].path)
         if axis is not None:
             moved = np.moveaxis(new_weights[name].numpy().copy(), axis, 0)
-            moved[places] = np.moveaxis(array, axis, 0)[[place_of[new_tokens[place]] for place in places]]
+            moved[places] = np.moveaxis(array, axis, 0)[
+                [place_of[new_tokens[place]] for place in places]
+            ]
             array = np.moveaxis(moved, 0, axis)
         new_weights[name].assign(array)

@@ -1,4 +1,6 @@
-"""Rejects settings in untrusted model folders that do not fit the weights, which `model_folder` reads safely."""
+"""Rejects settings in untrusted model folders that do not fit the weights, which
+`model_folder` reads safely.
+"""
 
 import contextlib
 
@@ -6,22 +8,37 @@ from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import CaptionerOptions
 
 _FIELDS = CaptionerOptions.fields()
-_SIZES = [name for name in CaptionerOptions.names("architecture") if _FIELDS[name].metadata["bound"].kind is int]
+_SIZES = [
+    name
+    for name in CaptionerOptions.names("architecture")
+    if _FIELDS[name].metadata["bound"].kind is int
+]
 
 
 def reject_claims(settings, vocabulary_size, arrays):
-    """Reject settings with objects, or with sizes too large for the stored weights, before memory is allocated."""
+    """Reject settings with objects, or with sizes too large for the stored weights,
+    before memory is allocated.
+    """
     options = settings["captioner"]
     for name, value in options.items():
         if isinstance(value, dict):
-            raise ValueError(f"settings must contain only numbers and names. Received: {name}={str(value)[:200]}")
+            raise ValueError(
+                f"settings must contain only numbers and names. Received: {name}={str(value)[:200]}"
+            )
     feature_shape = settings["feature_shape"]
     if not isinstance(feature_shape, list) or len(feature_shape) != 2:
-        raise ValueError(f"feature_shape must be [regions, feature_dim]. Received: {str(feature_shape)[:80]}")
-    claims = {name: options[name] for name in _SIZES} | dict(zip(("regions", "feature_dim"), feature_shape))
+        raise ValueError(
+            f"feature_shape must be [regions, feature_dim]. Received: {str(feature_shape)[:80]}"
+        )
+    claims = {name: options[name] for name in _SIZES} | dict(
+        zip(("regions", "feature_dim"), feature_shape)
+    )
     for name, value in claims.items():
         if value is not None and not (type(value) is int and 0 <= value < 2**31):
-            raise ValueError(f"a size must be a whole number below 2**31, or null. Received: {name}={str(value)[:80]}")
+            raise ValueError(
+                "a size must be a whole number below 2**31, or null. Received: "
+                f"{name}={str(value)[:80]}"
+            )
     size = {name: value or 0 for name, value in claims.items()}
     hidden_dim, projection_dim = size["hidden_dim"], size["feature_projection_dim"]
     attention = ATTENTIONS.get(options["attention"])  # the captioner rejects an unknown one
@@ -32,33 +49,50 @@ def reject_claims(settings, vocabulary_size, arrays):
         "attention_dim": size["attention_dim"] * hidden_dim if is_additive else 0,
         "num_layers": size["num_layers"] * hidden_dim * hidden_dim,
         "feature_projection_dim": projection_dim * hidden_dim,
-        "feature_shape": 0 if options["trained_up_to"] else size["feature_dim"] * (projection_dim or hidden_dim),
+        "feature_shape": 0
+        if options["trained_up_to"]
+        else size["feature_dim"] * (projection_dim or hidden_dim),
     }
     num_stored = sum(array.size for array in arrays.values())
     for name, number in claimed.items():
         if number > num_stored:
             raise ValueError(
-                f"the settings describe a larger model than the stored weights. Expected: {number} numbers "
+                "the settings describe a larger model than the stored weights. Expected: "
+                f"{number} numbers "
                 f"for {name} alone. Received: {num_stored} numbers"
             )
 
 
 def reject_grid(settings, num_regions):
-    """Raise ValueError for rows and columns that do not match the model's number of regions."""
+    """Raise ValueError for rows and columns that do not match the model's number of
+    regions.
+    """
     grid = settings["rows_and_columns"]
-    is_grid = isinstance(grid, list) and len(grid) == 2 and all(type(side) is int and side > 0 for side in grid)
+    is_grid = (
+        isinstance(grid, list)
+        and len(grid) == 2
+        and all(type(side) is int and side > 0 for side in grid)
+    )
     if not is_grid or grid[0] * grid[1] != num_regions:
         raise ValueError(
-            "rows_and_columns in config.json does not match the model. Expected: two whole numbers whose product "
+            "rows_and_columns in config.json does not match the model. Expected: two "
+            "whole numbers whose product "
             f"is {num_regions}. Received: rows_and_columns={str(grid)[:80]}"
         )
 
 
 @contextlib.contextmanager
 def named_errors(directory):
-    """Turn errors about the settings in a folder into a ValueError whose message starts with the folder's path."""
+    """Turn errors about the settings in a folder into a ValueError whose message starts
+    with the folder's path.
+    """
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        problem = f"config.json is incomplete or from another version of keras_sat ({type(error).__name__}: {error})."
-        raise ValueError(f"{directory}: {error if isinstance(error, ValueError) else problem}") from None
+        problem = (
+            "config.json is incomplete or from another version of keras_sat "
+            f"({type(error).__name__}: {error})."
+        )
+        raise ValueError(
+            f"{directory}: {error if isinstance(error, ValueError) else problem}"
+        ) from None

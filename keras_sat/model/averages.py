@@ -1,7 +1,9 @@
-"""Moving averages of the weights during training; they give better captions than the final weights.
+"""Moving averages of the weights during training; they give better captions than the
+final weights.
 
-Keras' own averages (`use_ema` of an optimizer, with SwapEMAWeights) are updated before `encoder_rate` shortens the
-encoder's step, and use the full momentum from the first step, when the weights are still random.
+Keras' own averages (`use_ema` of an optimizer, with SwapEMAWeights) are updated before
+`encoder_rate` shortens the encoder's step, and use the full momentum from the first
+step, when the weights are still random.
 """
 
 import contextlib
@@ -15,8 +17,10 @@ class WeightAverages:
     """The moving averages of a model's trained weights.
 
     Attributes:
-        momentum: fraction of the average kept at each step, smaller in the first steps; None: no averages.
-        variables: one variable for each trained weight; empty before the first training.
+        momentum: fraction of the average kept at each step, smaller in the first steps;
+            None: no averages.
+        variables: one variable for each trained weight; empty before the first
+            training.
         are_kept: whether training is updating them.
     """
 
@@ -26,11 +30,18 @@ class WeightAverages:
         self.are_kept = False
 
     def start(self, weights):
-        """Initialise the averages from the weights, unless this has been done already, and return them."""
+        """Initialise the averages from the weights, unless this has been done already,
+        and return them.
+        """
         if self.momentum is not None and not self.are_kept:
             with tf.init_scope():
                 self.variables = self.variables or [
-                    keras.Variable(weight.numpy(), trainable=False, dtype=weight.dtype, name=f"average_{number}")
+                    keras.Variable(
+                        weight.numpy(),
+                        trainable=False,
+                        dtype=weight.dtype,
+                        name=f"average_{number}",
+                    )
                     for number, weight in enumerate(weights)
                 ]
                 _assign(self.variables, [weight.numpy() for weight in weights])
@@ -47,7 +58,9 @@ class WeightAverages:
 
     @contextlib.contextmanager
     def in_place_of(self, weights):
-        """Replace the weights with their averages inside a `with` block, if training keeps averages."""
+        """Replace the weights with their averages inside a `with` block, if training
+        keeps averages.
+        """
         if not self.are_kept:
             yield
             return
@@ -59,7 +72,7 @@ class WeightAverages:
             _assign(weights, before)
 
     def finish(self, weights):
-        """Replace the weights with their averages permanently, at the end of training."""
+        """Replace the weights with their averages for good, at the end of training."""
         if self.are_kept:
             _assign(weights, self.variables)
             self.are_kept = False

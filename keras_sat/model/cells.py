@@ -1,4 +1,7 @@
-"""The recurrent cells LSTM and GRU, and their dense layer. To add one, subclass RecurrentCell and add it to CELLS."""
+"""The recurrent cells LSTM and GRU, and their dense layer.
+
+To add one, subclass RecurrentCell and add it to CELLS.
+"""
 
 import keras
 from keras import layers, ops
@@ -22,14 +25,18 @@ class LoopDense(layers.Dense):
 class RecurrentCell(layers.Layer):
     """Base class of recurrent cells. The decoder stacks one cell per layer.
 
-    `input_projection` projects the word (or the output of the layer below), `context_projection` projects z_t. The
-    decoder calls both, since the words of a whole caption can be projected at once.
+    `input_projection` projects the word (or the output of the layer below),
+    `context_projection` projects z_t. The decoder calls both, since the words of a
+    whole caption can be projected at once.
 
     Call arguments:
-        projected_inputs: the sum of the projections of all inputs, (rows, num_gates * hidden_dim).
-        hidden_state, cell_state: (rows, hidden_dim); cell_state is None for a cell without one.
+        projected_inputs: the sum of the projections of all inputs, (rows, num_gates *
+            hidden_dim).
+        hidden_state, cell_state: (rows, hidden_dim); cell_state is None for a cell
+            without one.
 
-    Returns: (hidden_state, cell_state), or (hidden_state,) for a cell without cell state.
+    Returns: (hidden_state, cell_state), or (hidden_state,) for a cell without cell
+    state.
     """
 
     num_gates = None
@@ -41,16 +48,27 @@ class RecurrentCell(layers.Layer):
         self.hidden_dim = hidden_dim
         size = self.num_gates * hidden_dim
         policy = {"dtype": self.dtype_policy}
-        self.input_projection = LoopDense(size, bias_initializer=self.initial_bias, name="input_projection", **policy)
-        self.context_projection = LoopDense(size, use_bias=False, name="context_projection", **policy)
-        recurrent = {"use_bias": not self.has_cell_state, "kernel_initializer": "orthogonal", **policy}
+        self.input_projection = LoopDense(
+            size, bias_initializer=self.initial_bias, name="input_projection", **policy
+        )
+        self.context_projection = LoopDense(
+            size, use_bias=False, name="context_projection", **policy
+        )
+        recurrent = {
+            "use_bias": not self.has_cell_state,
+            "kernel_initializer": "orthogonal",
+            **policy,
+        }
         self.recurrent_projection = LoopDense(size, name="recurrent_projection", **recurrent)
 
     def build(self, projected_inputs_shape, hidden_state_shape, cell_state_shape=None):
         self.recurrent_projection.build(hidden_state_shape)
 
     def build_for(self, input_dim, context_dim=None):
-        """Create all weights. Only the first layer reads the context; for the others, `context_dim` is None."""
+        """Create all weights.
+
+        Only the first layer reads the context; for the others, `context_dim` is None.
+        """
         self.input_projection.build((None, input_dim))
         if context_dim is not None:
             self.context_projection.build((None, context_dim))
@@ -65,22 +83,32 @@ class LSTMCell(RecurrentCell):
     has_cell_state = True
 
     def initial_bias(self, shape, dtype=None):
-        """Return the initial bias: 1 for the forget gate, so that the cell remembers at first, and 0 elsewhere."""
-        return ops.concatenate([ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0, 0.0, 0.0)])
+        """Return the initial bias: 1 for the forget gate, so that the cell remembers at
+        first, and 0 elsewhere.
+        """
+        return ops.concatenate(
+            [ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0, 0.0, 0.0)]
+        )
 
     def call(self, projected_inputs, hidden_state, cell_state):
-        return equations.lstm(projected_inputs + self.recurrent_projection(hidden_state), cell_state)
+        return equations.lstm(
+            projected_inputs + self.recurrent_projection(hidden_state), cell_state
+        )
 
 
 @keras.saving.register_keras_serializable("keras_sat")
 class GRUCell(RecurrentCell):
-    """A gated recurrent unit, which has no cell state and a quarter fewer weights than an LSTM."""
+    """A gated recurrent unit, which has no cell state and a quarter fewer weights than
+    an LSTM.
+    """
 
     num_gates = 3
     has_cell_state = False
 
     def call(self, projected_inputs, hidden_state, cell_state=None):
-        return (equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state),)
+        return (
+            equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state),
+        )
 
 
 CELLS = {"lstm": LSTMCell, "gru": GRUCell}

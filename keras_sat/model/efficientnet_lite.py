@@ -1,7 +1,9 @@
-"""EfficientNet-Lite in Keras: an ImageNet network for phones, without squeeze-and-excitation.
+"""EfficientNet-Lite in Keras: an ImageNet network for phones, without
+squeeze-and-excitation.
 
-Tan and Le, "EfficientNet", ICML 2019, in Google's variant for small devices: ReLU6 instead of swish, and stem and head
-of fixed size. Batch normalisation is folded into the convolutions: these encoders never use batch statistics.
+Tan and Le, "EfficientNet", ICML 2019, in Google's variant for small devices: ReLU6
+instead of swish, and stem and head of fixed size. Batch normalisation is folded into
+the convolutions: these encoders never use batch statistics.
 """
 
 import math
@@ -24,9 +26,11 @@ STAGES = (  # repeats, kernel size, stride of the first repeat, expansion, filte
 
 
 def efficientnet_lite(input_shape, width, depth, name=None):
-    """Return a randomly initialised network that maps normalised pixels, (colour - 127) / 128, to a feature grid.
+    """Return a randomly initialised network that maps normalised pixels, (colour - 127)
+    / 128, to a feature grid.
 
-    The last layers of the parts are called stem, block_0, block_1 ... and top. See `blocks_of` for width and depth.
+    The last layers of the parts are called stem, block_0, block_1 ... and top. See
+    `blocks_of` for width and depth.
     """
     images = keras.Input(input_shape, name="images")
     grid = layers.Conv2D(32, 3, strides=2, padding="same", name="stem_conv")(images)
@@ -40,8 +44,9 @@ def efficientnet_lite(input_shape, width, depth, name=None):
 def blocks_of(width, depth):
     """Return (kernel_size, stride, expansion, filters) of each block.
 
-    `width` scales the filters, which are rounded to a multiple of 8, but never down by more than 10 %; `depth` scales
-    the repeats of each stage except the first and the last.
+    `width` scales the filters, which are rounded to a multiple of 8, but never down by
+    more than 10 %; `depth` scales the repeats of each stage except the first and the
+    last.
     """
     blocks = []
     for stage in STAGES:
@@ -50,17 +55,23 @@ def blocks_of(width, depth):
         scaled += 8 if scaled < 0.9 * width * filters else 0
         if stage not in (STAGES[0], STAGES[-1]):
             repeats = math.ceil(depth * repeats)
-        blocks += [(kernel_size, 1 if repeat else stride, expansion, scaled) for repeat in range(repeats)]
+        blocks += [
+            (kernel_size, 1 if repeat else stride, expansion, scaled) for repeat in range(repeats)
+        ]
     return blocks
 
 
 def _block(grid, name, kernel_size, stride, expansion, filters):
-    """Apply an inverted residual block, with a skip connection if input and output have the same shape."""
+    """Apply an inverted residual block, with a skip connection if input and output have
+    the same shape.
+    """
     inputs, filters_before = grid, grid.shape[-1]
     if expansion > 1:
         grid = layers.Conv2D(expansion * filters_before, 1, name=f"{name}_expand_conv")(grid)
         grid = layers.ReLU(6.0, name=f"{name}_expand")(grid)
-    grid = layers.DepthwiseConv2D(kernel_size, strides=stride, padding="same", name=f"{name}_depthwise_conv")(grid)
+    grid = layers.DepthwiseConv2D(
+        kernel_size, strides=stride, padding="same", name=f"{name}_depthwise_conv"
+    )(grid)
     grid = layers.ReLU(6.0, name=f"{name}_depthwise")(grid)
     if stride > 1 or filters != filters_before:
         return layers.Conv2D(filters, 1, name=name)(grid)
@@ -74,7 +85,9 @@ def is_efficientnet_lite(network):
 
 
 NORM_PARTS = ("weight", "bias", "running_mean", "running_var")
-TORCH_NAMES = {  # from the last word of our name to the PyTorch names of the convolution and its normalisation
+# From the last word of our name to the PyTorch names of the convolution and its
+# normalisation.
+TORCH_NAMES = {
     "stem": ("_conv_stem", "_bn0"),
     "top": ("_conv_head", "_bn1"),
     "expand": ("_expand_conv", "_bn0"),
@@ -83,23 +96,36 @@ TORCH_NAMES = {  # from the last word of our name to the PyTorch names of the co
 
 
 def assign_torch_weights(network, arrays):
-    """Assign weights from a PyTorch package, after folding batch normalisation into the convolutions.
+    """Assign weights from a PyTorch package, after folding batch normalisation into the
+    convolutions.
 
-    `arrays` is a dict with PyTorch names; kernels are (out, in, height, width). A classifier in it is ignored.
+    `arrays` is a dict with PyTorch names; kernels are (out, in, height, width). A
+    classifier in it is ignored.
     """
     names = {layer: _torch_names(layer.name) for layer in network.layers if layer.weights}
-    received = {name for name in arrays if not name.startswith("_fc.") and not name.endswith(".num_batches_tracked")}
+    received = {
+        name
+        for name in arrays
+        if not name.startswith("_fc.") and not name.endswith(".num_batches_tracked")
+    }
     if different := received ^ {name for of_layer in names.values() for name in of_layer}:
-        raise ValueError(f"the array {min(different)} is {'unknown' if min(different) in received else 'missing'}")
+        raise ValueError(
+            f"the array {min(different)} is "
+            f"{'unknown' if min(different) in received else 'missing'}"
+        )
     for layer, of_layer in names.items():
         kernel, scale, shift, mean, variance = (arrays[name] for name in of_layer)
         factor = scale / np.sqrt(variance + EPSILON)
         axes = (2, 3, 0, 1) if isinstance(layer, layers.DepthwiseConv2D) else (2, 3, 1, 0)
-        layer.set_weights([(kernel * factor[:, None, None, None]).transpose(axes), shift - mean * factor])
+        layer.set_weights(
+            [(kernel * factor[:, None, None, None]).transpose(axes), shift - mean * factor]
+        )
 
 
 def _torch_names(name):
-    """Return the PyTorch names of a convolution's kernel and its NORM_PARTS, given its name in Keras."""
+    """Return the PyTorch names of a convolution's kernel and its NORM_PARTS, given its
+    name in Keras.
+    """
     words = name.removesuffix("_conv").split("_")  # "stem", "block_3" or "block_3_expand"
     place = f"_blocks.{words[1]}." if words[0] == "block" else ""
     kernel, norm = TORCH_NAMES.get(words[-1], ("_project_conv", "_bn2"))

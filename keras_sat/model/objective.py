@@ -1,7 +1,8 @@
 """The training objective: the paper's loss for a batch, equations (12) and (14).
 
-An objective is a function of captioner and batch that returns an Objective; `Captioner.compile(training_objective=)`
-accepts any. Extensions are terms added to `PaperObjective`, see `keras_sat.beyond`.
+An objective is a function of captioner and batch that returns an Objective;
+`Captioner.compile(training_objective=)` accepts any. Extensions are terms added to
+`PaperObjective`, see `keras_sat.beyond`.
 """
 
 import functools
@@ -11,7 +12,12 @@ from keras import ops
 
 from keras_sat import equations
 from keras_sat.model.metrics import Objective
-from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean, sum_over_replicas
+from keras_sat.model.replicas import (
+    draw_for_photos,
+    photos_with_words,
+    share_of_mean,
+    sum_over_replicas,
+)
 from keras_sat.model.teacher_forcing import as_rows
 
 
@@ -19,24 +25,33 @@ class PaperObjective:
     """The paper's objective: equation (14), or (12) if attention samples regions.
 
     Args:
-        add_weight: the captioner's method `add_weight`; the objective's state is part of the captioner.
+        add_weight: the captioner's method `add_weight`; the objective's state is part
+            of the captioner.
         seed_generator: `keras.random.SeedGenerator` for sampled attention.
-        options, terms: CaptionerOptions, and loss terms to add, see `keras_sat.beyond.hook.Term`.
+        options, terms: CaptionerOptions, and loss terms to add, see
+            `keras_sat.beyond.hook.Term`.
 
     Attributes:
         baseline: b, the moving average of log p, a weight.
-        expectation_share: the current probability that the expectation replaces the sample, a weight.
+        expectation_share: the current probability that the expectation replaces the
+            sample, a weight.
     """
 
     def __init__(self, add_weight, seed_generator, options, terms=()):
         self.options, self.seed_generator, self.terms = options, seed_generator, terms
-        scalar = {"shape": (), "initializer": "zeros", "trainable": False, "aggregation": "only_first_replica"}
+        scalar = {
+            "shape": (),
+            "initializer": "zeros",
+            "trainable": False,
+            "aggregation": "only_first_replica",
+        }
         self.baseline = add_weight(name="baseline", **scalar)
         self.expectation_share = add_weight(name="expectation_share", **scalar)
         self.expectation_share.assign(options.expectation_probability)
 
     def __call__(self, captioner, batch, training=True):
-        """Return the Objective for a batch ((features, input_ids, inputs of terms), target_ids, token_weights).
+        """Return the Objective for a batch ((features, input_ids, inputs of terms),
+        target_ids, token_weights).
 
         Without `training`, attention uses its expectation and there is no dropout.
         """
@@ -47,15 +62,20 @@ class PaperObjective:
         chance = {}
         if draws:
             captions = [ops.repeat(x, self.options.num_samples, axis=0) for x in captions]
-            chance = self._chance(captioner, photos_with_words(token_weights, ops.shape(features)[0]), captions[0])
-        features = captioner.adapter(captioner.features(features, training=training), training=training)
+            chance = self._chance(
+                captioner, photos_with_words(token_weights, ops.shape(features)[0]), captions[0]
+            )
+        features = captioner.adapter(
+            captioner.features(features, training=training), training=training
+        )
         read = captioner.read(features, *captions, training=training, **chance)
         is_caption = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
 
         word_log_probs = read.unpack_words(read.log_probs)
         log_prob = equations.caption_log_prob(word_log_probs, read.token_weights)
         penalty = equations.attention_penalty(read.attention_weights, read.token_weights)
-        penalty = penalty if chooses else ops.zeros_like(penalty)  # without attention there is nothing to penalise
+        # Without attention there is nothing to penalise.
+        penalty = penalty if chooses else ops.zeros_like(penalty)
         entropy = equations.attention_entropy(read.attention_weights)
         gain = self._surrogate(log_prob, entropy, read, chance["sampled"]) if draws else log_prob
         weighted_penalty = self.options.attention_penalty_weight * penalty
@@ -78,28 +98,53 @@ class PaperObjective:
             return Objective(mean, figures, log_prob, ops.zeros_like(is_caption))
         sampled = chance["sampled"] * is_caption
         move_baseline = functools.partial(self._move_baseline, log_prob, sampled)
-        return Objective(mean, figures, log_prob, sampled, move_baseline, {"baseline": self.baseline})
+        return Objective(
+            mean, figures, log_prob, sampled, move_baseline, {"baseline": self.baseline}
+        )
 
     def _chance(self, captioner, is_photo, input_ids):
-        """Return attention's random inputs: `noise` of shape (rows, time, regions) and `sampled` of shape (rows,)."""
+        """Return attention's random inputs: `noise` of shape (rows, time, regions) and
+        `sampled` of shape (rows,).
+        """
         photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
         shape = (rows // photos, time, captioner.num_regions)
-        uniform = ops.reshape(draw_for_photos(is_photo, shape, self.seed_generator), (rows, *shape[1:]))
+        uniform = ops.reshape(
+            draw_for_photos(is_photo, shape, self.seed_generator), (rows, *shape[1:])
+        )
         for_pass, seed = self.options.expectation_for == "pass", self.seed_generator
-        coins = keras.random.uniform((1,), seed=seed) if for_pass else draw_for_photos(is_photo, (), seed)
+        coins = (
+            keras.random.uniform((1,), seed=seed)
+            if for_pass
+            else draw_for_photos(is_photo, (), seed)
+        )
         sampled = ops.cast(coins >= self.expectation_share, "float32")
         sampled = ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
         return {"noise": equations.gumbel(uniform), "sampled": sampled}
 
     def _surrogate(self, log_prob, entropy, read, sampled):
-        """Return, for each row, a surrogate to be maximised, whose gradient is equation (12)."""
+        """Return, for each row, a surrogate to be maximised, whose gradient is equation
+        (12).
+        """
         reward = log_prob - self.baseline if self.options.use_baseline else log_prob
-        location = equations.location_log_prob(read.attention_weights, read.selection, read.token_weights)
+        location = equations.location_log_prob(
+            read.attention_weights, read.selection, read.token_weights
+        )
         entropy = ops.sum(entropy * read.token_weights, axis=-1)
-        kind = {"reward_weight": self.options.reward_weight, "entropy_weight": self.options.entropy_weight}
-        return equations.hard_attention_surrogate(log_prob, location, entropy, reward=reward, sampled=sampled, **kind)
+        kind = {
+            "reward_weight": self.options.reward_weight,
+            "entropy_weight": self.options.entropy_weight,
+        }
+        return equations.hard_attention_surrogate(
+            log_prob, location, entropy, reward=reward, sampled=sampled, **kind
+        )
 
     def _move_baseline(self, log_prob, sampled):
-        """Update the baseline b with the mean log p of the sampled rows, if there are any."""
-        moved = equations.next_baseline(self.baseline, sum_over_replicas(share_of_mean(log_prob, sampled)))
-        self.baseline.assign(ops.where(sum_over_replicas(ops.sum(sampled)) > 0, moved, self.baseline))
+        """Update the baseline b with the mean log p of the sampled rows, if there are
+        any.
+        """
+        moved = equations.next_baseline(
+            self.baseline, sum_over_replicas(share_of_mean(log_prob, sampled))
+        )
+        self.baseline.assign(
+            ops.where(sum_over_replicas(ops.sum(sampled)) > 0, moved, self.baseline)
+        )

@@ -22,13 +22,18 @@ class PhotoEncoder:
     Args:
         options: CaptionerOptions.
         blur: the option `photo_blur`, or the blur of the bundled weights.
-        arrays: list of arrays of all its weights, if `encoder_weights` is the name of a captioner with them.
+        arrays: list of arrays of all its weights, if `encoder_weights` is the name of a
+            captioner with them.
 
     Attributes:
-        name, is_custom: name of the encoder or None, and whether a `keras.Model` was passed, not a name in ENCODERS.
-        top: the trained layers after `encoder_layer`, a `keras.Model` from grid to grid, or None.
-        saved_grid: (rows, columns) of the features of a loaded captioner, which may have no encoder.
-        from_captioner: whether its weights were trained in a captioner, and exist only in a captioner's folder.
+        name, is_custom: name of the encoder or None, and whether a `keras.Model` was
+            passed, not a name in ENCODERS.
+        top: the trained layers after `encoder_layer`, a `keras.Model` from grid to
+            grid, or None.
+        saved_grid: (rows, columns) of the features of a loaded captioner, which may
+            have no encoder.
+        from_captioner: whether its weights were trained in a captioner, and exist only
+            in a captioner's folder.
     """
 
     def __init__(self, options, *, blur=None, arrays=None):
@@ -37,9 +42,13 @@ class PhotoEncoder:
         self.name = encoder.name if self.is_custom else encoder
         self.layer, self.trained_up_to = options.encoder_layer, options.trained_up_to
         self.weights = _absolute(options.encoder_weights)
-        self.training = options.encoder_training or ("scratch" if starts_random(encoder) else "frozen")
+        self.training = options.encoder_training or (
+            "scratch" if starts_random(encoder) else "frozen"
+        )
         self.image_size = tuple(size) if isinstance(size, list) else size
-        self.grid = None if options.grid is None else "x".join(map(str, rows_and_columns_of(options.grid)))
+        self.grid = (
+            None if options.grid is None else "x".join(map(str, rows_and_columns_of(options.grid)))
+        )
         self.grid_shape = options.grid_shape and tuple(options.grid_shape)
         self.blur = blur or 0.0
         self.saved_grid = None
@@ -53,27 +62,37 @@ class PhotoEncoder:
             encoder.trainable = False
 
     def __call__(self, photos, training=False):
-        """Return annotation vectors (photos, regions, feature_dim) for photos that have the encoder's input size.
+        """Return annotation vectors (photos, regions, feature_dim) for photos that have
+        the encoder's input size.
 
-        Only an encoder that is trained from scratch is ever in training mode: batch statistics from ImageNet are better
-        than those of a batch of photos.
+        Only an encoder that is trained from scratch is ever in training mode: batch
+        statistics from ImageNet are better than those of a batch of photos.
         """
-        grid = self.network(ops.cast(photos, "float32"), training=training and self.training == "scratch")
+        grid = self.network(
+            ops.cast(photos, "float32"), training=training and self.training == "scratch"
+        )
         return ops.reshape(grid, (-1, grid.shape[1] * grid.shape[2], grid.shape[3]))
 
     @property
     def is_frozen(self):
-        """Whether the encoder is frozen, except perhaps its top; its features can then come from a FeatureCache."""
+        """Whether the encoder is frozen, except perhaps its top.
+
+        Its features can then come from a FeatureCache.
+        """
         return self.training == "frozen"
 
     @property
     def is_saved(self):
-        """Whether the captioner saves all encoder weights, because some are trained or no other file has them."""
+        """Whether the captioner saves all encoder weights, because some are trained or
+        no other file has them.
+        """
         if not self.is_frozen:
             return True
         if self.is_custom or self.name is None:
             return False
-        is_random = self.weights is None or (self.weights == "imagenet" and starts_random(self.name))
+        is_random = self.weights is None or (
+            self.weights == "imagenet" and starts_random(self.name)
+        )
         return is_random or self.from_captioner or self.top is not None
 
     @property
@@ -81,18 +100,22 @@ class PhotoEncoder:
         """The encoder as a `keras.Model`, which is created and loaded on first use."""
         if self._network is None and (self.is_custom or self.name is None):
             raise ValueError(
-                "This captioner has no encoder: it accepts only features. To use photos, pass the keras.Model as "
+                "This captioner has no encoder: it accepts only features. To use photos, "
+                "pass the keras.Model as "
                 f"`encoder` to Captioner or Captioner.load. Received: encoder={brief(self.name)}"
             )
         if self._network is None:
-            with tf.init_scope():  # outside of any graph that is being traced: weights are read from a file
+            # Outside of any graph that is being traced: weights are read from a file.
+            with tf.init_scope():
                 self._network = self._make(make_encoder, layer=self.layer, blur=self.blur)
                 self._network.trainable = not self.is_frozen
         return self._network
 
     @property
     def trained_network(self):
-        """The part of the encoder that is trained, as a `keras.Model`: all of it, its top, or None."""
+        """The part of the encoder that is trained, as a `keras.Model`: all of it, its
+        top, or None.
+        """
         return self.top if self.is_frozen else self.network
 
     @property
@@ -107,44 +130,67 @@ class PhotoEncoder:
         return (None, rows * columns, feature_dim)
 
     def rows_and_columns(self, num_regions):
-        """Return (rows, columns) of the grid; if they are unknown, assume a nearly square grid where possible."""
-        if (network := self._network if self.top is None and self.grid_shape is None else self.top) is not None:
+        """Return (rows, columns) of the grid.
+
+        If they are unknown, assume a nearly square grid where possible.
+        """
+        if (
+            network := self._network if self.top is None and self.grid_shape is None else self.top
+        ) is not None:
             return tuple(network.output_shape[1:3])
         rows = round(num_regions**0.5)
         nearly_square = (1, num_regions) if num_regions % rows else (rows, num_regions // rows)
         return self.grid_shape or self.saved_grid or nearly_square
 
     def is_same_as(self, other):
-        """Return whether another encoder has the same layers, weights and blur, and therefore the same features."""
+        """Return whether another encoder has the same layers, weights and blur, and
+        therefore the same features.
+        """
         networks = self.network, other.network
-        shapes = {(*made.input_shape, *made.output_shape, len(made.layers), len(made.weights)) for made in networks}
+        shapes = {
+            (*made.input_shape, *made.output_shape, len(made.layers), len(made.weights))
+            for made in networks
+        }
         is_alike = len(shapes) == 1 and self.blur == other.blur
         return is_alike and all(map(np.array_equal, *(made.weights for made in networks)))
 
     def check_features(self, features_shape, num_regions):
-        """Raise ValueError if the shape of the features or the number of regions does not match the options."""
+        """Raise ValueError if the shape of the features or the number of regions does
+        not match the options.
+        """
         if self.top is not None:
             _, rows, columns, feature_dim = self.top.input_shape
             if features_shape != (rows * columns, feature_dim):
                 raise ValueError(
-                    f"The layers after {brief(self.layer)} expect features of {rows} x {columns} x {feature_dim}, "
-                    f"computed from photos of the encoder's input size. Received: features of shape {features_shape}"
+                    f"The layers after {brief(self.layer)} expect features of {rows} x "
+                    f"{columns} x {feature_dim}, "
+                    "computed from photos of the encoder's input size. Received: "
+                    f"features of shape {features_shape}"
                 )
         if self.grid_shape is not None and num_regions not in (None, math.prod(self.grid_shape)):
-            raise ValueError(f"The grid must have {num_regions} regions. Received: grid_shape={self.grid_shape}")
+            raise ValueError(
+                f"The grid must have {num_regions} regions. Received: grid_shape={self.grid_shape}"
+            )
 
     def check_photos(self, height, width):
         """Raise ValueError if photos do not have the encoder's input size."""
         if (height, width) != self.photo_size:
             raise ValueError(
-                f"The encoder expects photos of {self.photo_size[0]} x {self.photo_size[1]} pixels. Use the same "
-                f"image_size for Captioner and make_batches. Received: batches with photos of {height} x {width}"
+                f"The encoder expects photos of {self.photo_size[0]} x "
+                f"{self.photo_size[1]} pixels. Use the same "
+                "image_size for Captioner and make_batches. Received: batches with "
+                f"photos of {height} x {width}"
             )
 
     def settings(self):
         """Return the captioner's current encoder options as a dict."""
-        settings = {f"encoder_{name}": getattr(self, name) for name in ("layer", "weights", "training")}
-        settings |= {name: getattr(self, name) for name in ("trained_up_to", "image_size", "grid", "grid_shape")}
+        settings = {
+            f"encoder_{name}": getattr(self, name) for name in ("layer", "weights", "training")
+        }
+        settings |= {
+            name: getattr(self, name)
+            for name in ("trained_up_to", "image_size", "grid", "grid_shape")
+        }
         return {"encoder": self.name, "photo_blur": self.blur, **settings}
 
     def remember(self, *, weights, grid_shape, saved_grid, from_captioner):
@@ -156,26 +202,49 @@ class PhotoEncoder:
 
     def _check_options(self):
         if self.is_custom:
-            shapes = [getattr(self._network, name, None) for name in ("input_shape", "output_shape")]
-            if not all(isinstance(shape, tuple) and len(shape) == 4 and None not in shape[1:] for shape in shapes):
+            shapes = [
+                getattr(self._network, name, None) for name in ("input_shape", "output_shape")
+            ]
+            if not all(
+                isinstance(shape, tuple) and len(shape) == 4 and None not in shape[1:]
+                for shape in shapes
+            ):
                 raise ValueError(
-                    "The encoder must be a model that starts with keras.Input((height, width, 3)) and ends with a grid "
-                    f"(batch, rows, columns, feature_dim). Received: input_shape={shapes[0]}, output_shape={shapes[1]}"
+                    "The encoder must be a model that starts with keras.Input((height, "
+                    "width, 3)) and ends with a grid "
+                    "(batch, rows, columns, feature_dim). Received: "
+                    f"input_shape={shapes[0]}, output_shape={shapes[1]}"
                 )
         given = {"photo_blur": self.blur, "grid": self.grid, "trained_up_to": self.trained_up_to}
         given = ", ".join(f"{name}={brief(value)}" for name, value in given.items() if value)
         if given and (self.is_custom or self.name is None):
-            raise ValueError(f"These require an encoder in ENCODERS. Received: {given}, encoder={brief(self.name)}")
+            raise ValueError(
+                f"These require an encoder in ENCODERS. Received: {given}, "
+                f"encoder={brief(self.name)}"
+            )
         if self.trained_up_to is not None and (self.layer is None or not self.is_frozen):
-            received = f"{given}, encoder_layer={brief(self.layer)}, encoder_training={brief(self.training)}"
-            raise ValueError(f"`trained_up_to` requires `encoder_layer` and a frozen encoder. Received: {received}")
+            received = (
+                f"{given}, encoder_layer={brief(self.layer)}, "
+                f"encoder_training={brief(self.training)}"
+            )
+            raise ValueError(
+                "`trained_up_to` requires `encoder_layer` and a frozen encoder. "
+                f"Received: {received}"
+            )
 
     def _make(self, make, **options):
-        weights = self._arrays if self.from_captioner else self.weights  # None if a folder has them: see `load`
+        # None if a folder has them: see `load`.
+        weights = self._arrays if self.from_captioner else self.weights
         with argument_called("weights", "encoder_weights"):
-            return make(self.name, weights=weights, image_size=self.image_size, grid=self.grid, **options)
+            return make(
+                self.name, weights=weights, image_size=self.image_size, grid=self.grid, **options
+            )
 
 
 def _absolute(weights):
     """Return `encoder_weights`; if it is a path, make it absolute."""
-    return weights if weights in (None, "imagenet", BUNDLED) else os.path.abspath(os.path.expanduser(weights))
+    return (
+        weights
+        if weights in (None, "imagenet", BUNDLED)
+        else os.path.abspath(os.path.expanduser(weights))
+    )

@@ -1,4 +1,6 @@
-"""The dtype policy for `dtype="auto"`: mixed bfloat16 on devices with bfloat16 instructions."""
+"""The dtype policy for `dtype="auto"`: mixed bfloat16 on devices with bfloat16
+instructions.
+"""
 
 import re
 from pathlib import Path
@@ -10,14 +12,18 @@ GPU_CAPABILITY = (8, 0)  # of NVIDIA GPUs with bfloat16
 
 
 def resolved_dtype(dtype):
-    """Return a dtype or policy, with "auto" resolved for this device: products in bfloat16 take half the time."""
+    """Return a dtype or policy, with "auto" resolved for this device: products in
+    bfloat16 take half the time.
+    """
     if dtype != "auto":
         return dtype
     return "mixed_bfloat16" if multiplies_bfloat16() else "float32"
 
 
 def multiplies_bfloat16():
-    """Return whether the device that TensorFlow uses is known to have bfloat16 instructions."""
+    """Return whether the device that TensorFlow uses is known to have bfloat16
+    instructions.
+    """
     if gpus := tf.config.get_visible_devices("GPU"):
         details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
         return all(detail.get("compute_capability", (0, 0)) >= GPU_CAPABILITY for detail in details)
@@ -25,7 +31,10 @@ def multiplies_bfloat16():
 
 
 def _processor_flags(path="/proc/cpuinfo"):
-    """Return the processor's flags as reported by Linux; on other systems, return an empty set."""
+    """Return the processor's flags as reported by Linux.
+
+    On other systems, return an empty set.
+    """
     try:
         text = Path(path).read_text(errors="replace")
     except OSError:

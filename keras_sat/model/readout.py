@@ -1,4 +1,6 @@
-"""The readout, equation (7): it computes the next word's logits from the previous word, state and context."""
+"""The readout, equation (7): it computes the next word's logits from the previous word,
+state and context.
+"""
 
 import keras
 from keras import layers, ops
@@ -13,18 +15,24 @@ class Readout(layers.Layer):
     Args:
         vocabulary_size: number of tokens.
         embedding_dim: length of a word vector, m in the paper, and of the readout.
-        deep_output: if False, one dense layer on the concatenation of state and context.
+        deep_output: if False, one dense layer on the concatenation of state and
+            context.
         activation: of the readout.
-        dropouts, seed: dropout rates of h_t, and of the readout before L_o, and their seed.
+        dropouts, seed: dropout rates of h_t, and of the readout before L_o, and their
+            seed.
 
     Call arguments:
-        embedded, hidden_state, context: E y_{t-1}, h_t and z_t of one step or of many, (..., dim).
-        drop: two functions (x, training=) that replace the dropout of h_t and of the readout.
+        embedded, hidden_state, context: E y_{t-1}, h_t and z_t of one step or of many,
+            (..., dim).
+        drop: two functions (x, training=) that replace the dropout of h_t and of the
+            readout.
 
     Returns: logits (..., vocabulary_size), float32.
     """
 
-    def __init__(self, vocabulary_size, *, embedding_dim, deep_output, activation, dropouts, seed, **kwargs):
+    def __init__(
+        self, vocabulary_size, *, embedding_dim, deep_output, activation, dropouts, seed, **kwargs
+    ):
         super().__init__(**kwargs)
         self.embedding_dim, self.deep_output = embedding_dim, deep_output
         policy = {"dtype": self.dtype_policy}
@@ -48,7 +56,11 @@ class Readout(layers.Layer):
         drop_before, drop_after = drop or (self.drop_before, self.drop_after)
         hidden_state = drop_before(hidden_state, training=training)
         if self.deep_output:
-            readout = equations.deep_output(embedded, self.state_readout(hidden_state), self.context_readout(context))
+            readout = equations.deep_output(
+                embedded, self.state_readout(hidden_state), self.context_readout(context)
+            )
         else:
             readout = ops.concatenate([hidden_state, context], axis=-1)
-        return ops.cast(self.word_logits(drop_after(self.activate(readout), training=training)), "float32")
+        return ops.cast(
+            self.word_logits(drop_after(self.activate(readout), training=training)), "float32"
+        )

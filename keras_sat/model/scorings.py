@@ -1,4 +1,7 @@
-"""Attention scoring functions. To add one, subclass `Attention` with a `score` method, and add it to SCORINGS."""
+"""Attention scoring functions.
+
+To add one, subclass `Attention` with a `score` method, and add it to SCORINGS.
+"""
 
 import keras
 from keras import ops
@@ -12,13 +15,17 @@ from keras_sat.model.states import Attended, Visible
 
 @keras.saving.register_keras_serializable("keras_sat")
 class DotAttention(Attention):
-    """Dot attention, e_ti = a_i . h_{t-1}. It has no weights; feature_dim and hidden_dim must be equal."""
+    """Dot attention, e_ti = a_i . h_{t-1}.
+
+    It has no weights; feature_dim and hidden_dim must be equal.
+    """
 
     def build(self, hidden_state_shape, features_shape, **_):
         hidden_dim, feature_dim = hidden_state_shape[-1], features_shape[-1]
         if hidden_dim != feature_dim:
             raise ValueError(
-                "Dot attention needs features and hidden states of the same length. Set `hidden_dim` to "
+                "Dot attention needs features and hidden states of the same length. Set "
+                "`hidden_dim` to "
                 "feature_dim, or use scoring='bilinear', which adds a matrix. "
                 f"Received: feature_dim={feature_dim}, hidden_dim={hidden_dim}"
             )
@@ -29,11 +36,17 @@ class DotAttention(Attention):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class BilinearAttention(DotAttention):
-    """Bilinear attention, e_ti = a_i . W h_{t-1}. Projecting the state is cheaper than projecting all a_i."""
+    """Bilinear attention, e_ti = a_i .
+
+    W h_{t-1}. Projecting the state is cheaper than projecting all a_i.
+    """
 
     def build(self, hidden_state_shape, features_shape, **_):
-        # Dot products of long vectors are large: with the default W, attention would be sharp before any training.
-        near_uniform = keras.initializers.VarianceScaling(0.01, mode="fan_avg", distribution="uniform")
+        # Dot products of long vectors are large: with the default W, attention would be
+        # sharp before any training.
+        near_uniform = keras.initializers.VarianceScaling(
+            0.01, mode="fan_avg", distribution="uniform"
+        )
         kernel = {"use_bias": False, "kernel_initializer": near_uniform, "dtype": self.dtype_policy}
         self.state_projection = LoopDense(features_shape[-1], name="state_projection", **kernel)
         self.state_projection.build(hidden_state_shape)
@@ -47,7 +60,9 @@ SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": Bili
 
 @keras.saving.register_keras_serializable("keras_sat")
 class NoAttention(Attention):
-    """No attention, as in a vanilla encoder-decoder: all weights are equal, and the context is the mean a_i."""
+    """No attention, as in a vanilla encoder-decoder: all weights are equal, and the
+    context is the mean a_i.
+    """
 
     def project(self, features):
         features = ops.cast(features, self.compute_dtype)
@@ -64,6 +79,9 @@ class NoAttention(Attention):
 
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):
-    """Return the attention layer for names in ATTENTIONS and SCORINGS. Attention "none" ignores `scoring`."""
+    """Return the attention layer for names in ATTENTIONS and SCORINGS.
+
+    Attention "none" ignores `scoring`.
+    """
     kind = SCORINGS[scoring] if ATTENTIONS[attention].chooses else NoAttention
     return kind(attention_dim=attention_dim, selection=attention, **kwargs)

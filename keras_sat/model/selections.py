@@ -1,6 +1,8 @@
-"""Soft and hard attention: functions that turn attention weights into the weights of the context.
+"""Soft and hard attention: functions that turn attention weights into the weights of
+the context.
 
-To add one, write a function of (attention_weights, noise, sampled), and add a `Selection` with it to ATTENTIONS.
+To add one, write a function of (attention_weights, noise, sampled), and add a
+`Selection` with it to ATTENTIONS.
 """
 
 from collections.abc import Callable
@@ -12,30 +14,41 @@ from keras_sat import equations
 
 
 def soft(attention_weights, noise, sampled):
-    """Return alpha_t unchanged, so that the context is the expectation in equation (13)."""
+    """Return alpha_t unchanged, so that the context is the expectation in equation
+    (13).
+    """
     return attention_weights
 
 
 def hard(attention_weights, noise, sampled):
-    """Return a one-hot sample from alpha_t, (rows, regions). Without noise, or where `sampled` is 0, return alpha_t.
+    """Return a one-hot sample from alpha_t, (rows, regions). Without noise, or where
+    `sampled` is 0, return alpha_t.
 
     Args:
         noise: Gumbel noise (rows, regions), or None.
-        sampled: (rows,), 1 for a sample, 0 for the expectation; None samples in all rows.
+        sampled: (rows,), 1 for a sample, 0 for the expectation; None samples in all
+            rows.
     """
     if noise is None:
         return attention_weights
     sample = equations.sample_locations(attention_weights, noise)
-    return sample if sampled is None else ops.where(ops.expand_dims(sampled, -1) > 0, sample, attention_weights)
+    return (
+        sample
+        if sampled is None
+        else ops.where(ops.expand_dims(sampled, -1) > 0, sample, attention_weights)
+    )
 
 
 class Selection(NamedTuple):
-    """A kind of attention in ATTENTIONS. Other code reads these fields instead of checking names.
+    """A kind of attention in ATTENTIONS. Other code reads these fields instead of
+    checking names.
 
     Attributes:
-        select: function of (attention_weights, noise, sampled), see `hard`; returns (rows, regions).
+        select: function of (attention_weights, noise, sampled), see `hard`; returns
+            (rows, regions).
         draws_places: whether it samples regions. The objective is then equation (12).
-        chooses: whether it weights regions differently. If not, its layer is NoAttention.
+        chooses: whether it weights regions differently. If not, its layer is
+            NoAttention.
     """
 
     select: Callable

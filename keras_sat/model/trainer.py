@@ -1,4 +1,6 @@
-"""Training of a captioner with any objective; `keras_sat.training.distributed` runs `train_step` on many devices."""
+"""Training of a captioner with any objective; `keras_sat.training.distributed` runs
+`train_step` on many devices.
+"""
 
 import keras
 import numpy as np
@@ -14,14 +16,18 @@ from keras_sat.options import OptimizerOptions, with_options
 
 
 class Trainer(keras.Model):
-    """A Keras model with its own training objective. Subclasses define the attributes below and `build_once`.
+    """A Keras model with its own training objective. Subclasses define the attributes
+    below and `build_once`.
 
     Attributes:
         photo_encoder, adapter, decoder: the parts of the network.
-        feature_shape, num_regions: shape of the features, and number of attended regions; None until it is built.
-        paper_objective: PaperObjective, which is minimised unless `compile` is given another objective.
+        feature_shape, num_regions: shape of the features, and number of attended
+            regions; None until it is built.
+        paper_objective: PaperObjective, which is minimised unless `compile` is given
+            another objective.
         term_layers: the layers of its terms, which are needed only for training.
-        apply_gradients: function of (optimizer, gradients, weights) that takes one step of the optimizer.
+        apply_gradients: function of (optimizer, gradients, weights) that takes one step
+            of the optimizer.
     """
 
     apply_gradients = staticmethod(keras.optimizers.Optimizer.apply)
@@ -38,7 +44,9 @@ class Trainer(keras.Model):
 
     @property
     def encoder_variables(self):
-        """The encoder weights that are trained: all of them, those of its last layers, or none."""
+        """The encoder weights that are trained: all of them, those of its last layers,
+        or none.
+        """
         trained = self.photo_encoder.trained_network
         return [] if trained is None else trained.trainable_variables
 
@@ -47,18 +55,28 @@ class Trainer(keras.Model):
         """Configure training.
 
         Args:
-            optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer, which is used as it is.
-            training_objective: replaces the paper's loss: function of captioner and batch that returns an Objective.
-            jit_compile: compile with XLA. "auto" does so on a GPU, with one replica and no training_objective.
-            **options: see OptimizerOptions; others are those of `keras.Model.compile`, without loss and metrics.
+            optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer, which
+                is used as it is.
+            training_objective: replaces the paper's loss: function of captioner and
+                batch that returns an Objective.
+            jit_compile: compile with XLA. "auto" does so on a GPU, with one replica and
+                no training_objective.
+            **options: see OptimizerOptions; others are those of `keras.Model.compile`,
+                without loss and metrics.
         """
-        of_keras = {name: options.pop(name) for name in [*options] if name not in OptimizerOptions.names()}
+        of_keras = {
+            name: options.pop(name) for name in [*options] if name not in OptimizerOptions.names()
+        }
         if of_keras.pop("loss", None) is not None or of_keras.pop("metrics", None) is not None:
-            raise ValueError("The captioner has its own loss and metrics: do not pass any. Received: loss or metrics")
+            raise ValueError(
+                "The captioner has its own loss and metrics: do not pass any. Received: "
+                "loss or metrics"
+            )
         options = OptimizerOptions(**options)
         self.updates = WeightUpdates(options, decays_vectors=not isinstance(optimizer, str))
         optimizer = make_optimizer(optimizer, options)
-        if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:  # else Keras does it
+        # Else Keras does it.
+        if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
         if jit_compile == "auto":
             is_plain = training_objective is None and not of_keras.get("run_eagerly")
@@ -70,11 +88,19 @@ class Trainer(keras.Model):
         self.build_terms()
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
-        """Train like `keras.Model.fit`. The batches come from make_batches, which also shuffles them."""
+        """Train like `keras.Model.fit`.
+
+        The batches come from make_batches, which also shuffles them.
+        """
         reject_fork()
         check_no_keras_distribution()
-        if isinstance(strategy := self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
-            raise ValueError(f"Keras' `fit` does not work on several hosts. Use keras_sat.fit. Received: {strategy!r}")
+        if isinstance(
+            strategy := self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy
+        ):
+            raise ValueError(
+                "Keras' `fit` does not work on several hosts. Use keras_sat.fit. "
+                f"Received: {strategy!r}"
+            )
         self.confidence = None  # it was calibrated with the old weights
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
             if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
@@ -84,20 +110,24 @@ class Trainer(keras.Model):
                 self.build_for(batches, name)
         if self.built and self.compiled:
             with self.distribute_strategy.scope():
-                self.make_training_state()  # restarts averages; if `x` is no tf.data.Dataset, makes all of it
+                # Restarts averages; if `x` is no tf.data.Dataset, makes all of it.
+                self.make_training_state()
         try:
             return super().fit(x, *args, shuffle=shuffle, **kwargs)
         finally:
             self.end_averaging()
 
     def build_for(self, batches, name="x"):
-        """Create the weights for batches of make_batches before Keras traces a graph; `name`: see `fit`."""
+        """Create the weights for batches of make_batches before Keras traces a graph;
+        `name`: see `fit`.
+        """
         if name == "x" and self.training_objective is self.paper_objective:
             for term in self.paper_objective.terms:
                 term.check(batches)
         (features, input_ids, *_), *_ = batches.element_spec
         ranks = len(features.shape), len(input_ids.shape)
-        if ranks != self._ranks.setdefault(name, ranks):  # Keras' graph was traced for photos, or for features
+        # Keras' graph was traced for photos, or for features
+        if ranks != self._ranks.setdefault(name, ranks):
             self._ranks[name] = ranks
             setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
         self.build_once(features.shape, input_ids.shape)
@@ -108,21 +138,30 @@ class Trainer(keras.Model):
             self.photo_encoder.check_photos(*features.shape[1:3])
 
     def evaluate(self, *args, **kwargs):
-        """Evaluate like `keras.Model.evaluate`, with the averaged weights if training keeps averages."""
+        """Evaluate like `keras.Model.evaluate`, with the averaged weights if training
+        keeps averages.
+        """
         reject_fork()
         with self.averaged_weights():
             return super().evaluate(*args, **kwargs)
 
     def averaged_weights(self):
-        """Return a context manager that replaces the weights with their moving averages, if training keeps averages."""
+        """Return a context manager that replaces the weights with their moving
+        averages, if training keeps averages.
+        """
         return self.updates.averages.in_place_of(self.trainable_variables)
 
     def end_averaging(self):
-        """Replace the weights with their moving averages permanently, at the end of training."""
+        """Replace the weights with their moving averages permanently, at the end of
+        training.
+        """
         self.updates.averages.finish(self.trainable_variables)
 
     def make_training_state(self):
-        """Create the optimizer's variables and the averages, if missing; return all that belong in a checkpoint."""
+        """Create the optimizer's variables and the averages, if missing.
+
+        Return all that belong in a checkpoint.
+        """
         return self.updates.start(self)
 
     def objective(self, batch, training):
@@ -130,19 +169,28 @@ class Trainer(keras.Model):
         return self.paper_objective(self, batch, training)
 
     def read(self, features, input_ids, target_ids, token_weights, **options):
-        """Run the decoder on given captions; see `keras_sat.model.teacher_forcing.read_captions`."""
+        """Run the decoder on given captions.
+
+        See `keras_sat.model.teacher_forcing.read_captions`.
+        """
         options["padded"] = bool(self.compiled and self.jit_compile)
-        return read_captions(self.decoder, features, input_ids, target_ids, token_weights, **options)
+        return read_captions(
+            self.decoder, features, input_ids, target_ids, token_weights, **options
+        )
 
     def train_step(self, batch):
         """Train on one batch from make_batches; return the metrics so far."""
         with tf.GradientTape() as tape:
             objective = self.training_objective(self, batch)
-            loss = self.optimizer.scale_loss(objective.mean)  # for mixed precision; otherwise unchanged
+            # For mixed precision; otherwise unchanged.
+            loss = self.optimizer.scale_loss(objective.mean)
         weights = self.trainable_variables
         gradients = [
-            # None: a term's layer under another objective. E's gradient is sparse: rows of the same word are added.
-            tf.zeros(weight.shape, weight.dtype) if gradient is None else tf.convert_to_tensor(gradient)
+            # None: a term's layer under another objective. E's gradient is sparse: rows
+            # of the same word are added.
+            tf.zeros(weight.shape, weight.dtype)
+            if gradient is None
+            else tf.convert_to_tensor(gradient)
             for weight, gradient in zip(weights, tape.gradient(loss, weights))
         ]
         self.updates.apply(self, sums_on_first_replica(gradients))
@@ -150,11 +198,14 @@ class Trainer(keras.Model):
         return self.means.update(objective)
 
     def test_step(self, batch):
-        """Evaluate one batch from make_batches, with soft attention; return the metrics so far."""
+        """Evaluate one batch from make_batches, with soft attention.
+
+        Return the metrics so far.
+        """
         return self.means.update(self.objective(batch, training=False))
 
     def build_terms(self):
-        """Create the weights of the objective's loss terms once their shapes are known."""
+        """Create the weights of the loss terms once their shapes are known."""
         for layer in self.term_layers if self.num_regions and self.compiled else ():
             if not layer.built:
                 layer.build(self.adapter.compute_output_shape((None, *self.feature_shape)))

@@ -1,4 +1,4 @@
-"""Weight updates: optimizer steps, smaller steps for the encoder, and moving averages."""
+"""Weight updates: optimizer, smaller steps for the encoder, moving averages."""
 
 import numbers
 
@@ -10,13 +10,19 @@ from keras_sat.options import OptimizerOptions
 
 
 def make_optimizer(optimizer, options):
-    """Make a Keras optimizer from a name such as "adam" and OptimizerOptions; return a given optimizer unchanged."""
+    """Make a Keras optimizer from a name such as "adam" and OptimizerOptions.
+
+    Return a given optimizer unchanged.
+    """
     if optimizer is None:
-        raise ValueError("Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None")
+        raise ValueError(
+            "Expected the name of an optimizer, or a Keras optimizer. Received: optimizer=None"
+        )
     if not isinstance(optimizer, str):
         return optimizer
     rate = options.learning_rate
-    rate = float(rate) if isinstance(rate, numbers.Real) else rate  # Keras accepts no other type of number
+    # Keras accepts no other type of number.
+    rate = float(rate) if isinstance(rate, numbers.Real) else rate
     config = {"learning_rate": rate, "global_clipnorm": options.clip_norm}
     if options.weight_decay is not None or optimizer == "adamw":  # which decays by default
         config["weight_decay"] = options.weight_decay or 0.0
@@ -27,8 +33,10 @@ class WeightUpdates:
     """Update the trained weights of a captioner that was compiled with an optimizer.
 
     Args:
-        options: OptimizerOptions. The encoder's first layers take the smallest steps: edges are the same in all photos.
-        decays_vectors: whether weight decay applies to vectors too; False if keras_sat made the optimizer.
+        options: OptimizerOptions. The encoder's first layers take the smallest steps:
+            edges are the same in all photos.
+        decays_vectors: whether weight decay applies to vectors too; False if keras_sat
+            made the optimizer.
     """
 
     def __init__(self, options=OptimizerOptions(), *, decays_vectors=True):
@@ -37,20 +45,31 @@ class WeightUpdates:
         self.averages = WeightAverages(options.average_momentum)
 
     def start(self, captioner):
-        """Create the optimizer's variables and the averages, if missing; return all that belong in a checkpoint."""
+        """Create the optimizer's variables and the averages, if missing.
+
+        Return all that belong in a checkpoint.
+        """
         self.check_rate(captioner)
         weights = captioner.trainable_variables
         if not captioner.optimizer.built:
             if not self.decays_vectors:
                 optimizer = getattr(captioner.optimizer, "inner_optimizer", captioner.optimizer)
-                optimizer.exclude_from_weight_decay(var_list=[weight for weight in weights if len(weight.shape) < 2])
+                optimizer.exclude_from_weight_decay(
+                    var_list=[weight for weight in weights if len(weight.shape) < 2]
+                )
             captioner.optimizer.build(weights)
         return [*captioner.optimizer.variables, *self.averages.start(weights)]
 
     def apply(self, captioner, gradients):
-        """Take one optimizer step, which can be smaller for the encoder, and update the averages."""
+        """Take one optimizer step, which can be smaller for the encoder, and update the
+        averages.
+        """
         weights = captioner.trainable_variables
-        slow = [(weight, tf.identity(weight.value), rate) for weight, rate in self.encoder_rates(captioner) if rate < 1]
+        slow = [
+            (weight, tf.identity(weight.value), rate)
+            for weight, rate in self.encoder_rates(captioner)
+            if rate < 1
+        ]
         self.averages.start(weights)
         captioner.apply_gradients(captioner.optimizer, gradients, weights)  # clips them first
         for weight, before, rate in slow:
@@ -58,25 +77,37 @@ class WeightUpdates:
         self.averages.update(weights, captioner.optimizer.iterations)
 
     def encoder_rates(self, captioner):
-        """Return a list of (weight, fraction of the learning rate) for the trained weights of the encoder."""
+        """Return a list of (weight, fraction of the learning rate) for the trained
+        weights of the encoder.
+        """
         network = captioner.photo_encoder.trained_network
         layers = [layer for layer in _layers_within(network) if layer.trainable_variables]
         rates = {}
         for number, layer in enumerate(layers):
-            rate = self.encoder_rate * self.first_layer_rate ** (1 - number / max(len(layers) - 1, 1))
+            rate = self.encoder_rate * self.first_layer_rate ** (
+                1 - number / max(len(layers) - 1, 1)
+            )
             rates |= {id(weight): rate for weight in layer.trainable_variables}
-        return [(weight, rates.get(id(weight), self.encoder_rate)) for weight in captioner.encoder_variables]
+        return [
+            (weight, rates.get(id(weight), self.encoder_rate))
+            for weight in captioner.encoder_variables
+        ]
 
     def check_rate(self, captioner):
         """Raise ValueError if an encoder rate is set but the encoder is not trained."""
         if min(self.encoder_rate, self.first_layer_rate) < 1 and not captioner.encoder_variables:
-            problem = "No layer of the encoder is trained. To train it, set `trained_up_to` or `encoder_training`."
+            problem = (
+                "No layer of the encoder is trained. To train it, set `trained_up_to` or "
+                "`encoder_training`."
+            )
             received = f"encoder_rate={self.encoder_rate}, first_layer_rate={self.first_layer_rate}"
             raise ValueError(f"{problem} Received: {received}")
 
 
 def _layers_within(network):
-    """Return a flat list of the layers of a model and its nested models, in order; [] for None."""
+    """Return a flat list of the layers of a model and its nested models, in order; []
+    for None.
+    """
     if not isinstance(network, keras.Model):
         return [] if network is None else [network]
     return [inner for layer in network.layers for inner in _layers_within(layer)]

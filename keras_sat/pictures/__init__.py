@@ -1,1 +1,3 @@
-"""Show where a captioner looked, in plots, GIFs and HTML pages, and plot training curves."""
+"""Show where a captioner looked, in plots, GIFs and HTML pages, and plot training
+curves.
+"""

@@ -38,14 +38,18 @@ CURVES = {
 
 @dataclass(frozen=True)
 class AttentionDisplay:
-    """A photo, its caption and the attention map of each word, ready to plot. Notebooks show it as a player.
+    """A photo, its caption and the attention map of each word, ready to plot. Notebooks
+    show it as a player.
 
     Attributes:
-        image: the photo: a path, a PIL image or an array with values 0..255; kept as uint8 (height, width, 3), and
-            shrunk if it is larger than 1024 pixels. A panorama is stretched to an aspect ratio of 5 or 1/5.
+        image: the photo: a path, a PIL image or an array with values 0..255; kept as
+            uint8 (height, width, 3), and shrunk if it is larger than 1024 pixels. A
+            panorama is stretched to an aspect ratio of 5 or 1/5.
         words: list of the caption's words.
-        attention_weights: (words, rows, columns), for a grid of any shape that covers the photo.
-        from_photo: with a sentinel, the fraction of each word that came from the photo, (words,); else None.
+        attention_weights: (words, rows, columns), for a grid of any shape that covers
+            the photo.
+        from_photo: with a sentinel, the fraction of each word that came from the photo,
+            (words,); else None.
         confidence: the probability that the caption is right, or None; pages show it.
     """
 
@@ -57,33 +61,54 @@ class AttentionDisplay:
 
     def __post_init__(self):
         if self.image is None:
-            raise ValueError("A result computed from features has no photo: pass one as `image`. Received: image=None")
+            raise ValueError(
+                "A result computed from features has no photo: pass one as `image`. "
+                "Received: image=None"
+            )
         if isinstance(self.words, str) or not all(isinstance(word, str) for word in self.words):
-            raise ValueError(f"`words` must be a list of words. Received: words={brief(self.words)}")
+            raise ValueError(
+                f"`words` must be a list of words. Received: words={brief(self.words)}"
+            )
         words, maps = list(self.words), np.asarray(self.attention_weights, dtype=float)
         num_fractions = len(words) if self.from_photo is None else len(self.from_photo)
         if maps.ndim != 3 or not len(maps) == len(words) == num_fractions:
             raise ValueError(
-                "Expected, for each word, one map (rows, columns) and, with a sentinel, one number in `from_photo`. "
-                f"Received: {len(words)} words, attention_weights of shape {maps.shape}, {num_fractions} numbers"
+                "Expected, for each word, one map (rows, columns) and, with a sentinel, "
+                "one number in `from_photo`. "
+                f"Received: {len(words)} words, attention_weights of shape {maps.shape}, "
+                f"{num_fractions} numbers"
             )
-        for name, value in (("image", _as_photo(self.image)), ("words", words), ("attention_weights", maps)):
+        for name, value in (
+            ("image", _as_photo(self.image)),
+            ("words", words),
+            ("attention_weights", maps),
+        ):
             object.__setattr__(self, name, value)
 
     @classmethod
     def from_result(cls, result: CaptionResult, *, image: Any = None) -> AttentionDisplay:
-        """Make an AttentionDisplay from a CaptionResult; `image`, such as a path, replaces the result's photo."""
+        """Make an AttentionDisplay from a CaptionResult; `image`, such as a path,
+        replaces the result's photo.
+        """
         if not hasattr(result, "attention_weights"):
             raise ValueError(f"`result` must be a single CaptionResult. Received: {brief(result)}")
         image = result.image if image is None else image
-        return cls(image, result.words, result.attention_weights, result.from_photo, result.confidence)
+        return cls(
+            image, result.words, result.attention_weights, result.from_photo, result.confidence
+        )
 
     def upsampled(self, position: int) -> np.ndarray:
-        """Return the map of the word at `position`, resized to the photo's size; NaN spreads to pixels nearby."""
+        """Return the map of the word at `position`, resized to the photo's size; NaN
+        spreads to pixels nearby.
+        """
         return upsampled(self.attention_weights[position], self.image.shape[:2])
 
-    def lit(self, position: int, look: str = "spotlight") -> tuple[np.ndarray, list[np.ndarray], str]:
-        """Return the photo as the word at `position` lights it, the lines of the outline, and a phrase or ""."""
+    def lit(
+        self, position: int, look: str = "spotlight"
+    ) -> tuple[np.ndarray, list[np.ndarray], str]:
+        """Return the photo as the word at `position` lights it, the lines of the
+        outline, and a phrase or "".
+        """
         if self._is_from_memory(position):
             return spotlight(self.image, np.zeros(self.image.shape[:2]), look), [], "from memory"
         attention_map = self.upsampled(position)
@@ -96,10 +121,17 @@ class AttentionDisplay:
         if isinstance(words, str) and words in ("content", "all"):
             content = content_positions(self.words)
             return content if words == "content" and content else list(range(len(self.words)))
-        wanted = re.findall(r"[^\s,]+", words) if isinstance(words, str) else np.ravel(np.asarray(words, object))
+        wanted = (
+            re.findall(r"[^\s,]+", words)
+            if isinstance(words, str)
+            else np.ravel(np.asarray(words, object))
+        )
         found = [[i for i, word in enumerate(self.words) if one in (i, word)] for one in wanted]
         if not found or not all(found):
-            expected = f'"content", "all", or a list of words or positions in the caption {brief(" ".join(self.words))}'
+            expected = (
+                '"content", "all", or a list of words or positions in the caption '
+                f"{brief(' '.join(self.words))}"
+            )
             raise ValueError(f"`words` must be {expected}. Received: words={brief(words)}")
         return sorted({*chain(*found)})
 
@@ -115,17 +147,22 @@ class AttentionDisplay:
         look: str = "spotlight",
         width: float = WIDTH,
     ) -> Any:
-        """Draw the photo and, for each word, a panel in which the part that the model looked at keeps its colours.
+        """Draw the photo and, for each word, a panel in which the part that the model
+        looked at keeps its colours.
 
-        A line encloses the smallest region with half of the attention. A word from memory has no map. Below the panels
-        stands the caption, with the words shown in bold.
+        A line encloses the smallest region with half of the attention. A word from
+        memory has no map. Below the panels stands the caption, with the words shown in
+        bold.
 
         Args:
             ax: an array of axes, for the photo and each word; None makes a new figure.
-            words: "content" for words that may name something, "all", or a list of words or positions.
+            words: "content" for words that may name something, "all", or a list of
+                words or positions.
             columns: panels per row in a new figure; None chooses.
-            look: "spotlight"; "paper" for white light on a dim photo; or a colour map of matplotlib, such as "jet".
-            width: of a new figure, in inches: 3.3 for a column of a paper, 7 for both, with text of 8 points.
+            look: "spotlight"; "paper" for white light on a dim photo; or a colour map
+                of matplotlib, such as "jet".
+            width: of a new figure, in inches: 3.3 for a column of a paper, 7 for both,
+                with text of 8 points.
 
         Returns: the array of axes.
         """
@@ -146,37 +183,54 @@ class AttentionDisplay:
         look: str = "spotlight",
         width: float = WIDTH,
     ) -> Any:
-        """Draw captions, one per row, as in the paper's comparison of soft and hard attention; return the axes.
+        """Draw captions, one per row, as in the paper's comparison of soft and hard
+        attention; return the axes.
 
         Args:
-            displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard, none].
+            displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard,
+                none].
             names: list of titles, one for each row.
-            ax: an array of axes, a row for each display; None makes a new figure, with equal words below each other.
+            ax: an array of axes, a row for each display; None makes a new figure, with
+                equal words below each other.
             words, look, width: see `plot`.
         """
         is_list = isinstance(displays, (list, tuple)) and displays
-        if not is_list or any(np.shape(each)[:1] != (len(displays),) for each in (names, ax) if each is not None):
+        if not is_list or any(
+            np.shape(each)[:1] != (len(displays),) for each in (names, ax) if each is not None
+        ):
             raise ValueError(
-                "`displays` must be a list with at least one display; `names` and `ax` must have the same length. "
-                f"Received: displays={brief(displays)}, names={brief(names)}, ax of shape {np.shape(ax)}"
+                "`displays` must be a list with at least one display; `names` and `ax` "
+                "must have the same length. "
+                f"Received: displays={brief(displays)}, names={brief(names)}, ax of shape "
+                f"{np.shape(ax)}"
             )
-        displays = [x if isinstance(x, AttentionDisplay) else AttentionDisplay.from_result(x) for x in displays]
+        displays = [
+            x if isinstance(x, AttentionDisplay) else AttentionDisplay.from_result(x)
+            for x in displays
+        ]
         names = [""] * len(displays) if names is None else names
         rows = [display.positions(words) for display in displays]
         if ax is None:
             import matplotlib.pyplot as plt
 
             rows = _below_each_other(displays, rows)
-            ax = sheet(plt.figure, width, [d._for_sheet(row) for d, row in zip(displays, rows)], large=False)
+            ax = sheet(
+                plt.figure,
+                width,
+                [d._for_sheet(row) for d, row in zip(displays, rows)],
+                large=False,
+            )
         for panels, display, row, name in zip(ax, displays, rows, names):
             display._draw(panels, row, look)
             _title(panels[0], name, weight="bold")
         return np.array(ax)
 
     def save(self, path: str | os.PathLike, *, dpi: int = 300, **options: Any) -> None:
-        """Save the output of `plot`, with its options, as a picture file; the extension determines the format.
+        """Save the output of `plot`, with its options, as a picture file; the extension
+        determines the format.
 
-        PDF, SVG and PostScript have the photo in its own resolution, and fonts that publishers accept.
+        PDF, SVG and PostScript have the photo in its own resolution, and fonts that
+        publishers accept.
         """
         import matplotlib
         from matplotlib.figure import Figure
@@ -184,18 +238,26 @@ class AttentionDisplay:
         path = Path(path).expanduser()
         path = path if path.suffix else path.with_suffix(".png")
         kind, drawing = path.suffix[1:].lower(), io.BytesIO()
-        settings = {"image.interpolation": "none"} if kind in VECTOR else {}  # otherwise photos are resized to panels
+        # Otherwise photos are resized to panels.
+        settings = {"image.interpolation": "none"} if kind in VECTOR else {}
         with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, **settings}):
-            self.plot(self._new_axes(Figure, **options), **options)[0].figure.savefig(drawing, format=kind, dpi=dpi)
+            self.plot(self._new_axes(Figure, **options), **options)[0].figure.savefig(
+                drawing, format=kind, dpi=dpi
+            )
         write_whole(path, drawing.getvalue())
 
     def _new_axes(self, make_figure, *, words="content", columns=None, width=WIDTH, **_):
-        return np.array(sheet(make_figure, width, [self._for_sheet(self.positions(words))], columns=columns)[0])
+        return np.array(
+            sheet(make_figure, width, [self._for_sheet(self.positions(words))], columns=columns)[0]
+        )
 
     def _for_sheet(self, positions):
         """Return what `sheet` needs to know about this display."""
         height, width = self.image.shape[:2]
-        styles = [self._style(i) | ({"weight": "bold"} if i in positions else {}) for i in range(len(self.words))]
+        styles = [
+            self._style(i) | ({"weight": "bold"} if i in positions else {})
+            for i in range(len(self.words))
+        ]
         return width / height, len(positions), [*map(visible, self.words)], styles
 
     def _style(self, position):
@@ -206,7 +268,9 @@ class AttentionDisplay:
         from matplotlib.collections import LineCollection
 
         if len(panels) <= len(positions):
-            least = f"{len(positions)} words need {len(positions) + 1} axes; `words` chooses others."
+            least = (
+                f"{len(positions)} words need {len(positions) + 1} axes; `words` chooses others."
+            )
             raise ValueError(f"{least} Received: {len(panels)}")
         for panel in panels:
             panel.set_axis_off()
@@ -219,8 +283,20 @@ class AttentionDisplay:
             line = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
             panel.add_collection(LineCollection(lines, **line), autolim=False)
             size = _title(panel, self.words[position], **self._style(position))
-            box = {"ha": "center", "color": "white", "bbox": {"facecolor": "black", "linewidth": 0, "pad": 2}}
-            panel.text(0.5, 0.05, note, size=max(8, 0.8 * size), style="italic", transform=panel.transAxes, **box)
+            box = {
+                "ha": "center",
+                "color": "white",
+                "bbox": {"facecolor": "black", "linewidth": 0, "pad": 2},
+            }
+            panel.text(
+                0.5,
+                0.05,
+                note,
+                size=max(8, 0.8 * size),
+                style="italic",
+                transform=panel.transAxes,
+                **box,
+            )
 
     def animate(
         self,
@@ -231,7 +307,8 @@ class AttentionDisplay:
         seconds_per_word: float = 0.7,
         width: int | None = None,
     ) -> None:
-        """Write a .gif file: first the photo, then the caption grows, while the light moves over the photo.
+        """Write a .gif file: first the photo, then the caption grows, while the light
+        moves over the photo.
 
         Args:
             words, look: see `plot`.
@@ -244,7 +321,9 @@ class AttentionDisplay:
         write_whole(path, cartoon(self, self.positions(words), look, seconds_per_word, width))
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
-        """Write an interactive player, one page without network access, to a .html path; `title` None: the caption."""
+        """Write an interactive player, one page without network access, to a .html
+        path; `title` None: the caption.
+        """
         write_whole(_path_ending_in(".html", path), player_page(self, title=title))
 
     def _repr_html_(self):
@@ -252,32 +331,51 @@ class AttentionDisplay:
 
 
 def plot_history(history: Any, ax=None) -> Any:
-    """Plot training curves, cross-entropy, reward and caption scores on the dev split; return the array of axes.
+    """Plot training curves, cross-entropy, reward and caption scores on the dev split;
+    return the array of axes.
 
     Args:
-        history: `captioner.history`, a trained captioner, a dict from a name to its values per epoch, or the output
-            folder of `fit` (with history.csv).
+        history: `captioner.history`, a trained captioner, a dict from a name to its
+            values per epoch, or the output folder of `fit` (with history.csv).
         ax: an array of axes, one for each kind of curve; None makes a new figure.
     """
     if isinstance(history, (str, os.PathLike)):
         path = Path(history).expanduser()
-        table = np.genfromtxt(path / "history.csv" if path.is_dir() else path, delimiter=",", names=True)
+        table = np.genfromtxt(
+            path / "history.csv" if path.is_dir() else path, delimiter=",", names=True
+        )
         history = {name: np.atleast_1d(table[name]) for name in table.dtype.names}
     while hasattr(history, "history"):  # of a captioner, and of Keras' History
         history = history.history
     curves = history if isinstance(history, Mapping) else {}
-    known = {name for names in CURVES.values() for name in names if np.isfinite(curves.get(name, math.nan)).any()}
-    kinds = {title: [name for name in names if name in known] for title, names in CURVES.items() if known & {*names}}
+    known = {
+        name
+        for names in CURVES.values()
+        for name in names
+        if np.isfinite(curves.get(name, math.nan)).any()
+    }
+    kinds = {
+        title: [name for name in names if name in known]
+        for title, names in CURVES.items()
+        if known & {*names}
+    }
     if not kinds:
-        expected = "Expected `captioner.history` or the output folder of `fit`; a loaded captioner has no history."
+        expected = (
+            "Expected `captioner.history` or the output folder of `fit`; a loaded captioner "
+            "has no history."
+        )
         raise ValueError(f"{expected} Received: history={brief(history)}")
     if ax is None:
         import matplotlib.pyplot as plt
 
-        _, ax = plt.subplots(1, len(kinds), figsize=(4 * len(kinds), 3.6), layout="constrained", squeeze=False)
+        _, ax = plt.subplots(
+            1, len(kinds), figsize=(4 * len(kinds), 3.6), layout="constrained", squeeze=False
+        )
         ax = ax[0]
     if np.size(ax) < len(kinds):
-        raise ValueError(f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {np.size(ax)}")
+        raise ValueError(
+            f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {np.size(ax)}"
+        )
     for panel, (title, names) in zip(np.ravel(ax), kinds.items()):
         for name in names:
             unit, _ = unit_and_digits(name.removeprefix("val_"))
@@ -286,7 +384,8 @@ def plot_history(history: Any, ax=None) -> Any:
         panel.set_title(title)
         panel.set_xlabel("epoch")
         panel.xaxis.get_major_locator().set_params(integer=True)
-        panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)  # below, off the curves
+        # below, off the curves
+        panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)
     return ax
 
 
@@ -298,7 +397,9 @@ def _title(panel, text, **style):
 
 
 def _below_each_other(displays, rows):
-    """Spread the positions of each display over columns, so that equal words are in the same one; others are None."""
+    """Spread the positions of each display over columns, so that equal words are in the
+    same one; others are None.
+    """
     columns = []  # (word, dict from the number of the display to the position of the word)
     for number, (display, row) in enumerate(zip(displays, rows)):
         names, words, merged = [name for name, _ in columns], [display.words[i] for i in row], []
@@ -320,7 +421,9 @@ def _path_ending_in(ending, path):
 
 
 def _as_photo(image):
-    """Return a photo as uint8 (height, width, 3), with sides up to LARGEST_SIDE pixels and a bounded aspect ratio."""
+    """Return a photo as uint8 (height, width, 3), with sides up to LARGEST_SIDE pixels
+    and a bounded aspect ratio.
+    """
     image = load_image(image)
     longest = max(image.shape[:2])
     sides = (max(side, longest / STEEPEST_ASPECT) for side in image.shape[:2])

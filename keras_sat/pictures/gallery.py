@@ -1,4 +1,6 @@
-"""Write a gallery: an HTML page of players, made when the reader scrolls near, to search and to sort by scores."""
+"""Write a gallery: an HTML page of players, made when the reader scrolls near, to
+search and to sort by scores.
+"""
 
 import os
 from pathlib import Path
@@ -27,21 +29,26 @@ def gallery(
     references: list[list[str]] | None = None,
     title: str = "Captions",
 ) -> Path:
-    """Write an HTML page with a player for each photo, 50 at a time, that can be searched; return its path.
+    """Write an HTML page with a player for each photo, 50 at a time, that can be
+    searched; return its path.
 
     Photos show their `confidence`; if all have one, the page can be sorted by it.
 
     Args:
         path: path of the page, ending in .html, or a folder, for index.html.
-        images: list of the photos: paths, PIL images or arrays; None uses those of the results.
+        images: list of the photos: paths, PIL images or arrays; None uses those of the
+            results.
         names: list of titles of the photos; None numbers them.
-        references: list of lists of human captions, one list for each photo. With references, each photo shows its
-            BLEU-4 and CIDEr, and the page can be sorted by them. BLEU-4 is 0 without four matching words in a row;
-            CIDEr depends on how rare words are in all these references.
+        references: list of lists of human captions, one list for each photo. With
+            references, each photo shows its BLEU-4 and CIDEr, and the page can be
+            sorted by them. BLEU-4 is 0 without four matching words in a row; CIDEr
+            depends on how rare words are in all these references.
     """
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):
-            raise ValueError(f"Expected {len(results)} {name}, one for each result. Received: {len(values)}")
+            raise ValueError(
+                f"Expected {len(results)} {name}, one for each result. Received: {len(values)}"
+            )
     page, scores = GalleryPage(path, title), {}
     if references is not None:
         captions = [result.caption for result in results]
@@ -56,13 +63,20 @@ def gallery(
 
 
 class GalleryPage:
-    """A gallery to which photos are added one by one, so that results need not stay in memory."""
+    """A gallery to which photos are added one by one, so that results need not stay in
+    memory.
+    """
 
     def __init__(self, path: str | os.PathLike, title: str = "Captions"):
         path = Path(path).expanduser()
-        self.path, self.title = path if path.suffix.lower() == ".html" else path / "index.html", title
-        self.photos, self.errors = [], []  # HTML of each photo; for each picture that cannot be read, why
-        self.orders = {"order": "Original order", **columns(), CONFIDENCE: "Confidence"}  # those that all photos have
+        self.path, self.title = (
+            path if path.suffix.lower() == ".html" else path / "index.html",
+            title,
+        )
+        # HTML of each photo; for each picture that cannot be read, why
+        self.photos, self.errors = [], []
+        # Those that all photos have.
+        self.orders = {"order": "Original order", **columns(), CONFIDENCE: "Confidence"}
 
     def add(self, name, result, image, references=(), **scores):
         """Add a photo with its CaptionResult, its human captions and its scores."""
@@ -85,15 +99,23 @@ class GalleryPage:
 
     def write(self):
         """Write the page with the photos so far; return its path."""
-        shared = {f"player_{part}": player.template_part(part) for part in ("style", "script")} | {"shown": str(SHOWN)}
+        shared = {f"player_{part}": player.template_part(part) for part in ("style", "script")} | {
+            "shown": str(SHOWN)
+        }
         errors = _listed(self.errors)
-        orders = [f'<button class="sat-control" data-sort="{key}">{name}</button>' for key, name in self.orders.items()]
+        orders = [
+            f'<button class="sat-control" data-sort="{key}">{name}</button>'
+            for key, name in self.orders.items()
+        ]
         values = {
             "policy": player.policy(fill(player.template_part("script", TEMPLATE), shared)),
             "title": escaped(self.title),
             "first_hidden": str(SHOWN + 1),
             "number": f"{len(self.photos):,}",
-            "errors": f"<details><summary>Unreadable: {len(self.errors)}</summary>{errors}</details>" if errors else "",
+            "errors": "<details><summary>Unreadable: "
+            f"{len(self.errors)}</summary>{errors}</details>"
+            if errors
+            else "",
             "orders": "\n".join(orders) if len(orders) > 1 else "",
             "figure": player.empty_figure(),
             "photos": "\n".join(self.photos),

@@ -1,7 +1,9 @@
-"""Build the player: an HTML page that shows a photo, its caption and the attention, and needs no other files.
+"""Build the player: an HTML page that shows a photo, its caption and the attention, and
+needs no other files.
 
-player.html has the page, its style and its script. All inserted values are escaped: words and names as HTML, maps as
-JSON without "<". The page allows no other script and no network request.
+player.html has the page, its style and its script. All inserted values are escaped:
+words and names as HTML, maps as JSON without "<". The page allows no other script and
+no network request.
 """
 
 import base64
@@ -19,7 +21,8 @@ import numpy as np
 from data_utils.datasets.phrase_boxes import NOT_CONTENT
 from keras_sat.pictures.spotlight import AMBER, DARK, DIM, FROM_MEMORY, NAN_COLOUR
 
-LOOK = {"dim": DIM, "shade": 3 * [DARK], "amber": AMBER, "nan": NAN_COLOUR}  # what player.html has from other files
+# What player.html has from other files.
+LOOK = {"dim": DIM, "shade": 3 * [DARK], "amber": AMBER, "nan": NAN_COLOUR}
 LOOK |= {"memory": FROM_MEMORY, "placeless": sorted(NOT_CONTENT)}
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page: in pixels, and of the JPEG
 SMALL_SIDE = 128  # in pixels; smaller images are drawings, and kept as PNG
@@ -28,26 +31,46 @@ TEMPLATE = Path(__file__).with_name("player.html")
 
 
 def player_page(display, *, title=None):
-    """Return the player of an AttentionDisplay as an HTML page; see `AttentionDisplay.to_html`."""
+    """Return the player of an AttentionDisplay as an HTML page.
+
+    See `AttentionDisplay.to_html`.
+    """
     data = figure_data(display)
     values = {name: data.pop(name) for name in ("aspect", "photo")}
     words = enumerate(map(escaped, display.words))
     buttons = [f'<button type="button" data-step="{step}">{word}</button>' for step, word in words]
-    values |= {"buttons": " ".join(buttons), "maps": as_json(data), "policy": policy(template_part("script"))}
-    return fill(template(), values | {"title": escaped(" ".join(display.words) if title is None else title)})
+    values |= {
+        "buttons": " ".join(buttons),
+        "maps": as_json(data),
+        "policy": policy(template_part("script")),
+    }
+    return fill(
+        template(), values | {"title": escaped(" ".join(display.words) if title is None else title)}
+    )
 
 
 def player_frame(display):
-    """Return a player as a sandboxed <iframe> to embed in another page, such as a notebook."""
+    """Return a player as a sandboxed <iframe> to embed in another page, such as a
+    notebook.
+    """
     height, width = display.image.shape[:2]
     lines = sum(len(word) + 2 for word in display.words) // 40 + 1  # about, as buttons wrap
-    style = f"width: 100%; max-width: 31rem; height: {464 * height // width + 37 * lines + 140}px; border: 0"
+    style = (
+        "width: 100%; max-width: 31rem; height: "
+        f"{464 * height // width + 37 * lines + 140}px; border: 0"
+    )
     page = html.escape(player_page(display))
-    return f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="Attention player" style="{style}"></iframe>'
+    return (
+        f'<iframe srcdoc="{page}" sandbox="allow-scripts" title="Attention player" '
+        f'style="{style}"></iframe>'
+    )
 
 
 def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITY):
-    """Return the content of a player, not yet escaped, as a dict for JSON; for the options see `data_uri`."""
+    """Return the content of a player, not yet escaped, as a dict for JSON.
+
+    For the options see `data_uri`.
+    """
     image, from_photo = display.image, display.from_photo
     _, rows, columns = display.attention_weights.shape
     return {
@@ -63,7 +86,9 @@ def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITY):
 
 
 def encoded_maps(attention_weights):
-    """Encode maps (words, rows, columns) in base64, with one byte per cell: 254 is a map's maximum, 255 is NaN."""
+    """Encode maps (words, rows, columns) in base64, with one byte per cell: 254 is a
+    map's maximum, 255 is NaN.
+    """
     cells = b""
     for attention_map in attention_weights:
         peak = max(np.max(attention_map, where=np.isfinite(attention_map), initial=0), 1e-12)
@@ -73,12 +98,16 @@ def encoded_maps(attention_weights):
 
 
 def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITY):
-    """Return a photo, shrunk to `largest_side` pixels, as a data URI: a JPEG, or a PNG for small drawings."""
+    """Return a photo, shrunk to `largest_side` pixels, as a data URI: a JPEG, or a PNG
+    for small drawings.
+    """
     from PIL import Image
 
     picture, file = Image.fromarray(image), io.BytesIO()
     picture.thumbnail((largest_side, largest_side))
-    kind, options = ("png", {}) if max(picture.size) <= SMALL_SIDE else ("jpeg", {"quality": quality})
+    kind, options = (
+        ("png", {}) if max(picture.size) <= SMALL_SIDE else ("jpeg", {"quality": quality})
+    )
     picture.save(file, kind, optimize=True, **options)
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 
@@ -90,13 +119,18 @@ def template(path=TEMPLATE):
 
 @functools.cache
 def template_part(name, path=TEMPLATE):
-    """Return the content of the <style> or <script> element of a template, or its whole <figure> element."""
+    """Return the content of the <style> or <script> element of a template, or its whole
+    <figure> element.
+    """
     pattern = r"<figure\b.*?</figure>" if name == "figure" else rf"(?<=<{name}>).*?(?=</{name}>)"
     return re.search(pattern, template(path), re.DOTALL)[0]
 
 
 def fill(text, values):
-    """Replace each {{name}} in a template with its value; any {{name}} within a value is left as it is."""
+    """Replace each {{name}} in a template with its value.
+
+    Any {{name}} within a value is left as it is.
+    """
     return re.sub(r"\{\{(\w+)\}\}", lambda name: values[name[1]], text)
 
 
@@ -111,11 +145,19 @@ def as_json(value):
 
 
 def policy(script):
-    """Return a content security policy that allows only this script, styles, and embedded pictures."""
+    """Return a content security policy that allows only this script, styles, and
+    embedded pictures.
+    """
     digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode()
-    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
+        f"'sha256-{digest}'"
+    )
 
 
 def escaped(text):
-    """Escape text for HTML elements and attributes; undecodable bytes in file names become "?"."""
+    """Escape text for HTML elements and attributes.
+
+    Undecodable bytes in file names become "?".
+    """
     return html.escape(str(text).encode("utf-8", "replace").decode("utf-8"))

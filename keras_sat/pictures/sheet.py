@@ -1,4 +1,6 @@
-"""Arrange photos, panels and captions on a figure whose width is given in inches, as a paper needs it."""
+"""Arrange photos, panels and captions on a figure whose width is given in inches, as a
+paper needs it.
+"""
 
 import itertools
 import math
@@ -15,28 +17,50 @@ def font_size(width):
 
 
 def sheet(make_figure, width, rows, *, columns=None, large=True):
-    """Make a figure of photos with their panels and captions; return for each photo a list of axes.
+    """Make a figure of photos with their panels and captions; return for each photo a
+    list of axes.
 
-    `rows` is a list of (aspect ratio, number of panels, list of words, list of the words' text properties). With
-    `large` the photo has twice the size of the panels, of which `columns` are side by side (None: as many as fit).
+    `rows` is a list of (aspect ratio, number of panels, list of words, list of the
+    words' text properties). With `large` the photo has twice the size of the panels, of
+    which `columns` are side by side (None: as many as fit).
     """
     if not (1 <= width <= 40 and (columns is None or columns >= 1)):
-        raise ValueError(f"Expected 1 to 40 inches and 1 column or more. Received: width={width}, columns={columns}")
+        raise ValueError(
+            f"Expected 1 to 40 inches and 1 column or more. Received: width={width}, "
+            f"columns={columns}"
+        )
     size, inner, top, boxes, texts = font_size(width), width - 2 * MARGIN, MARGIN, [], []
     line = 1.4 * size / 72
     for aspect, number, words, styles in rows:
-        boxes.append([(x, top + y, *sides) for x, y, *sides in _boxes(number, aspect, inner, line, columns, large)])
+        boxes.append(
+            [
+                (x, top + y, *sides)
+                for x, y, *sides in _boxes(number, aspect, inner, line, columns, large)
+            ]
+        )
         top = max(y + height for _, y, _, height in boxes[-1]) + line / 3
         widths = [text_width(word, size=size, **style) for word, style in zip(words, styles)]
         places = wrapped(widths, 0.3 * size / 72, inner)
-        texts += [(x, top + line * number, *text) for (number, x), *text in zip(places, words, styles)]
+        texts += [
+            (x, top + line * number, *text) for (number, x), *text in zip(places, words, styles)
+        ]
         top += line * (places[-1][0] + 1.2) if places else 0
     figure, height = make_figure(figsize=(width, top + MARGIN)), top + MARGIN
     for x, y, word, style in texts:
-        figure.text((x + MARGIN) / width, 1 - y / height, word, size=size, va="top", parse_math=False, **style)
+        figure.text(
+            (x + MARGIN) / width,
+            1 - y / height,
+            word,
+            size=size,
+            va="top",
+            parse_math=False,
+            **style,
+        )
 
     def axes(x, y, across, down):
-        return figure.add_axes(((x + MARGIN) / width, 1 - (y + down) / height, across / width, down / height))
+        return figure.add_axes(
+            ((x + MARGIN) / width, 1 - (y + down) / height, across / width, down / height)
+        )
 
     return [[axes(*box) for box in row] for row in boxes]
 
@@ -61,11 +85,17 @@ def text_width(text, *, color=None, **font):
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    return text_to_path.get_text_width_height_descent(text, FontProperties(**font), ismath=False)[0] / 72
+    return (
+        text_to_path.get_text_width_height_descent(text, FontProperties(**font), ismath=False)[0]
+        / 72
+    )
 
 
 def _boxes(number, aspect, width, title, columns, large):
-    """Return (left, top, width, height) of the photo and of each panel, in inches; there is space for titles."""
+    """Return (left, top, width, height) of the photo and of each panel, in inches.
+
+    There is space for titles.
+    """
     if columns is None:
         most = max(1, int((width + GAP) / (NARROWEST + GAP)))
         columns = number + 1 if number < 2 or not large else 2 + math.ceil(number / 2)
@@ -74,7 +104,14 @@ def _boxes(number, aspect, width, title, columns, large):
     height = min((width - (columns - 1) * GAP) / columns / aspect, TALLEST * width / span)
     across, down = aspect * height + GAP, height + title + GAP
     photo = height if span == 1 else height + across / aspect
-    places = ((row, column) for row in itertools.count() for column in range(columns) if max(row, column) >= span)
+    places = (
+        (row, column)
+        for row in itertools.count()
+        for column in range(columns)
+        if max(row, column) >= span
+    )
     places = itertools.islice(places, number)
-    panels = [(column * across, title + row * down, aspect * height, height) for row, column in places]
+    panels = [
+        (column * across, title + row * down, aspect * height, height) for row, column in places
+    ]
     return [(0, title + (span - 1) * down + height - photo, aspect * photo, photo), *panels]

@@ -1,7 +1,8 @@
 """Light up the part of a photo where the model looked.
 
-What is lit keeps its colours; the rest is grey and dim, but keeps DIM of its contrast. A line encloses the smallest
-region that holds half of the attention: it can be compared between words and models, and in grey print.
+What is lit keeps its colours; the rest is grey and dim, but keeps DIM of its contrast.
+A line encloses the smallest region that holds half of the attention: it can be compared
+between words and models, and in grey print.
 """
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from data_utils.foreign_text import brief
 
 DIM = 0.48  # of the photo's contrast that remains where the model did not look
-DARK = 40  # the grey that the photo is mixed with there; with black, dark photos could not be made out
+# The grey that the photo is mixed with there; with black, dark photos could not be made
+# out.
+DARK = 40
 AMBER = (255, 176, 0)  # of the line
 NAN_COLOUR = (230, 0, 160)  # for pixels whose weight is NaN
 GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue, as in ITU-R BT.601
@@ -17,7 +20,9 @@ FROM_MEMORY = 0.5  # a word of which less came from the photo has no map
 
 
 def upsampled(attention_map, size):
-    """Return a map (rows, columns), resized to a picture of this (height, width); NaN spreads to pixels nearby."""
+    """Return a map (rows, columns), resized to a picture of this (height, width); NaN
+    spreads to pixels nearby.
+    """
     from PIL import Image
 
     attention_map = Image.fromarray(np.asarray(attention_map, np.float32))
@@ -36,14 +41,18 @@ def half_level(attention_map):
 
 
 def light_of(attention_map):
-    """Return how much each pixel of an upsampled map is lit: 1 in the region that holds half of it, less outside."""
+    """Return how much each pixel of an upsampled map is lit: 1 in the region that holds
+    half of it, less outside.
+    """
     return (attention_map / max(half_level(attention_map), 1e-12)).clip(0, 1) ** 2
 
 
 def spotlight(photo, light, look="spotlight"):
-    """Return a photo, uint8 (height, width, 3), that keeps its colours where it is lit and is grey and dim elsewhere.
+    """Return a photo, uint8 (height, width, 3), that keeps its colours where it is lit
+    and is grey and dim elsewhere.
 
-    `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR. For `look` see `AttentionDisplay.plot`.
+    `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR. For `look`
+    see `AttentionDisplay.plot`.
     """
     import matplotlib
 
@@ -56,14 +65,19 @@ def spotlight(photo, light, look="spotlight"):
     elif look in matplotlib.colormaps:
         picture = photo + share / 2 * (255 * matplotlib.colormaps[look](light)[..., :3] - photo)
     else:
-        raise ValueError(f'Expected look="spotlight", "paper" or a colour map of matplotlib. Received: {brief(look)}')
+        raise ValueError(
+            'Expected look="spotlight", "paper" or a colour map of matplotlib. Received: '
+            f"{brief(look)}"
+        )
     return np.rint(np.where(np.isfinite(light)[..., None], picture, NAN_COLOUR)).astype(np.uint8)
 
 
 def outline(attention_map):
-    """Return the border of the region that holds half of an upsampled map, as a list of lines (points, 2) of x and y.
+    """Return the border of the region that holds half of an upsampled map, as a list of
+    lines (points, 2) of x and y.
 
-    Coordinates are pixels, with (0, 0) in the middle of the first one. A uniform map has no such region.
+    Coordinates are pixels, with (0, 0) in the middle of the first one. A uniform map
+    has no such region.
     """
     import contourpy
 

@@ -1,1 +1,1 @@
-"""Score captions, and measure whether attention is on the objects that the words name."""
+"""Score captions, and measure whether attention is on what the words name."""

@@ -1,7 +1,9 @@
-"""Measure whether attention is on the object that a word names, for data with a box for every word.
+"""Measure whether attention is on the object that a word names, for data with a box for
+every word.
 
-The paper shows this in pictures; here it is measured, on the built-in scenes. Two baselines do not depend on the photo:
-a uniform map, and a map with its maximum in the middle, where most photos have their subject.
+The paper shows this in pictures; here it is measured, on the built-in scenes. Two
+baselines do not depend on the photo: a uniform map, and a map with its maximum in the
+middle, where most photos have their subject.
 """
 
 import functools
@@ -14,19 +16,26 @@ from keras_sat.search.result import CaptionResult
 
 CENTRE_WIDTH = 0.25  # standard deviation of the centred map, as a fraction of the photo's sides
 MEASURES = ("mass", "pointing", "coverage")
-FIGURES = tuple(f"{baseline}{measure}" for baseline in ("", "uniform_", "centre_") for measure in MEASURES)
+FIGURES = tuple(
+    f"{baseline}{measure}" for baseline in ("", "uniform_", "centre_") for measure in MEASURES
+)
 
 
 @dataclass(frozen=True)
 class Grounding:
-    """How much attention is on the named objects, averaged over words. It prints as a table by word class.
+    """How much attention is on the named objects, averaged over words. It prints as a
+    table by word class.
 
     Attributes:
-        mass: the fraction of the attention on the objects' boxes, if each cell's weight is spread over its pixels.
-        pointing: the fraction of words whose attention peaks in a cell that the boxes cover; see `meets`.
-        coverage: intersection over union of the boxes and the region of a map; see `coverage`.
+        mass: the fraction of the attention on the objects' boxes, if each cell's weight
+            is spread over its pixels.
+        pointing: the fraction of words whose attention peaks in a cell that the boxes
+            cover; see `meets`.
+        coverage: intersection over union of the boxes and the region of a map; see
+            `coverage`.
         uniform_mass, uniform_pointing, uniform_coverage: the same for a uniform map.
-        centre_mass, centre_pointing, centre_coverage: the same for a map with its maximum in the middle.
+        centre_mass, centre_pointing, centre_coverage: the same for a map with its
+            maximum in the middle.
         num_words: number of measured words.
         word_classes: dict from a word class to its own Grounding.
     """
@@ -44,31 +53,53 @@ class Grounding:
     word_classes: dict = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all figures as a dict for JSON; they are None if no word was measured."""
-        figures = {name: None if value != value else value for name, value in vars(self).items()}  # NaN
-        return figures | {"word_classes": {name: row.to_dict() for name, row in self.word_classes.items()}}
+        """Return all figures as a dict for JSON.
+
+        They are None if no word was measured.
+        """
+        figures = {
+            name: None if value != value else value for name, value in vars(self).items()
+        }  # NaN
+        return figures | {
+            "word_classes": {name: row.to_dict() for name, row in self.word_classes.items()}
+        }
 
     def __str__(self):
-        rows = self.word_classes if len(self.word_classes) == 1 else {**self.word_classes, "all of these": self}
+        rows = (
+            self.word_classes
+            if len(self.word_classes) == 1
+            else {**self.word_classes, "all of these": self}
+        )
         table = table_of([(name, row.num_words, vars(row)) for name, row in rows.items()], "words")
         return f"{table}\nOn the boxes of the named objects, pixel by pixel."
 
 
 def ground(
-    results: list[CaptionResult], places: Any, *, word_classes: tuple[str, ...] | None = ("colour", "shape")
+    results: list[CaptionResult],
+    places: Any,
+    *,
+    word_classes: tuple[str, ...] | None = ("colour", "shape"),
 ) -> Grounding:
-    """Measure how much attention is on the objects that captions name; return a Grounding.
+    """Measure how much attention is on the objects that captions name; return a
+    Grounding.
 
     Args:
-        places: a list with one entry per result: a Scene, or for other data a list of data_utils.scenes.WordPlace.
-            False captions of scenes have no boxes, and are not counted.
-        word_classes: the word classes to measure, in scenes "colour", "shape", "size", "relation", "number"; None: all.
+        places: a list with one entry per result: a Scene, or for other data a list of
+            data_utils.scenes.WordPlace. False captions of scenes have no boxes, and are
+            not counted.
+        word_classes: the word classes to measure, in scenes "colour", "shape", "size",
+            "relation", "number"; None: all.
     """
     if len(places) != len(results):
-        raise ValueError(f"Expected `places` with an entry for each of {len(results)} results. Received: {len(places)}")
+        raise ValueError(
+            f"Expected `places` with an entry for each of {len(results)} results. "
+            f"Received: {len(places)}"
+        )
     figures = {}
     for result, its_places in zip(results, places):
-        its_places = its_places.places(result.caption) if hasattr(its_places, "places") else its_places
+        its_places = (
+            its_places.places(result.caption) if hasattr(its_places, "places") else its_places
+        )
         for place in its_places:
             if word_classes is not None and place.word_class not in word_classes:
                 continue
@@ -80,7 +111,9 @@ def ground(
 
 
 def ground_scenes(images, results, **options):
-    """Return the Grounding (see `ground`) of captions of the data set "scenes", drawn again with its defaults."""
+    """Return the Grounding (see `ground`) of captions of the data set "scenes", drawn
+    again with its defaults.
+    """
     from data_utils.scenes import draw_scenes
 
     last = max(int(image.image_id.rpartition("-")[2]) for image in images)
@@ -89,40 +122,54 @@ def ground_scenes(images, results, **options):
 
 
 def figures_of_map(attention_map, covered):
-    """Return the FIGURES of an attention map; `covered` is the fraction of each cell that boxes cover."""
+    """Return the FIGURES of an attention map; `covered` is the fraction of each cell
+    that boxes cover.
+    """
     return *meets(attention_map, covered), *_baselines(covered.tobytes(), covered.shape)
 
 
 @functools.lru_cache(maxsize=10_000)
 def _baselines(covered, shape):
-    """Return the MEASURES of the uniform map, then those of the map with its maximum in the middle."""
+    """Return the MEASURES of the uniform map, then those of the map with its maximum in
+    the middle.
+    """
     covered = np.frombuffer(covered).reshape(shape)
     return *meets(np.full(shape, 1 / covered.size), covered), *meets(centred_map(shape), covered)
 
 
 def centred_map(grid_shape):
     """Return a map (rows, columns) that sums to 1 and has its maximum in the middle."""
-    rows, columns = (np.exp(-0.5 * (((np.arange(n) + 0.5) / n - 0.5) / CENTRE_WIDTH) ** 2) for n in grid_shape)
+    rows, columns = (
+        np.exp(-0.5 * (((np.arange(n) + 0.5) / n - 0.5) / CENTRE_WIDTH) ** 2) for n in grid_shape
+    )
     attention_map = rows[:, None] * columns
     return attention_map / attention_map.sum()
 
 
 def meets(attention_map, covered):
-    """Return the MEASURES of an attention map; `covered` is the fraction of each cell that boxes cover.
+    """Return the MEASURES of an attention map; `covered` is the fraction of each cell
+    that boxes cover.
 
-    Pointing is 1 if at least half of the cell with the greatest weight is covered, else 0; ties are averaged.
+    Pointing is 1 if at least half of the cell with the greatest weight is covered, else
+    0; ties are averaged.
     """
     peaks = attention_map >= attention_map.max() * (1 - 1e-9)
     if not peaks.any():  # the map contains NaN
         return (np.nan,) * len(MEASURES)
-    return (attention_map * covered).sum(), (covered[peaks] >= 0.5).mean(), coverage(attention_map, covered)
+    return (
+        (attention_map * covered).sum(),
+        (covered[peaks] >= 0.5).mean(),
+        coverage(attention_map, covered),
+    )
 
 
 def smallest_region(attention_map, *, share=0.5, at_least=0.0):
-    """Return the smallest region that holds a share of a map, as the fraction of each cell that belongs to it.
+    """Return the smallest region that holds a share of a map, as the fraction of each
+    cell that belongs to it.
 
-    Cells enter in the order of their weights. Cells of equal weight enter in equal fractions, so that the region of a
-    uniform map is what chance gives. A region smaller than `at_least` cells grows to that size in the same order.
+    Cells enter in the order of their weights. Cells of equal weight enter in equal
+    fractions, so that the region of a uniform map is what chance gives. A region
+    smaller than `at_least` cells grows to that size in the same order.
 
     >>> smallest_region(np.array([[0.4, 0.2], [0.2, 0.2]]))
     array([[1.        , 0.16666667],
@@ -137,23 +184,37 @@ def smallest_region(attention_map, *, share=0.5, at_least=0.0):
 
 
 def coverage(attention_map, covered):
-    """Return the intersection over union of boxes and the region with half of a map, grown to their area if smaller."""
+    """Return the intersection over union of boxes and the region with half of a map,
+    grown to their area if smaller.
+    """
     region = smallest_region(attention_map, at_least=covered.sum())
     both = (region * covered).sum()
     return both / (region.sum() + covered.sum() - both)
 
 
 def table_of(rows, counted):
-    """Format a table of percentages from a list of rows: (title, count, dict of FIGURES)."""
-    lines = [f"{'percent':24}{counted:>8}{'attention on the boxes':>27}{'peak on the boxes':>27}{'coverage':>27}"]
+    """Format a table of percentages from a list of rows: (title, count, dict of
+    FIGURES).
+    """
+    lines = [
+        f"{'percent':24}{counted:>8}"
+        f"{'attention on the boxes':>27}{'peak on the boxes':>27}{'coverage':>27}"
+    ]
     lines.append(" " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 3)
     for title, number, figures in rows:
-        ordered = [figures[f"{kind}{name}"] for name in MEASURES for kind in ("", "uniform_", "centre_")]
-        cells = "".join(f"{'-' if value is None or np.isnan(value) else f'{100 * value:.1f}':>9}" for value in ordered)
+        ordered = [
+            figures[f"{kind}{name}"] for name in MEASURES for kind in ("", "uniform_", "centre_")
+        ]
+        cells = "".join(
+            f"{'-' if value is None or np.isnan(value) else f'{100 * value:.1f}':>9}"
+            for value in ordered
+        )
         lines.append(f"{title:24}{number:>8}{cells}")
     return "\n".join(lines)
 
 
 def _averaged(rows, word_classes=None):
     means = np.mean(rows, axis=0) if rows else np.full(len(FIGURES), np.nan)
-    return Grounding(**dict(zip(FIGURES, means.tolist())), num_words=len(rows), word_classes=word_classes or {})
+    return Grounding(
+        **dict(zip(FIGURES, means.tolist())), num_words=len(rows), word_classes=word_classes or {}
+    )

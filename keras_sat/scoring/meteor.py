@@ -1,7 +1,9 @@
-"""Compute METEOR, which aligns words with a reference by spelling, stem, synonym and, in version 1.5, paraphrase.
+"""Compute METEOR, which aligns words with a reference by spelling, stem, synonym and,
+in version 1.5, paraphrase.
 
-METEOR 1.5 is a Java program, used as in coco-caption if Java and pycocoevalcap (the extra `coco`) are installed.
-Otherwise NLTK's METEOR is used with the weights of METEOR 1.5: with its defaults, scores would be about twice as high.
+METEOR 1.5 is a Java program, used as in coco-caption if Java and pycocoevalcap (the
+extra `coco`) are installed. Otherwise NLTK's METEOR is used with the weights of METEOR
+1.5: with its defaults, scores would be about twice as high.
 """
 
 import importlib.util
@@ -23,7 +25,9 @@ NLTK_WEIGHTS = {"alpha": 0.85, "beta": 0.2, "gamma": 0.6}  # those of METEOR 1.5
 
 
 class Meteor(NamedTuple):
-    """METEOR scores: the kind, the corpus score (in 1.5 not the mean), and each photo's; None for NO_METEOR."""
+    """METEOR scores: the kind, the corpus score (in 1.5 not the mean), and each
+    photo's; None for NO_METEOR.
+    """
 
     kind: str
     corpus: Any
@@ -31,13 +35,17 @@ class Meteor(NamedTuple):
 
 
 def score_meteor(references, candidates):
-    """Compute METEOR for captions (lists of words) with the best program that is installed; return a Meteor."""
+    """Compute METEOR for captions (lists of words) with the best program that is
+    installed; return a Meteor.
+    """
     jar, java = meteor_jar(), shutil.which("java")
     if jar and java:
         try:
             return meteor_of_java(references, candidates, jar, java)
         except (OSError, ValueError) as error:
-            warnings.warn(f"METEOR 1.5 failed, so NLTK's METEOR is used instead: {error}", stacklevel=2)
+            warnings.warn(
+                f"METEOR 1.5 failed, so NLTK's METEOR is used instead: {error}", stacklevel=2
+            )
     try:
         return meteor_of_nltk(references, candidates)
     except LookupError:  # WordNet is not installed
@@ -56,11 +64,16 @@ def meteor_jar():
 
 
 def meteor_of_java(references, candidates, jar, java="java"):
-    """Compute METEOR with the Java program (1 GB of memory): statistics of each caption, and from these the scores."""
+    """Compute METEOR with the Java program (1 GB of memory): statistics of each
+    caption, and from these the scores.
+    """
     command = [java, "-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-jar", str(jar)]
     command += ["-", "-", "-stdio", "-l", "en", "-norm"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
-    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(command, stderr=errors, **pipes) as process:
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stderr=errors, **pipes) as process,
+    ):
 
         def answer(line=None):
             if line is not None:
@@ -70,13 +83,19 @@ def meteor_of_java(references, candidates, jar, java="java"):
                 process.kill()
                 process.wait()
                 errors.seek(0)
-                raise ValueError(" ".join(errors.read().splitlines()[-1:]) or "the program ended without a message")
+                raise ValueError(
+                    " ".join(errors.read().splitlines()[-1:])
+                    or "the program ended without a message"
+                )
             return said
 
         try:
             statistics = []
             for photo_references, candidate in zip(references, candidates):
-                captions = [" ".join(words).replace("|||", " ").split() for words in (*photo_references, candidate)]
+                captions = [
+                    " ".join(words).replace("|||", " ").split()
+                    for words in (*photo_references, candidate)
+                ]
                 statistics.append(answer(" ||| ".join(["SCORE", *map(" ".join, captions)])))
             values = [float(answer(" ||| ".join(["EVAL", *statistics])))]
             values += [float(answer()) for _ in candidates]
@@ -86,9 +105,13 @@ def meteor_of_java(references, candidates, jar, java="java"):
 
 
 def meteor_of_nltk(references, candidates):
-    """Compute METEOR with NLTK, which ignores paraphrases and gives all words the same weight."""
+    """Compute METEOR with NLTK, which ignores paraphrases and gives all words the same
+    weight.
+    """
     from nltk.translate.meteor_score import meteor_score
 
     pairs = zip(references, candidates)
-    values = np.array([meteor_score(words, candidate, **NLTK_WEIGHTS) for words, candidate in pairs])
+    values = np.array(
+        [meteor_score(words, candidate, **NLTK_WEIGHTS) for words, candidate in pairs]
+    )
     return Meteor(METEOR_NLTK, float(values.mean()), values)

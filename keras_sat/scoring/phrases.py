@@ -1,4 +1,6 @@
-"""Measure whether attention for the last content word of a phrase is on the boxes that annotators drew for it."""
+"""Measure whether attention for the last content word of a phrase is on the boxes that
+annotators drew for it.
+"""
 
 from typing import Any
 
@@ -14,9 +16,11 @@ SMALL = 0.25  # fraction of the photo; boxes that cover less are also reported s
 
 
 def figures_of(of_photos) -> dict[str, Any]:
-    """Return a dict of "num_phrases" and the mean FIGURES (None without phrases); "small" has the same for small boxes.
+    """Return a dict of "num_phrases" and the mean FIGURES (None without phrases);
+    "small" has the same for small boxes.
 
-    `of_photos` is (photos, 2, 10): for all phrases and for those with small boxes, their count and sums of FIGURES.
+    `of_photos` is (photos, 2, 10): for all phrases and for those with small boxes,
+    their count and sums of FIGURES.
     """
     every, small = (_means(sums) for sums in of_photos.sum(axis=0))
     return {**every, "small": small}
@@ -25,7 +29,11 @@ def figures_of(of_photos) -> dict[str, Any]:
 def as_table(rows):
     """Format a table from a dict that maps titles to outputs of `figures_of`."""
     small = f"  boxes below {100 * SMALL:.0f} %"
-    lines = [line for title, figures in rows.items() for line in ((title, figures), (small, figures["small"]))]
+    lines = [
+        line
+        for title, figures in rows.items()
+        for line in ((title, figures), (small, figures["small"]))
+    ]
     return table_of([(name, row["num_phrases"], row) for name, row in lines], "phrases")
 
 
@@ -35,10 +43,14 @@ def _means(sums):
     return {"num_phrases": round(number), **means}
 
 
-def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False) -> np.ndarray:
-    """Read human captions with teacher forcing; return each photo's contribution to `figures_of`.
+def ground_phrases(
+    captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False
+) -> np.ndarray:
+    """Read human captions with teacher forcing; return each photo's contribution to
+    `figures_of`.
 
-    Photos of unknown aspect ratio are not measured. For the arguments see `evaluate`; `boxes` must be Boxes.
+    Photos of unknown aspect ratio are not measured. For the arguments see `evaluate`;
+    `boxes` must be Boxes.
     """
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
     read = []  # (index of the photo, the phrases of one of its captions)
@@ -49,7 +61,9 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
     photos = [images[number] for number, _ in read]
     captions = [images[number].captions[phrases[0].caption] for number, phrases in read]
     results = captioner.attend_each(photos, captions, cache=cache, batch_size=batch_size)
-    results = Progress.over(results, len(read), label="phrases", unit="captions", show=show_progress)
+    results = Progress.over(
+        results, len(read), label="phrases", unit="captions", show=show_progress
+    )
     for (_, result), (number, phrases) in zip(results, read):
         for phrase in phrases:
             if (word := last_content_word(result.words, phrase)) is not None:
@@ -58,10 +72,11 @@ def ground_phrases(captioner, images, boxes, *, cache=None, batch_size=64, show_
 
 
 def ground_captions(results, images, boxes) -> np.ndarray:
-    """Return each photo's contribution to `figures_of`, for captions that a captioner generated.
+    """Return each photo's contribution to `figures_of`, for captions that a captioner
+    generated.
 
-    A word counts if it is the last content word of an annotated phrase of the photo. Its map is compared with the
-    boxes of all phrases that end with this word.
+    A word counts if it is the last content word of an annotated phrase of the photo.
+    Its map is compared with the boxes of all phrases that end with this word.
     """
     of_photos = np.zeros((len(images), 2, 1 + len(FIGURES)))
     for sums, result, image in zip(of_photos, results, images):
@@ -89,7 +104,10 @@ def last_content_word(words, phrase):
 def _add(sums, attention_map, boxes):
     """Add the figures of an attention map to its photo's sums, an array (2, 10)."""
     covered = covered_fraction(boxes, attention_map.shape)
-    sums[: 2 if covered.mean() < SMALL else 1] += [1.0, *figures_of_map(np.asarray(attention_map, float), covered)]
+    sums[: 2 if covered.mean() < SMALL else 1] += [
+        1.0,
+        *figures_of_map(np.asarray(attention_map, float), covered),
+    ]
 
 
 COLUMNS = dict(zip(MEASURES, ("on boxes", "peak", "coverage")))
@@ -98,10 +116,15 @@ COLUMNS |= {f"small_{name}": f"small: {title}" for name, title in COLUMNS.items(
 
 def _of_sums(sums, num_photos):
     """Return the figures that `compare` shows, given sums of shape (..., 2, 10)."""
-    means = sums[..., 1 : 1 + len(MEASURES)] / np.maximum(sums[..., :1], 1)  # (..., all or small, measures)
-    return {name: means[..., number // len(MEASURES), number % len(MEASURES)] for number, name in enumerate(COLUMNS)}
+    # (..., all or small, measures)
+    means = sums[..., 1 : 1 + len(MEASURES)] / np.maximum(sums[..., :1], 1)
+    return {
+        name: means[..., number // len(MEASURES), number % len(MEASURES)]
+        for number, name in enumerate(COLUMNS)
+    }
 
 
-# `compare` uses it if both tables have it. It is not in SCORES because it needs more than captions.
+# `compare` uses it if both tables have it. It is not in SCORES because it needs more
+# than captions.
 _CONTRIBUTIONS = {"contributions": "grounding", "shape": (2, 1 + len(FIGURES))}
 GROUNDING = Score(columns=COLUMNS, measure=None, of_sums=_of_sums, **_CONTRIBUTIONS)

@@ -1,8 +1,13 @@
-"""Table 1 of the paper (Xu et al. 2015): BLEU without brevity penalty, and METEOR, on the test splits."""
+"""Table 1 of the paper (Xu et al. 2015): BLEU without brevity penalty, and METEOR, on
+the test splits.
+"""
 
 
 def _row(bleu_1, bleu_2, bleu_3, bleu_4, meteor):
-    scores = {f"bleu_{n}_no_penalty": score / 100 for n, score in enumerate((bleu_1, bleu_2, bleu_3, bleu_4), start=1)}
+    scores = {
+        f"bleu_{n}_no_penalty": score / 100
+        for n, score in enumerate((bleu_1, bleu_2, bleu_3, bleu_4), start=1)
+    }
     return {**scores, "meteor": meteor / 100}
 
 

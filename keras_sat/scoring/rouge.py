@@ -1,4 +1,6 @@
-"""Compute ROUGE-L as coco-caption does: how many words a caption shares with a reference, in the same order."""
+"""Compute ROUGE-L as coco-caption does: how many words a caption shares with a
+reference, in the same order.
+"""
 
 import numpy as np
 
@@ -8,7 +10,8 @@ ROUGE_BETA = 1.2  # recall counts this many times as much as precision
 
 
 def rouge_l(references: list[list[str]], candidates: list[str]) -> dict[str, float]:
-    """Return {"rouge_l": ..}: the mean F score of the longest common subsequence of candidate and reference.
+    """Return {"rouge_l": ..}: the mean F score of the longest common subsequence of
+    candidate and reference.
 
     >>> rouge_l([["a dog runs"]], ["a dog runs"])
     {'rouge_l': 1.0}
@@ -17,23 +20,39 @@ def rouge_l(references: list[list[str]], candidates: list[str]) -> dict[str, flo
 
 
 def rouge_l_of_photos(references, candidates):
-    """Return an array with the ROUGE-L of each photo: the F score of its best precision and its best recall."""
+    """Return an array with the ROUGE-L of each photo: the F score of its best precision
+    and its best recall.
+    """
     scores = []
     for photo_references, candidate in zip(*as_words(references, candidates)):
-        if not any(common := [_longest_common_subsequence(reference, candidate) for reference in photo_references]):
+        if not any(
+            common := [
+                _longest_common_subsequence(reference, candidate) for reference in photo_references
+            ]
+        ):
             scores.append(0.0)
             continue
         precision = max(common) / len(candidate)
-        recall = max(length / len(reference) for length, reference in zip(common, photo_references) if reference)
-        scores.append((1 + ROUGE_BETA**2) * precision * recall / (recall + ROUGE_BETA**2 * precision))
+        recall = max(
+            length / len(reference)
+            for length, reference in zip(common, photo_references)
+            if reference
+        )
+        scores.append(
+            (1 + ROUGE_BETA**2) * precision * recall / (recall + ROUGE_BETA**2 * precision)
+        )
     return np.array(scores)
 
 
 def _longest_common_subsequence(first, second):
     """Return the length of the longest common subsequence of two lists of words."""
-    lengths = [0] * (len(second) + 1)  # of the words of `first` so far and the first j words of `second`
+    # Of the words of `first` so far and the first j words of `second`.
+    lengths = [0] * (len(second) + 1)
     for word in first:
         before = 0  # lengths[j - 1] before this word
         for j, other in enumerate(second, start=1):
-            before, lengths[j] = lengths[j], before + 1 if word == other else max(lengths[j - 1], lengths[j])
+            before, lengths[j] = (
+                lengths[j],
+                before + 1 if word == other else max(lengths[j - 1], lengths[j]),
+            )
     return lengths[-1]

@@ -1,7 +1,9 @@
-"""Define SCORES, the scores that `evaluate` and `compare` use, computed as in coco-caption.
+"""Define SCORES, the scores that `evaluate` and `compare` use, computed as in
+coco-caption.
 
-To add one, write a function of `references`, a list of captions for each photo, and `candidates`, one caption for each
-photo, all lists of words. It returns a number for each photo, (photos,). Then add a line with `mean_over_photos`.
+To add one, write a function of `references`, a list of captions for each photo, and
+`candidates`, one caption for each photo, all lists of words. It returns a number for
+each photo, (photos,). Then add a line with `mean_over_photos`.
 """
 
 from collections.abc import Callable
@@ -19,14 +21,17 @@ from keras_sat.scoring.words import MAX_ORDER, as_words
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A metric for captions. Call it with references and candidates to get a dict of its figures.
+    """A metric for captions. Call it with references and candidates to get a dict of
+    its figures.
 
     Attributes:
-        columns: dict from the name of a figure to its title in tables; a score such as BLEU has several.
-        measure: function of references and candidates, as lists of words. It returns a dict of figures, None if they
-            cannot be computed, and the contribution of each photo, (photos, *shape), or None. None: it needs more.
-        of_sums: function that returns a dict of figures, (...), from contributions summed over photos, (..., *shape),
-            and the number of these photos, (...).
+        columns: dict from the name of a figure to its title in tables; a score such as
+            BLEU has several.
+        measure: function of references and candidates, as lists of words. It returns a
+            dict of figures, None if they cannot be computed, and the contribution of
+            each photo, (photos, *shape), or None. None: it needs more.
+        of_sums: function that returns a dict of figures, (...), from contributions
+            summed over photos, (..., *shape), and the number of these photos, (...).
         contributions: the key of the contributions in `ScoreTable.photos`.
         shape: shape of the contribution of one photo.
         unit, digits: a figure is multiplied by `unit` and shown with `digits` decimals.
@@ -45,7 +50,10 @@ class Score:
 
 
 def mean_over_photos(name, title, of_photos, **shown):
-    """Return a Score that averages `of_photos(references, candidates)` over photos; for `shown` see `Score`."""
+    """Return a Score that averages `of_photos(references, candidates)` over photos.
+
+    For `shown` see `Score`.
+    """
 
     def measure(references, candidates):
         values = np.asarray(of_photos(references, candidates), dtype=float)
@@ -56,7 +64,9 @@ def mean_over_photos(name, title, of_photos, **shown):
 
 
 def meteor(references: list[list[str]], candidates: list[str]) -> dict[str, Any]:
-    """Return {"meteor": .., "meteor_kind": ..} for references and candidates; see `scoring.meteor`."""
+    """Return {"meteor": .., "meteor_kind": ..} for references and candidates. See
+    `scoring.meteor`.
+    """
     return _measure_meteor(*as_words(references, candidates))[0]
 
 
@@ -86,17 +96,22 @@ SCORES = {
 
 
 def columns():
-    """Return the columns of a table of scores: a dict from the name of a figure to its title."""
+    """Return the columns of a table of scores: a dict from the name of a figure to its
+    title.
+    """
     return {name: title for score in SCORES.values() for name, title in score.columns.items()}
 
 
 def unit_and_digits(name):
-    """Return the factor and the number of decimals for printing a figure; (1, 3) if it is not a score.
+    """Return the factor and the number of decimals for printing a figure; (1, 3) if it
+    is not a score.
 
     >>> unit_and_digits("cider"), unit_and_digits("bleu_4")
     ((1, 3), (100, 1))
     """
-    return next(((score.unit, score.digits) for score in SCORES.values() if name in score.columns), (1, 3))
+    return next(
+        ((score.unit, score.digits) for score in SCORES.values() if name in score.columns), (1, 3)
+    )
 
 
 def shown(name, value):
@@ -106,6 +121,8 @@ def shown(name, value):
 
 
 def named(name, value):
-    """Return a figure with its title: "BLEU-4 21.3 %" for the fraction 0.213, or "CIDEr 0.520"."""
+    """Return a figure with its title: "BLEU-4 21.3 %" for the fraction 0.213, or "CIDEr
+    0.520".
+    """
     unit, _ = unit_and_digits(name)
     return f"{columns().get(name, name)} {shown(name, value)}{' %' if unit == 100 else ''}"

@@ -34,27 +34,34 @@ STATISTICS = {
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """A table of scores, with the settings and captions that they depend on. It can be printed.
+    """A table of scores, with the settings and captions that they depend on. It can be
+    printed.
 
     Attributes:
-        scores: dict from the name of a score to its value, as a fraction; CIDEr as in coco-caption. "meteor" is None if
-            it cannot be computed, and "meteor_kind" says which METEOR was used.
-        settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation; None for captions from a file.
-            Also max_length and split_seed, if not the default, and models, the number of captioners in an Ensemble.
-        statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used; seen_in_training, the fraction of
-            captions that occur in the training split (None without a training split); training_photos, the number of
-            photos that the captioner was trained on (None if unknown); and for scenes with `keras-sat evaluate
-            --grounding` grounding, see `Grounding.to_dict`.
+        scores: dict from the name of a score to its value, as a fraction; CIDEr as in
+            coco-caption. "meteor" is None if it cannot be computed, and "meteor_kind"
+            says which METEOR was used.
+        settings: dict: data, split, encoder, num_beams, length_penalty, tokenisation;
+            None for captions from a file. Also max_length and split_seed, if not the
+            default, and models, the number of captioners in an Ensemble.
+        statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used;
+            seen_in_training, the fraction of captions that occur in the training split
+            (None without a training split); training_photos, the number of photos that
+            the captioner was trained on (None if unknown); and for scenes with
+            `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
         captions: list with a dict of image_id and caption for each photo.
-        photos: the contribution of each photo to each of SCORES: dict of lists, "bleu_counts" (see `bleu.bleu_counts`),
-            "rouge_l", "cider" and "meteor" (None if it cannot be computed), and of MEASURED if it was measured.
-        grounding, grounding_generated: with boxes, `phrases.figures_of` for human captions and for these captions.
+        photos: the contribution of each photo to each of SCORES: dict of lists,
+            "bleu_counts" (see `bleu.bleu_counts`), "rouge_l", "cider" and "meteor"
+            (None if it cannot be computed), and of MEASURED if it was measured.
+        grounding, grounding_generated: with boxes, `phrases.figures_of` for human
+            captions and for these captions.
         regions: with boxes, if requested, see `keras_sat.scoring.region_nouns`.
-        faithfulness, faithfulness_references: if measured, `faithfulness.figures_of` for these captions and for the
-            first human caption of each photo.
+        faithfulness, faithfulness_references: if measured, `faithfulness.figures_of`
+            for these captions and for the first human caption of each photo.
         compare_with: dict from a label to other scores, which are printed below.
-        images, results: list of CaptionedImage and list of CaptionResult (without the photo); empty unless `evaluate`
-            was called with keep_results=True. They are not saved.
+        images, results: list of CaptionedImage and list of CaptionResult (without the
+            photo); empty unless `evaluate` was called with keep_results=True. They are
+            not saved.
     """
 
     scores: dict
@@ -76,27 +83,49 @@ class ScoreTable:
         width = max(map(len, rows)) + 1
         lines = [" " * width + "".join(f"{title:>8}" for title in columns().values())]
         for label, scores in rows.items():
-            lines.append(f"{label:{width}}" + "".join(f"{shown(name, scores.get(name)):>8}" for name in columns()))
+            lines.append(
+                f"{label:{width}}"
+                + "".join(f"{shown(name, scores.get(name)):>8}" for name in columns())
+            )
         if self.compare_with.keys() - {PERSON}:
             lines.append("The paper's BLEU is without brevity penalty.")
         if PERSON in self.compare_with:
             lines.append("Human captions have one reference fewer.")
         kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
         lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
-        known = {name: value for name, value in self.statistics.items() if isinstance(value, (int, float))}
-        counts = (text.format(known[name]).replace("%", " %") for name, text in STATISTICS.items() if name in known)
-        settings = (f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None)
+        known = {
+            name: value
+            for name, value in self.statistics.items()
+            if isinstance(value, (int, float))
+        }
+        counts = (
+            text.format(known[name]).replace("%", " %")
+            for name, text in STATISTICS.items()
+            if name in known
+        )
+        settings = (
+            f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None
+        )
         lines += [", ".join(counts), ", ".join(settings)]
         if self.grounding is not None:
-            grounded = {"human captions": self.grounding, "these captions": self.grounding_generated}
+            grounded = {
+                "human captions": self.grounding,
+                "these captions": self.grounding_generated,
+            }
             lines += ["", phrases.as_table(grounded)]
         if self.regions is not None:
             said = {name: "-" if x is None else f"{x:.1%}" for name, x in self.regions.items()}
             said["num_regions"] = f"{self.regions['num_regions']:d}"
-            text = "{num_regions} regions: noun said {noun_said}, small {small_noun_said}, captions {whole_noun_said}"
+            text = (
+                "{num_regions} regions: noun said {noun_said}, small {small_noun_said}, "
+                "captions {whole_noun_said}"
+            )
             lines += ["", text.format(**said).replace("%", " %")]
         if self.faithfulness is not None:
-            measured = {"these captions": self.faithfulness, "human captions": self.faithfulness_references}
+            measured = {
+                "these captions": self.faithfulness,
+                "human captions": self.faithfulness_references,
+            }
             lines += ["", faithfulness.as_table(measured)]
         return "\n".join(lines)
 
@@ -105,14 +134,18 @@ class ScoreTable:
         without = {name: self.scores.get(f"{name}_no_penalty") for name in columns()}
         rows = {"these captions": self.scores, "  without brevity penalty": without}
         for label, scores in others.items():
-            rows[label] = {**{name.removesuffix("_no_penalty"): value for name, value in scores.items()}, **scores}
+            rows[label] = {
+                **{name.removesuffix("_no_penalty"): value for name, value in scores.items()},
+                **scores,
+            }
         return rows
 
     def plot(self, ax=None) -> Any:
-        """Draw the scores as bars, next to the scores in `compare_with` or, if it is empty, those of the paper.
+        """Draw the scores as bars, next to the scores in `compare_with` or, if it is
+        empty, those of the paper.
 
-        All scores are multiplied by 100, CIDEr too. The paper's BLEU has no brevity penalty; ours is shown both ways.
-        Return the axes; `ax` None makes a new figure.
+        All scores are multiplied by 100, CIDEr too. The paper's BLEU has no brevity
+        penalty; ours is shown both ways. Return the axes; `ax` None makes a new figure.
         """
         if ax is None:
             import matplotlib.pyplot as plt
@@ -121,9 +154,20 @@ class ScoreTable:
         rows = self._rows(self.compare_with or PUBLISHED.get(self.settings["data"], {}))
         width, titles = 0.8 / len(rows), columns()
         for number, (label, scores) in enumerate(rows.items()):
-            heights = [math.nan if scores.get(name) is None else 100 * scores[name] for name in titles]
-            bars = ax.bar(np.arange(len(titles)) - 0.4 + (number + 0.5) * width, heights, width, label=label.strip())
-            ax.bar_label(bars, ["" if math.isnan(height) else f"{height:.1f}" for height in heights], fontsize=6)
+            heights = [
+                math.nan if scores.get(name) is None else 100 * scores[name] for name in titles
+            ]
+            bars = ax.bar(
+                np.arange(len(titles)) - 0.4 + (number + 0.5) * width,
+                heights,
+                width,
+                label=label.strip(),
+            )
+            ax.bar_label(
+                bars,
+                ["" if math.isnan(height) else f"{height:.1f}" for height in heights],
+                fontsize=6,
+            )
         ax.set_xticks(range(len(titles)), titles.values())
         ax.set_xlim(-0.5, len(titles) - 0.5)
         ax.set_ylabel("score × 100")
@@ -131,8 +175,12 @@ class ScoreTable:
         return ax
 
     def to_json(self, path: str | os.PathLike) -> None:
-        """Write the table to a JSON file, without `compare_with`, `images` and `results`."""
-        grounded = {name: getattr(self, name) for name in _GROUNDED if getattr(self, name) is not None}
+        """Write the table to a JSON file, without `compare_with`, `images` and
+        `results`.
+        """
+        grounded = {
+            name: getattr(self, name) for name in _GROUNDED if getattr(self, name) is not None
+        }
         write_json(path, {name: getattr(self, name) for name in _PARTS} | grounded)
 
     @classmethod
@@ -145,38 +193,64 @@ class ScoreTable:
             for score in (*SCORES.values(), *MEASURED):
                 contributions = np.array(table.photos.get(score.contributions) or [], dtype=float)
                 shape = (len(table.captions), *score.shape)
-                if contributions.size and not (contributions.shape == shape and np.isfinite(contributions).all()):
+                if contributions.size and not (
+                    contributions.shape == shape and np.isfinite(contributions).all()
+                ):
                     raise ValueError
             str(table), [entry["image_id"] for entry in table.captions]
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            expected = f"a JSON object with {', '.join(_PARTS)}, written by `keras-sat evaluate --json`"
+            expected = (
+                f"a JSON object with {', '.join(_PARTS)}, written by `keras-sat evaluate --json`"
+            )
             raise ValueError(f"{path}: expected {expected}.") from None
         return table
 
     def to_coco_results(self, path: str | os.PathLike) -> None:
-        """Write the captions in coco-caption's JSON format; for COCO's photos, image_id is a number."""
-        write_json(path, [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions])
+        """Write the captions in coco-caption's JSON format.
+
+        For COCO's photos, image_id is a number.
+        """
+        write_json(
+            path,
+            [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions],
+        )
 
     def to_csv(self, path: str | os.PathLike) -> None:
-        """Write a CSV file with each photo's caption (harmless in spreadsheets, see `cell_of`) and scores."""
+        """Write a CSV file with each photo's caption (harmless in spreadsheets, see
+        `cell_of`) and scores.
+        """
         text, figures = io.StringIO(), {}
         for score in SCORES.values():
             if (contributions := self.photos.get(score.contributions)) is not None:
-                figures |= score.of_sums(np.array(contributions, dtype=float), 1)  # each photo by itself
+                # Each photo by itself.
+                figures |= score.of_sums(np.array(contributions, dtype=float), 1)
         writer = csv.writer(text)
         writer.writerow(["image_id", "caption", *columns()])
         for number, entry in enumerate(self.captions):
-            cells = [f"{figures[name][number]:.6f}" if name in figures else "" for name in columns()]
-            writer.writerow([*(cell_of(str(entry[name])) for name in ("image_id", "caption")), *cells])
+            cells = [
+                f"{figures[name][number]:.6f}" if name in figures else "" for name in columns()
+            ]
+            writer.writerow(
+                [*(cell_of(str(entry[name])) for name in ("image_id", "caption")), *cells]
+            )
         write_whole(Path(path).expanduser(), text.getvalue())
 
 
 _PARTS = ("scores", "settings", "statistics", "captions", "photos")
-_GROUNDED = ("grounding", "grounding_generated", "regions", "faithfulness", "faithfulness_references")
-MEASURED = (phrases.GROUNDING, *faithfulness.FAITHFULNESS)  # other scores that `compare` shows, if a table has them
+_GROUNDED = (
+    "grounding",
+    "grounding_generated",
+    "regions",
+    "faithfulness",
+    "faithfulness_references",
+)
+# Other scores that `compare` shows, if a table has them.
+MEASURED = (phrases.GROUNDING, *faithfulness.FAITHFULNESS)
 
 
 def coco_image_id(image_id):
-    """Return the number in a COCO name, COCO_val2014_000000391895 or 000000391895, and any other id unchanged."""
+    """Return the number in a COCO name, COCO_val2014_000000391895 or 000000391895, and
+    any other id unchanged.
+    """
     number = re.fullmatch(r"(?:COCO_\w+_)?(\d{12})", image_id)
     return int(number[1]) if number else image_id

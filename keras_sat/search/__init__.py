@@ -1,1 +1,3 @@
-"""Search algorithms that generate captions step by step, and the results that they return."""
+"""Search algorithms that generate captions step by step, and the results that they
+return.
+"""

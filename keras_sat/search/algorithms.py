@@ -1,8 +1,10 @@
-"""Search algorithms that generate captions for a whole batch at once, given a function for one step.
+"""Search algorithms that generate captions for a whole batch at once, given a function
+for one step.
 
-A search calls `step(input_ids, state)`, which returns `logits` (rows, vocabulary), `state` (a nest of tensors (rows,
-...)), `attention_weights` (rows, regions) and `extras` (a dict from names to (rows, dim)), as `CaptionDecoder.step`
-does. A search stops as soon as every caption has ended, and can be compiled.
+A search calls `step(input_ids, state)`, which returns `logits` (rows, vocabulary),
+`state` (a nest of tensors (rows, ...)), `attention_weights` (rows, regions) and
+`extras` (a dict from names to (rows, dim)), as `CaptionDecoder.step` does. A search
+stops as soon as every caption has ended, and can be compiled.
 
 All searches take these keyword arguments:
 
@@ -21,20 +23,43 @@ from keras import ops
 
 
 class SearchResult(NamedTuple):
-    """The captions of each photo, best first; samples are in any order. During a search, each caption is one row."""
+    """The captions of each photo, best first; samples are in any order.
+
+    During a search, each caption is one row.
+    """
 
     token_ids: Any  # (photos, results, max_length), `<pad>` after `<end>`
-    log_probs: Any  # log p of each caption under the model, (photos, results); -inf for missing captions
+    # Log p of each caption under the model, (photos, results); -inf for missing
+    # captions.
+    log_probs: Any
     lengths: Any  # number of tokens, `<end>` included, (photos, results)
     is_finished: Any  # whether the caption ended within max_length, (photos, results)
     attention_weights: Any  # (photos, results, max_length, regions), 0 after the end
     extras: dict[str, Any]  # from names to (photos, results, max_length, dim), 0 after the end
-    word_probs: Any  # p of each token given the previous ones, (photos, results, max_length), 0 after `<end>`
+    # p of each token given the previous ones, (photos, results, max_length), 0 after
+    # `<end>`
+    word_probs: Any
 
 
-def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknown=False, for_region=False, **options):
-    """Run the search that the options select: beam_search, sample_search or greedy_search."""
-    options = {"num_regions": num_regions, **special_tokens(vocabulary, allow_unknown, for_region), **options}
+def run_search(
+    step,
+    state,
+    vocabulary,
+    num_regions,
+    noise=None,
+    *,
+    allow_unknown=False,
+    for_region=False,
+    **options,
+):
+    """Run the search that the options select: beam_search, sample_search or
+    greedy_search.
+    """
+    options = {
+        "num_regions": num_regions,
+        **special_tokens(vocabulary, allow_unknown, for_region),
+        **options,
+    }
     if joining := options.pop("no_repeat_around", ""):
         (options["joining_token_id"],) = vocabulary.caption_to_ids([joining])
     if "num_beams" in options:
@@ -45,7 +70,10 @@ def run_search(step, state, vocabulary, num_regions, noise=None, *, allow_unknow
 
 
 def special_tokens(vocabulary, allow_unknown=False, for_region=False):
-    """Return the search arguments that depend on the vocabulary, as a dict; phrases for regions start differently."""
+    """Return the search arguments that depend on the vocabulary, as a dict.
+
+    Phrases for regions start differently.
+    """
     starts = vocabulary.start_token_id, vocabulary.region_token_id
     forbidden = {*starts, *(() if allow_unknown else (vocabulary.unk_token_id,))}
     return {
@@ -57,9 +85,17 @@ def special_tokens(vocabulary, allow_unknown=False, for_region=False):
 
 
 def greedy_search(
-    step: Callable, state: Any, *, no_repeat_ngram: int = 0, joining_token_id: int | None = None, **options
+    step: Callable,
+    state: Any,
+    *,
+    no_repeat_ngram: int = 0,
+    joining_token_id: int | None = None,
+    **options,
 ) -> SearchResult:
-    """Take the most probable word at each step; return a SearchResult with one result per row. See beam_search."""
+    """Take the most probable word at each step.
+
+    Return a SearchResult with one result per row. See beam_search.
+    """
     rules = no_repeat_ngram, joining_token_id
 
     def choose(logits, t, said):
@@ -67,16 +103,21 @@ def greedy_search(
         if best.shape[-1] == 1:
             return token_ids[:, 0]
         best = _without_repeats(best, token_ids, said, t, *rules)
-        _, first = ops.top_k(best, 1)  # not argmax, for which Keras needs an operation that LiteRT lacks
+        # Not argmax, for which Keras needs an operation that LiteRT lacks.
+        _, first = ops.top_k(best, 1)
         return ops.take_along_axis(token_ids, first, axis=1)[:, 0]
 
     return _choose_word_by_word(step, state, choose, 1, **options)
 
 
 def forced_search(step: Callable, state: Any, token_ids: Any, **options) -> SearchResult:
-    """Return the SearchResult of given captions: `token_ids` (rows, max_length) with `<pad>` after `<end>`."""
+    """Return the SearchResult of given captions: `token_ids` (rows, max_length) with
+    `<pad>` after `<end>`.
+    """
     given = ops.cast(token_ids, "int32")
-    return _choose_word_by_word(step, state, lambda logits, t, said: ops.take(given, t, axis=1), 1, **options)
+    return _choose_word_by_word(
+        step, state, lambda logits, t, said: ops.take(given, t, axis=1), 1, **options
+    )
 
 
 def sample_search(
@@ -90,19 +131,25 @@ def sample_search(
     top_p: float | None = None,
     **options,
 ) -> SearchResult:
-    """Sample each word from the model's distribution; return a SearchResult with `num_samples` results per photo.
+    """Sample each word from the model's distribution; return a SearchResult with
+    `num_samples` results per photo.
 
     Args:
         step, state: see above; state has num_samples adjacent rows for each photo.
         noise: uniform noise in 0..1, (rows, max_length).
-        temperature: values below 1 make probable words more probable, and values above 1 less.
-        top_k, top_p: sample from the k most probable words, or the smallest set with this total probability.
+        temperature: values below 1 make probable words more probable, and values above
+            1 less.
+        top_k, top_p: sample from the k most probable words, or the smallest set with
+            this total probability.
     """
 
     def draw(logits, t, said):
-        cumulated = ops.cumsum(ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1), axis=-1)
+        cumulated = ops.cumsum(
+            ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1), axis=-1
+        )
         threshold = ops.take(noise, ops.expand_dims(t, 0), axis=1) * cumulated[:, -1:]
-        return ops.sum(ops.cast(cumulated <= threshold, "int32"), axis=-1)  # the first word above the threshold
+        # The first word above the threshold.
+        return ops.sum(ops.cast(cumulated <= threshold, "int32"), axis=-1)
 
     return _choose_word_by_word(step, state, draw, num_samples, **options)
 
@@ -118,32 +165,42 @@ def beam_search(
     joining_token_id: int | None = None,
     **options,
 ) -> SearchResult:
-    """Keep the `num_beams` best hypotheses for each photo; return a SearchResult with the best `num_results`.
+    """Keep the `num_beams` best hypotheses for each photo; return a SearchResult with
+    the best `num_results`.
 
-    A caption's score is log p / length ** length_penalty. A finished beam keeps its score, and is kept until num_beams
-    others are better. Finished captions come first, then unfinished ones.
+    A caption's score is log p / length ** length_penalty. A finished beam keeps its
+    score, and is kept until num_beams others are better. Finished captions come first,
+    then unfinished ones.
 
     Args:
         step, state: see above; state has num_beams adjacent, equal rows for each photo.
         num_beams: 1 is greedy search.
         num_results: at most num_beams.
-        length_penalty: 0 compares log p, which favours short captions; 1 compares the mean over the tokens.
-        no_repeat_ngram: no n-gram of this length occurs twice in a caption; 0: no limit.
-        joining_token_id: no word occurs twice in a row or on both sides of this word; None: no limit.
+        length_penalty: 0 compares log p, which favours short captions; 1 compares the
+            mean over the tokens.
+        no_repeat_ngram: no n-gram of this length occurs twice in a caption; 0: no
+            limit.
+        joining_token_id: no word occurs twice in a row or on both sides of this word;
+            None: no limit.
     """
     rules = no_repeat_ngram, joining_token_id
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
     captions = _empty(state, **options)
     photos = ops.shape(captions.log_probs)[0] // num_beams
     # All beams of a photo are equal at first: only the first one may be chosen.
-    captions = captions._replace(log_probs=ops.tile(ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0), [photos]))
+    captions = captions._replace(
+        log_probs=ops.tile(ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0), [photos])
+    )
 
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
-        # The best continuations of all beams of a photo are among the best of each beam.
+        # The best continuations of all beams of a photo are among the best of each
+        # beam.
         num_words = num_beams + _most_blocked(captions.token_ids, *rules)
         logits = ops.cast(result.logits, "float32")
-        best, token_ids = ops.top_k(allowed_logits(logits, **options), min(num_words, logits.shape[-1]))
+        best, token_ids = ops.top_k(
+            allowed_logits(logits, **options), min(num_words, logits.shape[-1])
+        )
         log_probs = best - ops.logsumexp(logits, axis=-1, keepdims=True)
         log_probs = _without_repeats(log_probs, token_ids, captions.token_ids, t, *rules)
         choices = log_probs.shape[-1]
@@ -156,7 +213,8 @@ def beam_search(
         scores = _scores(log_probs, lengths[:, None], length_penalty)
 
         _, best = ops.top_k(ops.reshape(scores, (photos, num_beams * choices)), num_beams)
-        parents = ops.reshape(best // choices + num_beams * ops.arange(photos)[:, None], (-1,))  # numbers of rows
+        # Numbers of rows.
+        parents = ops.reshape(best // choices + num_beams * ops.arange(photos)[:, None], (-1,))
         chosen = parents * choices + ops.reshape(best % choices, (-1,))
         token_ids = ops.take(ops.reshape(token_ids, (-1,)), chosen)
         log_prob = ops.take(ops.reshape(of_words, (-1,)), chosen)
@@ -166,7 +224,9 @@ def beam_search(
         return t + 1, token_ids, state, captions
 
     captions = _until_all_finished(advance, state, captions, **options)
-    scores = ops.reshape(_scores(captions.log_probs, captions.lengths, length_penalty), (photos, num_beams))
+    scores = ops.reshape(
+        _scores(captions.log_probs, captions.lengths, length_penalty), (photos, num_beams)
+    )
     is_finished = ops.reshape(captions.is_finished, (photos, num_beams))
     _, unfinished_last = ops.top_k(ops.where(is_finished, scores, scores - 1e6), num_results)
     rows = ops.reshape(unfinished_last + num_beams * ops.arange(photos)[:, None], (-1,))
@@ -174,13 +234,17 @@ def beam_search(
 
 
 def _choose_word_by_word(step, state, choose, num_results, **options):
-    """Search each row independently; `choose(logits, t, said)` returns the next tokens, given the previous ones."""
+    """Search each row independently; `choose(logits, t, said)` returns the next tokens,
+    given the previous ones.
+    """
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
 
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
         logits = ops.cast(result.logits, "float32")
-        token_ids = ops.cast(choose(allowed_logits(logits, **options), t, captions.token_ids), "int32")
+        token_ids = ops.cast(
+            choose(allowed_logits(logits, **options), t, captions.token_ids), "int32"
+        )
         log_prob = ops.squeeze(ops.take_along_axis(logits, token_ids[:, None], axis=-1), -1)
         log_prob -= ops.logsumexp(logits, axis=-1)
         token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
@@ -188,24 +252,34 @@ def _choose_word_by_word(step, state, choose, num_results, **options):
         captions = _append(captions, t, token_ids, log_prob, _seen(result, captions), end_token_id)
         return t + 1, token_ids, result.state, captions
 
-    return _as_result(_until_all_finished(advance, state, _empty(state, **options), **options), num_results)
+    return _as_result(
+        _until_all_finished(advance, state, _empty(state, **options), **options), num_results
+    )
 
 
 def _most_blocked(said, size, joining_token_id):
-    """Return the maximum number of words that `_without_repeats` blocks: a search needs that many extra candidates."""
-    return (max(0, said.shape[1] - size + 1) if size else 0) + (0 if joining_token_id is None else 2)
+    """Return the maximum number of words that `_without_repeats` blocks: a search needs
+    that many extra candidates.
+    """
+    return (max(0, said.shape[1] - size + 1) if size else 0) + (
+        0 if joining_token_id is None else 2
+    )
 
 
 def _without_repeats(log_probs, token_ids, said, t, size, joining_token_id):
     """Set log p to -inf for tokens that the rules of beam_search forbid.
 
-    Tokens are (rows, choices), the captions so far are (rows, max_length) with t tokens.
+    Tokens are (rows, choices), the captions so far are (rows, max_length) with t
+    tokens.
     """
     windows = said.shape[1] - size + 1
     if joining_token_id is not None:
-        last, before = (ops.take(said, ops.maximum(t - back, 0), axis=1)[:, None] for back in (1, 2))
+        last, before = (
+            ops.take(said, ops.maximum(t - back, 0), axis=1)[:, None] for back in (1, 2)
+        )
         is_echo = (token_ids == last) | ((last == joining_token_id) & (token_ids == before))
-        log_probs = ops.where(is_echo, -float("inf"), log_probs)  # at first `last` is `<pad>`, which is no choice
+        # At first `last` is `<pad>`, which is no choice.
+        log_probs = ops.where(is_echo, -float("inf"), log_probs)
     if size == 0 or windows < 1:
         return log_probs
     last = ops.take(said, ops.maximum(t - size + 1, 0) + ops.arange(size - 1), axis=1)
@@ -213,7 +287,9 @@ def _without_repeats(log_probs, token_ids, said, t, size, joining_token_id):
     for place in range(size - 1):
         again &= said[:, place : place + windows] == last[:, place : place + 1]
     completes = said[:, size - 1 :, None] == token_ids[:, None, :]
-    return ops.where(ops.any(again[:, :, None] & completes, axis=1) & (t >= size), -float("inf"), log_probs)
+    return ops.where(
+        ops.any(again[:, :, None] & completes, axis=1) & (t >= size), -float("inf"), log_probs
+    )
 
 
 def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):
@@ -251,7 +327,9 @@ def _empty(state, *, num_regions, max_length, pad_token_id, extra_dims=None, **_
         lengths=ops.zeros((rows,), dtype="int32"),
         is_finished=ops.zeros((rows,), dtype="bool"),
         attention_weights=ops.zeros((rows, max_length, num_regions)),
-        extras={name: ops.zeros((rows, max_length, dim)) for name, dim in (extra_dims or {}).items()},
+        extras={
+            name: ops.zeros((rows, max_length, dim)) for name, dim in (extra_dims or {}).items()
+        },
         word_probs=ops.zeros((rows, max_length)),
     )
 
@@ -262,13 +340,19 @@ def _seen(result, captions):
 
 
 def _append(captions, t, token_ids, log_prob, seen, end_token_id):
-    """Append a token to each caption; for an ended caption, it must be `<pad>` with a log_prob of 0. See `_seen`."""
+    """Append a token to each caption.
+
+    For an ended caption, it must be `<pad>` with a log_prob of 0. See `_seen`.
+    """
     is_open = ~captions.is_finished
     rows = ops.arange(ops.shape(token_ids)[0])
-    places = ops.stack([rows, ops.full_like(rows, t)], axis=1)  # `ops.slice_update` would need XLA wherever this runs
+    # `ops.slice_update` would need XLA wherever this runs
+    places = ops.stack([rows, ops.full_like(rows, t)], axis=1)
 
     def write(kept, x):
-        return ops.scatter_update(kept, places, ops.cast(x, "float32") * ops.cast(is_open, "float32")[:, None])
+        return ops.scatter_update(
+            kept, places, ops.cast(x, "float32") * ops.cast(is_open, "float32")[:, None]
+        )
 
     kept = captions.attention_weights, captions.extras
     attention_weights, extras = keras.tree.map_structure(write, kept, seen)
@@ -279,7 +363,9 @@ def _append(captions, t, token_ids, log_prob, seen, end_token_id):
         is_finished=captions.is_finished | (token_ids == end_token_id),
         attention_weights=attention_weights,
         extras=extras,
-        word_probs=ops.scatter_update(captions.word_probs, places, ops.where(is_open, ops.exp(log_prob), 0.0)),
+        word_probs=ops.scatter_update(
+            captions.word_probs, places, ops.where(is_open, ops.exp(log_prob), 0.0)
+        ),
     )
 
 
@@ -299,4 +385,6 @@ def _take_rows(nest, rows):
 
 
 def _as_result(captions, num_results):
-    return keras.tree.map_structure(lambda x: ops.reshape(x, (-1, num_results, *x.shape[1:])), captions)
+    return keras.tree.map_structure(
+        lambda x: ops.reshape(x, (-1, num_results, *x.shape[1:])), captions
+    )

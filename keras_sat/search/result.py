@@ -17,15 +17,21 @@ class CaptionResult:
         words: list of its words.
         log_prob: log p(caption | photo) under the model, including `<end>`.
         attention_weights: (words, rows, columns); each map sums to 1.
-        extras: dict from names in `keras_sat.options.EXTRAS` to (words,) or (words, dim); also available as attributes.
+        extras: dict from names in `keras_sat.options.EXTRAS` to (words,) or (words,
+            dim); also available as attributes.
         is_finished: False if the caption was cut off at `max_length`.
-        confidence: the probability that the caption is right; None without calibration or for a given caption.
-        image: the photo in the encoder's size, uint8 (height, width, 3); None if only features were given.
+        confidence: the probability that the caption is right; None without calibration,
+            for a given caption, and for a region.
+        image: the photo in the encoder's size, uint8 (height, width, 3); None if only
+            features were given.
         alternatives: the other results, best first.
-        consensus: similarity from 0 to 1 to the captions of similar training photos; None without an index.
+        consensus: similarity from 0 to 1 to the captions of similar training photos;
+            None without an index.
         similar_photos: the ids of the most similar training photos, or an empty list.
-        region: the rectangle (left, top, right, bottom) that it describes, in fractions of the photo's sides, or None.
-        word_probs: p of each word given the previous words, (words,); p(`<end>`) is only in `log_prob`.
+        region: the rectangle (left, top, right, bottom) that it describes, in fractions
+            of the photo's sides, or None.
+        word_probs: p of each word given the previous words, (words,); p(`<end>`) is
+            only in `log_prob`.
     """
 
     caption: str
@@ -43,7 +49,10 @@ class CaptionResult:
     region: tuple | None = None
 
     def to_dict(self, *, maps: bool = False) -> dict[str, Any]:
-        """Return a dict for JSON; with `maps`, it has the attention maps, rounded to six decimals."""
+        """Return a dict for JSON.
+
+        With `maps`, it has the attention maps, rounded to six decimals.
+        """
         parts = {} if self.region is None else {"region": self.region}
         parts |= {"caption": self.caption, "words": self.words, "log_prob": self.log_prob}
         if not self.is_finished:
@@ -62,9 +71,15 @@ class CaptionResult:
         return parts
 
     def of_region(self, region):
-        """Return a copy in which this result and its alternatives describe a region."""
-        return replace(self, region=region, alternatives=[replace(other, region=region) for other in self.alternatives])
+        """Return a copy in which this result and its alternatives describe a region.
+
+        They have no confidence, because it is fitted on captions of whole photos.
+        """
+        others = [other.of_region(region) for other in self.alternatives]
+        return replace(self, region=region, confidence=None, alternatives=others)
 
 
 for _name, _doc in EXTRAS.items():
-    setattr(CaptionResult, _name, property(lambda self, name=_name: self.extras.get(name), doc=_doc))
+    setattr(
+        CaptionResult, _name, property(lambda self, name=_name: self.extras.get(name), doc=_doc)
+    )

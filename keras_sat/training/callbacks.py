@@ -1,7 +1,9 @@
-"""Keras callbacks for training: scores, captions, progress, checkpoints and early stopping.
+"""Keras callbacks for training: scores, captions, progress, checkpoints and early
+stopping.
 
-Keras' ModelCheckpoint, EarlyStopping, BackupAndRestore and CSVLogger do parts of this. But they do not restore the
-random generators and averaged weights, do not write files atomically, and cannot ignore a BLEU-4 at chance level.
+Keras' ModelCheckpoint, EarlyStopping, BackupAndRestore and CSVLogger do parts of this.
+But they do not restore the random generators and averaged weights, do not write files
+atomically, and cannot ignore a BLEU-4 at chance level.
 """
 
 import contextlib
@@ -26,16 +28,30 @@ from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
 from keras_sat.scoring.words import MAX_ORDER
-from keras_sat.training.history import MONITORED, as_text, best_epoch, has_plateaued, is_above_chance, write_history
+from keras_sat.training.history import (
+    MONITORED,
+    as_text,
+    best_epoch,
+    has_plateaued,
+    is_above_chance,
+    write_history,
+)
 
-SHOWN = {"reward": "reward", "loss": "loss", "cross_entropy": "cross-entropy", "val_cross_entropy": "on dev"}
+SHOWN = {
+    "reward": "reward",
+    "loss": "loss",
+    "cross_entropy": "cross-entropy",
+    "val_cross_entropy": "on dev",
+}
 
 
 class ScoreCaptions(keras.callbacks.Callback):
-    """After each epoch, caption the photos of the dev split and add the scores to the epoch's logs.
+    """After each epoch, caption the photos of the dev split and add the scores to the
+    epoch's logs.
 
     Args:
-        captioned_images: list of CaptionedImage; their captions are the references, at most five each.
+        captioned_images: list of CaptionedImage; their captions are the references, at
+            most five each.
         cache: FeatureCache with their features; None encodes them each time.
         **search_options: see `Captioner.caption_features`.
     """
@@ -61,7 +77,9 @@ class ShowCaptions(ScoreCaptions):
         cache, **search_options: see ScoreCaptions.
     """
 
-    def __init__(self, captioned_images, *, cache=None, num_photos=3, output=print, **search_options):
+    def __init__(
+        self, captioned_images, *, cache=None, num_photos=3, output=print, **search_options
+    ):
         super().__init__(list(captioned_images)[:num_photos], cache=cache, **search_options)
         self.output = output
 
@@ -94,30 +112,45 @@ class DrawAttention(ShowCaptions):
                 picture = Path(temporary, "attention.png")
                 AttentionDisplay.from_result(result, image=image.image_path).save(picture, dpi=100)
                 content = picture.read_bytes()
-                size = map(str, struct.unpack(">2I", content[16:24]))  # width and height in the header of a PNG
-                _write_summary(f"attention/{image.image_id}", [*size, content], "images", "BLOB_SEQUENCE")
+                # Width and height in the header of a PNG.
+                size = map(str, struct.unpack(">2I", content[16:24]))
+                _write_summary(
+                    f"attention/{image.image_id}", [*size, content], "images", "BLOB_SEQUENCE"
+                )
         writer.close()
 
 
 def _write_summary(name, value, plugin, kind):
-    """Write a summary as tf.summary.scalar and tf.summary.image do, which need TensorBoard installed."""
+    """Write a summary as tf.summary.scalar and tf.summary.image do, which need
+    TensorBoard installed.
+    """
     plugin = tf.compat.v1.SummaryMetadata.PluginData(plugin_name=plugin)
     metadata = tf.compat.v1.SummaryMetadata(plugin_data=plugin, data_class=f"DATA_CLASS_{kind}")
     tf.summary.write(name, tf.constant(value), metadata=metadata)
 
 
 def score_captions(captioner, captioned_images, cache=None, **search_options):
-    """Caption images, and return a dict of scores; val_matches: 4-grams in references; val_distinct: captions."""
-    captions = [result.caption for result in caption_photos(captioner, captioned_images, cache, **search_options)]
+    """Caption images, and return a dict of scores; val_matches: 4-grams in references;
+    val_distinct: captions.
+    """
+    captions = [
+        result.caption
+        for result in caption_photos(captioner, captioned_images, cache, **search_options)
+    ]
     references = [image.captions[:NUM_REFERENCES] for image in captioned_images]
     scores = bleu(references, captions)
     figures = {f"val_bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)}
     figures["val_matches"] = int(bleu_counts(references, captions)[:, MAX_ORDER - 1].sum())
-    return {**figures, "val_cider": cider(references, captions)["cider"], "val_distinct": len(set(captions))}
+    return {
+        **figures,
+        "val_cider": cider(references, captions)["cider"],
+        "val_distinct": len(set(captions)),
+    }
 
 
 class ShowProgress(keras.callbacks.Callback):
-    """Show a progress bar during each epoch, then print a line with its metrics and the maximum time left.
+    """Show a progress bar during each epoch, then print a line with its metrics and the
+    maximum time left.
 
     Args:
         num_epochs: number of epochs of the whole training.
@@ -126,7 +159,9 @@ class ShowProgress(keras.callbacks.Callback):
         output: function that prints a line of text.
     """
 
-    def __init__(self, num_epochs, *, epochs=(), before=(), monitored=MONITORED, label="epoch", output=print):
+    def __init__(
+        self, num_epochs, *, epochs=(), before=(), monitored=MONITORED, label="epoch", output=print
+    ):
         super().__init__()
         self.num_epochs = num_epochs
         self.monitored = monitored
@@ -139,7 +174,8 @@ class ShowProgress(keras.callbacks.Callback):
         self._started = time.monotonic()
         label = f"{self.label} {epoch + 1}/{self.num_epochs}"
         self._progress = Progress(self.params.get("steps"), label=label, unit="batches")
-        self._progress.show = self._progress.rewrites  # in a log file the line of each epoch is enough
+        # In a log file the line of each epoch is enough.
+        self._progress.show = self._progress.rewrites
 
     def on_train_batch_end(self, batch, logs=None):
         self._progress.advance(1)
@@ -151,7 +187,8 @@ class ShowProgress(keras.callbacks.Callback):
             self.known.append(dict(logs))
             is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1
             is_best = is_best and is_above_chance(logs, self.monitored)
-            parts.append(f"{as_text(self.monitored, logs[self.monitored])}{' (best so far)' if is_best else ''}")
+            score = as_text(self.monitored, logs[self.monitored])
+            parts.append(f"{score} (best so far)" if is_best else score)
         seconds, num_left = time.monotonic() - self._started, self.num_epochs - epoch - 1
         parts += [tqdm.format_interval(seconds), f"{tqdm.format_interval(num_left * seconds)} left"]
         self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}")
@@ -164,15 +201,18 @@ class ShowProgress(keras.callbacks.Callback):
 
 
 class KeepTraining(keras.callbacks.Callback):
-    """After each epoch, save the best captioner and a checkpoint; stop when the scores no longer improve.
+    """After each epoch, save the best captioner and a checkpoint; stop when the scores
+    no longer improve.
 
-    Writes into `directory`: model/, the captioner of the best epoch so far; checkpoint/, the state to resume from;
-    history.csv, the metrics of every epoch; logs/, the same for TensorBoard. It must be the last callback.
+    Writes into `directory`: model/, the captioner of the best epoch so far;
+    checkpoint/, the state to resume from; history.csv, the metrics of every epoch;
+    logs/, the same for TensorBoard. It must be the last callback.
 
     Args:
         directory: the folder.
         epochs: list of the metrics of the epochs so far, when training is resumed.
-        before: list with the metrics of the captioner that is already in model/; only a better epoch replaces it.
+        before: list with the metrics of the captioner that is already in model/; only a
+            better epoch replaces it.
         monitored: the metric that decides which epoch is the best.
         patience: stop after this many epochs without a better one; None: never.
     """
@@ -236,9 +276,11 @@ class LostTraining(Exception):
 
 
 class StopWhenLost(keras.callbacks.Callback):
-    """Raise LostTraining when the loss or a weight is NaN or infinite. It must be the first callback.
+    """Raise LostTraining when the loss or a weight is NaN or infinite. It must be the
+    first callback.
 
-    Keras' TerminateOnNaN does not check the weights, but the last update of an epoch comes after its last loss.
+    Keras' TerminateOnNaN does not check the weights, but the last update of an epoch
+    comes after its last loss.
     """
 
     def on_train_batch_end(self, batch, logs=None):
@@ -246,15 +288,19 @@ class StopWhenLost(keras.callbacks.Callback):
             raise LostTraining
 
     def on_epoch_end(self, epoch, logs=None):
-        is_finite = all(np.isfinite(weight.numpy()).all() for weight in self.model.trainable_variables)
+        is_finite = all(
+            np.isfinite(weight.numpy()).all() for weight in self.model.trainable_variables
+        )
         if not is_finite or not math.isfinite(logs.get("val_loss", 0.0)):
             raise LostTraining
 
 
 class BeginWithExpectations(keras.callbacks.Callback):
-    """During the first `num_epochs`, train hard attention like soft attention, without sampling regions.
+    """During the first `num_epochs`, train hard attention like soft attention, without
+    sampling regions.
 
-    The metrics of these epochs get `warm_up` = 1, since they train soft attention; see `best_epoch`.
+    The metrics of these epochs get `warm_up` = 1, since they train soft attention; see
+    `best_epoch`.
     """
 
     def __init__(self, num_epochs):
@@ -263,7 +309,9 @@ class BeginWithExpectations(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         is_warm_up = epoch < self.num_epochs
-        self.model.expectation_share.assign(1.0 if is_warm_up else self.model.expectation_probability)
+        self.model.expectation_share.assign(
+            1.0 if is_warm_up else self.model.expectation_probability
+        )
 
     def on_epoch_end(self, epoch, logs=None):
         if self.num_epochs:

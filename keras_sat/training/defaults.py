@@ -1,4 +1,6 @@
-"""Defaults of `fit` that depend on the data: the preset, the output folder and the initial model."""
+"""Defaults of `fit` that depend on the data: the preset, the output folder and the
+initial model.
+"""
 
 from data_utils.atomic_files import read_sealed_json
 from keras_sat import presets
@@ -11,12 +13,14 @@ PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")  # fixed in 
 
 
 def preset_or_default(preset, data, options, initial_model, before, encoder, say):
-    """Return the settings of a preset, and print its name if it was chosen by default; see `fit` for the arguments.
+    """Return the settings of a preset, and print its name if it was chosen by default;
+    see `fit` for the arguments.
 
     Args:
-        preset: None: that of the data set, without settings that conflict with the options, or with an initial model
-            none.
-        before, encoder: name of the encoder of the resumed training, or None, and of the default encoder.
+        preset: None: that of the data set, without settings that conflict with the
+            options, or with an initial model none.
+        before, encoder: name of the encoder of the resumed training, or None, and of
+            the default encoder.
         say: function that prints a line.
     """
     if preset is not None:
@@ -24,9 +28,13 @@ def preset_or_default(preset, data, options, initial_model, before, encoder, say
         return presets.PRESETS[preset]
     if initial_model is not None:
         return {}
-    if (name := presets.default_preset(data, options.get("encoder") or before or encoder)) != "default":
+    if (
+        name := presets.default_preset(data, options.get("encoder") or before or encoder)
+    ) != "default":
         say(f"using the preset {name}; preset='default' (--preset default) uses the plain defaults")
-    return presets.fitting_settings(name, options if before is None else {"encoder": before, **options})
+    return presets.fitting_settings(
+        name, options if before is None else {"encoder": before, **options}
+    )
 
 
 def default_output_dir(data_name, chosen, initial_model):
@@ -37,9 +45,12 @@ def default_output_dir(data_name, chosen, initial_model):
 
 
 def bundled_to_start_from(images, asked, say):
-    """Return the bundled captioner's folder to start from; None with many photos or options that change the network."""
+    """Return the bundled captioner's folder to start from; None with many photos or
+    options that change the network.
+    """
     folder, given = PRETRAINED / presets.DEFAULT_MODEL, asked.captioner
-    before = read_sealed_json(folder / "config.json", EXPECTED)["captioner"]  # the weights are not needed yet
+    # The weights are not needed yet.
+    before = read_sealed_json(folder / "config.json", EXPECTED)["captioner"]
     num_train = sum(image.split == "train" for image in images)
     others = [name for name in given if name in PARTS_AND_SIZES and given[name] != before.get(name)]
     if asked.encoder_weights not in (CaptionerOptions.defaults()["encoder_weights"], BUNDLED, None):
@@ -51,7 +62,13 @@ def bundled_to_start_from(images, asked, say):
     elif num_train >= presets.MANY_PHOTOS:
         say(f"training from scratch: {num_train} training photos are enough")
     else:
-        start = f"starting from the bundled captioner, {presets.DEFAULT_MODEL}; from_scratch (--from-scratch) avoids it"
-        say(f"{start}. Its weights are for research and education only, not for commercial use (docs/model-card.md)")
+        start = (
+            f"starting from the bundled captioner, {presets.DEFAULT_MODEL}; from_scratch "
+            "(--from-scratch) avoids it"
+        )
+        say(
+            f"{start}. Its weights are for research and education only, not for "
+            "commercial use (docs/model-card.md)"
+        )
         return folder
     return None

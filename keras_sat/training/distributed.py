@@ -1,16 +1,21 @@
 """Synchronous data-parallel training on several GPUs or several hosts.
 
-Each device ("replica") has a copy of all weights and computes the gradients of its part of each batch. All take the
-same step with the sum, as one device would with the whole batch. `tf.distribute` makes the copies and the sums. Here:
+Each device ("replica") has a copy of all weights and computes the gradients of its part
+of each batch. All take the same step with the sum, as one device would with the whole
+batch. `tf.distribute` makes the copies and the sums. Here:
 
-1. Make the captioner inside `strategy.scope()`, which copies each variable to each replica.
+1. Make the captioner inside `strategy.scope()`, which copies each variable to each
+replica.
 2. Give each replica its part of each batch: `make_batches(..., shares=...)`.
-3. Run `Captioner.train_step` on all replicas. Sums over the batch are divided by the captions of all replicas
-   (`sum_over_replicas`). Each replica draws the random numbers of the whole batch and uses those of its part.
-4. Let one process, the chief, decide and write, and broadcast its state to the others before each epoch.
+3. Run `Captioner.train_step` on all replicas. Sums over the batch are divided by the
+   captions of all replicas (`sum_over_replicas`). Each replica draws the random numbers
+   of the whole batch and uses those of its part.
+4. Let one process, the chief, decide and write, and broadcast its state to the others
+before each epoch.
 
-If a host fails, the training ends: the others raise an error after some seconds. When the same command is run again on
-all hosts, they resume after the last epoch that the chief has saved.
+If a host fails, the training ends: the others raise an error after some seconds. When
+the same command is run again on all hosts, they resume after the last epoch that the
+chief has saved.
 """
 
 import contextlib
@@ -32,27 +37,36 @@ from keras_sat.training.callbacks import StopWhenLost
 
 SEED_STRIDE = 1_000_003  # between the seeds of two replicas' dropout
 ADDRESS = re.compile(r"(?:[^\s/:]+|\[[0-9a-fA-F:]+\]):\d{1,5}")
-TF_CONFIG = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
+TF_CONFIG = (
+    '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
+)
 
 
 def several_gpus(count, kind="GPU"):
     """Return the strategy that trains on the first `count` GPUs of this computer."""
     options.count().check("gpus", count)
     if count > len(devices := tf.config.list_logical_devices(kind)):
-        raise ValueError(f"TensorFlow finds only {len(devices)} {kind}s on this computer. Received: gpus={count}")
+        raise ValueError(
+            f"TensorFlow finds only {len(devices)} {kind}s on this computer. Received: gpus={count}"
+        )
     return tf.distribute.MirroredStrategy([device.name for device in devices[:count]])
 
 
 def several_hosts():
-    """Return the strategy for all GPUs of all hosts in TF_CONFIG. Call it before TensorFlow computes anything."""
+    """Return the strategy for all GPUs of all hosts in TF_CONFIG.
+
+    Call it before TensorFlow computes anything.
+    """
     this_host = read_tf_config(os.environ.get("TF_CONFIG"))
     print(f"{this_host}: waiting for the others", flush=True)
-    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # the wait is in C++ and would block Python's handler
+    # The wait is in C++ and would block Python's handler.
+    on_interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (RuntimeError, tf.errors.OpError) as error:
         raise ValueError(
-            "This host cannot connect: its address belongs to another process or computer, or TensorFlow has already "
+            "This host cannot connect: its address belongs to another process or "
+            "computer, or TensorFlow has already "
             f"been used ({getattr(error, 'message', error)}). Received: {this_host}"
         ) from None
     finally:
@@ -63,18 +77,30 @@ def several_hosts():
 
 
 def read_tf_config(text):
-    """Describe this process and all hosts, for example "worker 0 of 10.0.0.1:2222, 10.0.0.2:2222"."""
+    """Describe this process and all hosts, for example "worker 0 of 10.0.0.1:2222,
+    10.0.0.2:2222".
+    """
     try:
         config = json.loads(text)
         kind, index, cluster = config["task"]["type"], config["task"]["index"], config["cluster"]
         hosts = [*cluster.get("chief", []), *cluster.get("worker", [])]
         is_whole = index >= 0 and cluster[kind][index] in hosts
-        is_whole = is_whole and all(ADDRESS.fullmatch(host) for host in hosts) and len({*hosts}) == len(hosts)
+        is_whole = (
+            is_whole
+            and all(ADDRESS.fullmatch(host) for host in hosts)
+            and len({*hosts}) == len(hosts)
+        )
     except (ValueError, LookupError, TypeError, AttributeError):
         is_whole = False
     if not is_whole:  # TensorFlow would silently train on one host, or wait forever
-        problem = "The environment variable TF_CONFIG must list each host once, as address:port, and this host's index."
-        raise ValueError(f"{problem} Expected, on the first of two hosts: {TF_CONFIG}. Received: TF_CONFIG={text!r}")
+        problem = (
+            "The environment variable TF_CONFIG must list each host once, as address:port, "
+            "and this host's index."
+        )
+        raise ValueError(
+            f"{problem} Expected, on the first of two hosts: {TF_CONFIG}. Received: "
+            f"TF_CONFIG={text!r}"
+        )
     return f"{kind} {index} of {', '.join(hosts)}"
 
 
@@ -82,12 +108,14 @@ class Cluster:
     """The replicas that train a captioner, and the hosts on which they run.
 
     Args:
-        strategy: tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy. None: that of the current scope, or a
-            single device.
+        strategy: tf.distribute.MirroredStrategy or MultiWorkerMirroredStrategy. None:
+            that of the current scope, or a single device.
 
     Attributes:
-        shares: (numbers of this host's parts of a batch, number of all parts), for make_batches; None on one device.
-        num_hosts, host_number: number of processes, usually one on each host, and the number of this one.
+        shares: (numbers of this host's parts of a batch, number of all parts), for
+            make_batches; None on one device.
+        num_hosts, host_number: number of processes, usually one on each host, and the
+            number of this one.
         is_chief: whether this is the process that decides and writes.
     """
 
@@ -97,12 +125,16 @@ class Cluster:
             strategy = tf.distribute.get_strategy()
         known = NoneType, tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy
         if not isinstance(strategy, known):
-            raise ValueError(f"Expected a MirroredStrategy or MultiWorkerMirroredStrategy. Received: {strategy=}")
+            raise ValueError(
+                f"Expected a MirroredStrategy or MultiWorkerMirroredStrategy. Received: {strategy=}"
+            )
         self.strategy = strategy
         self.shares, self.num_hosts, self.host_number = None, 1, 0
         if strategy is not None:
             count = strategy.num_replicas_in_sync
-            numbers = strategy.experimental_distribute_values_from_function(lambda at: at.replica_id_in_sync_group)
+            numbers = strategy.experimental_distribute_values_from_function(
+                lambda at: at.replica_id_in_sync_group
+            )
             numbers = [int(number) for number in strategy.experimental_local_results(numbers)]
             self.shares, self.num_hosts = (numbers, count), count // len(numbers)
             self.host_number = min(numbers) // len(numbers)
@@ -121,25 +153,39 @@ class Cluster:
         return json.loads(self._broadcast_bytes(content[:size].ljust(size)))
 
     def check_same(self, described):
-        """Raise ValueError on a host where a value in this dict differs from the chief's."""
+        """Raise ValueError on a host where a value in this dict differs from the
+        chief's.
+        """
         of_chief = self.broadcast(described)
-        names = [name for name in {**of_chief, **described} if of_chief.get(name) != described.get(name)]
-        expected, received = (", ".join(f"{n}={given.get(n)!r}" for n in names) for given in (of_chief, described))
+        names = [
+            name for name in {**of_chief, **described} if of_chief.get(name) != described.get(name)
+        ]
+        expected, received = (
+            ", ".join(f"{n}={given.get(n)!r}" for n in names) for given in (of_chief, described)
+        )
         if names:
             problem = "All hosts must have the same data, weights and arguments."
-            raise ValueError(f"{problem} Expected, as on the first host: {expected}. Received: {received}")
+            raise ValueError(
+                f"{problem} Expected, as on the first host: {expected}. Received: {received}"
+            )
 
     def _broadcast_bytes(self, content):
-        """Return the chief's bytes on every host; all hosts must pass the same number of bytes.
+        """Return the chief's bytes on every host; all hosts must pass the same number
+        of bytes.
 
-        `tf.distribute` has no public broadcast, so this is a sum of the chief's values and of zeros. It uses float64,
-        which every all-reduce supports, and which represents 32 bits exactly.
+        `tf.distribute` has no public broadcast, so this is a sum of the chief's values
+        and of zeros. It uses float64, which every all-reduce supports, and which
+        represents 32 bits exactly.
         """
         if not content:
             return content
-        words = np.frombuffer(content.ljust(-(-len(content) // 4) * 4, b"\0"), "<u4").astype("float64")
+        words = np.frombuffer(content.ljust(-(-len(content) // 4) * 4, b"\0"), "<u4").astype(
+            "float64"
+        )
 
-        def add_up():  # `strategy.reduce` would do, but its threads print a traceback when the process exits
+        # `strategy.reduce` would do, but its threads print a traceback when the process
+        # exits
+        def add_up():
             context = tf.distribute.get_replica_context()
             is_chief = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), tf.float64)
             return context.all_reduce(tf.distribute.ReduceOp.SUM, words * is_chief)
@@ -150,7 +196,9 @@ class Cluster:
 
     @contextlib.contextmanager
     def one_host_at_a_time(self):
-        """Run the block on one host after another, starting with the chief, since they may share a disk."""
+        """Run the block on one host after another, starting with the chief, since they
+        may share a disk.
+        """
         for _ in range(self.host_number):
             self.broadcast(None)
         yield
@@ -158,31 +206,49 @@ class Cluster:
             self.broadcast(None)
 
     def share_folder(self, directory):
-        """Copy the files in the chief's folder to the same folder on the other hosts."""
+        """Copy the files in the chief's folder to the other hosts."""
         if self.num_hosts == 1:
             return
-        files = [path for path in directory.glob("[!.]*") if path.is_file()] if self.is_chief else []
-        for name, size in self.broadcast({path.name: path.stat().st_size for path in files}).items():
-            content = self._broadcast_bytes((directory / name).read_bytes() if self.is_chief else bytes(size))
+        files = (
+            [path for path in directory.glob("[!.]*") if path.is_file()] if self.is_chief else []
+        )
+        for name, size in self.broadcast(
+            {path.name: path.stat().st_size for path in files}
+        ).items():
+            content = self._broadcast_bytes(
+                (directory / name).read_bytes() if self.is_chief else bytes(size)
+            )
             if not self.is_chief:
                 write_whole(directory / name, content)
 
     def share_state(self, captioner):
-        """Copy the chief's state to all hosts, since a checkpoint or a callback may have changed it."""
+        """Copy the chief's state to all hosts, since a checkpoint or a callback may
+        have changed it.
+        """
         if self.num_hosts > 1:
             for variable in state_of(captioner).values():
                 array = variable.numpy()
-                variable.assign(np.frombuffer(self._broadcast_bytes(array.tobytes()), array.dtype).reshape(array.shape))
+                variable.assign(
+                    np.frombuffer(self._broadcast_bytes(array.tobytes()), array.dtype).reshape(
+                        array.shape
+                    )
+                )
         for variable in captioner.variables:
-            is_dropout = variable.name == "seed_generator_state" and variable is not captioner.random_generator.state
+            is_dropout = (
+                variable.name == "seed_generator_state"
+                and variable is not captioner.random_generator.state
+            )
             if is_dropout:  # else all parts of a batch would get the same masks
-                seed, copies = variable.numpy(), self.strategy.experimental_local_results(variable.value)
+                seed, copies = (
+                    variable.numpy(),
+                    self.strategy.experimental_local_results(variable.value),
+                )
                 for number, copy in zip(self.shares[0], copies):
                     copy.assign(seed + np.array([SEED_STRIDE * number, 0], seed.dtype))
 
     @contextlib.contextmanager
     def _host_failures_named(self):
-        """Turn a TensorFlow error on several hosts into an error that says what to do."""
+        """Turn a TensorFlow error on several hosts into advice on what to do."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -190,18 +256,24 @@ class Cluster:
                 raise
             reason = error.message.rpartition("aborted by: ")[2].partition("\n")[0]
             raise ConnectionError(
-                "Another host in this training run has exited or cannot be reached, or this one has failed. Check the "
-                "output of all hosts, and run the same command on all of them again: it resumes after the last "
+                "Another host in this training run has exited or cannot be reached, or "
+                "this one has failed. Check the "
+                "output of all hosts, and run the same command on all of them again: it "
+                "resumes after the last "
                 f"complete epoch. (TensorFlow's message: {reason[:200]})"
             ) from None
 
-    # Keras' loop (`Captioner.fit`) does not work on several hosts, because only the chief has callbacks and decides
-    # when to stop.
-    def fit(self, captioner, batches, *, validation_data=None, initial_epoch=0, epochs=1, callbacks=()):
-        """Train a captioner, created and compiled within `scope`, on batches that `make_batches` made with `shares`.
+    # Keras' loop (`Captioner.fit`) does not work on several hosts, because only the
+    # chief has callbacks and decides when to stop.
+    def fit(
+        self, captioner, batches, *, validation_data=None, initial_epoch=0, epochs=1, callbacks=()
+    ):
+        """Train a captioner, created and compiled within `scope`, on batches that
+        `make_batches` made with `shares`.
 
-        Callbacks are called only on the chief, whose weights, optimizer and `stop_training` are broadcast at the end of
-        each epoch. StopWhenLost is called on all hosts: they must leave the loop at the same step.
+        Callbacks are called only on the chief, whose weights, optimizer and
+        `stop_training` are broadcast at the end of each epoch. StopWhenLost is called
+        on all hosts: they must leave the loop at the same step.
         """
         callbacks = [each for each in callbacks if self.is_chief or isinstance(each, StopWhenLost)]
         if self.strategy is None:
@@ -212,9 +284,16 @@ class Cluster:
             captioner.build_for(batches)
             captioner.make_training_state()
             train = self._on_all_replicas(captioner.train_step, batches)
-            measure = validation_data and self._on_all_replicas(captioner.test_step, validation_data)
+            measure = validation_data and self._on_all_replicas(
+                captioner.test_step, validation_data
+            )
             captioner.stop_training = False
-            options = {"model": captioner, "epochs": epochs, "steps": self.num_steps(batches), "verbose": 0}
+            options = {
+                "model": captioner,
+                "epochs": epochs,
+                "steps": self.num_steps(batches),
+                "verbose": 0,
+            }
             called = keras.callbacks.CallbackList(callbacks, **options)
             called.on_train_begin()
             try:
@@ -239,12 +318,16 @@ class Cluster:
             called.on_train_end()
 
     def measure(self, captioner, batches):
-        """Return the metrics of `Captioner.evaluate` as a dict; the captioner must be created within `scope`."""
+        """Return the metrics of `Captioner.evaluate` as a dict. The captioner must be
+        created within `scope`.
+        """
         if self.strategy is None:
             return captioner.evaluate(batches, verbose=0, return_dict=True)
         with self.strategy.scope(), self._host_failures_named():
             captioner.build_for(batches)
-            return self._measured(captioner, self._on_all_replicas(captioner.test_step, batches), batches)
+            return self._measured(
+                captioner, self._on_all_replicas(captioner.test_step, batches), batches
+            )
 
     def _measured(self, captioner, step, batches):
         with captioner.averaged_weights():
@@ -252,17 +335,24 @@ class Cluster:
             return [step() for _ in range(self.num_steps(batches))][-1]
 
     def num_steps(self, batches):
-        """Return the number of whole batches, each of which has one part for each replica."""
+        """Return the number of whole batches, each of which has one part for each
+        replica.
+        """
         return len(batches) if self.shares is None else len(batches) // len(self.shares[0])
 
     def _on_all_replicas(self, step, batches):
-        """Return a function that runs a step on the next batch and returns its metrics as a dict of floats."""
-        # A finite dataset would ask the other hosts at each step whether they have a batch left.
+        """Return a function that runs a step on the next batch and returns its metrics
+        as a dict of floats.
+        """
+        # A finite dataset would ask the other hosts at each step whether they have a
+        # batch left.
         iterator = iter(self.strategy.distribute_datasets_from_function(lambda _: batches.repeat()))
 
         @tf.function(autograph=False)
         def run(iterator):
             figures = self.strategy.run(step, args=(next(iterator),))
-            return {name: self.strategy.experimental_local_results(x)[0] for name, x in figures.items()}
+            return {
+                name: self.strategy.experimental_local_results(x)[0] for name, x in figures.items()
+            }
 
         return lambda: {name: float(value) for name, value in run(iterator).items()}

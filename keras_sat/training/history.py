@@ -1,4 +1,6 @@
-"""The metrics of every epoch of a training run: they decide which epoch is the best, and are written to history.csv."""
+"""The metrics of every epoch of a training run: they decide which epoch is the best,
+and are written to history.csv.
+"""
 
 import math
 from collections import UserDict
@@ -12,16 +14,19 @@ LEAST_MATCHES = 10  # with fewer matching 4-grams on the whole dev split, BLEU-4
 
 
 class Curves(UserDict):
-    """The type of `captioner.history` after `fit`: it maps each metric's name to its values, one per epoch.
+    """The type of `captioner.history` after `fit`: it maps each metric's name to its
+    values, one per epoch.
 
-    Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is scaled as in coco-caption.
-    `was_interrupted` says whether Ctrl-C ended the training.
+    Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is scaled as in
+    coco-caption. `was_interrupted` says whether Ctrl-C ended the training.
     """
 
     def __init__(self, epochs, *, was_interrupted=False):
         self.was_interrupted = was_interrupted
         names = dict.fromkeys(name for figures in epochs for name in figures)
-        super().__init__({name: [figures.get(name, math.nan) for figures in epochs] for name in names})
+        super().__init__(
+            {name: [figures.get(name, math.nan) for figures in epochs] for name in names}
+        )
 
     @property
     def history(self):
@@ -30,15 +35,16 @@ class Curves(UserDict):
 
 
 def as_text(monitored, score):
-    """Format a monitored score for display, such as "BLEU-4 21.3 %" or "CIDEr 0.520"."""
+    """Format a monitored score, such as "BLEU-4 21.3 %" or "CIDEr 0.520"."""
     return named(monitored.removeprefix("val_"), score)
 
 
 def best_epoch(epochs, monitored=MONITORED):
-    """Return the index of the epoch with the best monitored metric (the first, if tied), or the last if it is missing.
+    """Return the index of the epoch with the best monitored metric (the first, if
+    tied), or the last if it is missing.
 
-    While the metric is at chance level (see `is_above_chance`), the cross-entropy on dev decides. Warm-up epochs count
-    only if no other epochs follow.
+    While the metric is at chance level (see `is_above_chance`), the cross-entropy on
+    dev decides. Warm-up epochs count only if no other epochs follow.
     """
     if not epochs or monitored not in epochs[-1]:
         return len(epochs) - 1
@@ -49,22 +55,28 @@ def best_epoch(epochs, monitored=MONITORED):
         return 0, -epochs[number].get("val_cross_entropy", 0), -number
 
     numbers = range(len(epochs))
-    return max([number for number in numbers if not epochs[number].get("warm_up")] or numbers, key=quality)
+    return max(
+        [number for number in numbers if not epochs[number].get("warm_up")] or numbers, key=quality
+    )
 
 
 def is_above_chance(figures, monitored=MONITORED):
-    """Return whether a score is above chance level; for BLEU-4, this requires LEAST_MATCHES matching 4-grams.
+    """Return whether a score is above chance level; for BLEU-4, this requires
+    LEAST_MATCHES matching 4-grams.
 
-    Without any match BLEU-4 is not 0: the tiny numbers that coco-caption adds raise it to as much as 0.03.
+    Without any match BLEU-4 is not 0: the tiny numbers that coco-caption adds raise it
+    to as much as 0.03.
     """
     enough = monitored != MONITORED or figures.get("val_matches", LEAST_MATCHES) >= LEAST_MATCHES
     return enough and figures[monitored] >= LEAST_SCORE
 
 
 def has_plateaued(epochs, patience, monitored=MONITORED):
-    """Return whether none of the last `patience` epochs was better than the best epoch before them (see `best_epoch`).
+    """Return whether none of the last `patience` epochs was better than the best epoch
+    before them (see `best_epoch`).
 
-    Scores at chance level are not a plateau, unless the cross-entropy on dev decided. Neither is a warm-up.
+    Scores at chance level are not a plateau, unless the cross-entropy on dev decided.
+    Neither is a warm-up.
     """
     if not epochs or patience is None or monitored not in epochs[-1] or epochs[-1].get("warm_up"):
         return False
@@ -74,7 +86,9 @@ def has_plateaued(epochs, patience, monitored=MONITORED):
 
 
 def write_history(path, epochs):
-    """Write the metrics of all epochs to a CSV file atomically, unlike Keras' CSVLogger, which appends line by line."""
+    """Write the metrics of all epochs to a CSV file atomically, unlike Keras'
+    CSVLogger, which appends line by line.
+    """
     curves = {"epoch": range(1, len(epochs) + 1), **Curves(epochs)}
     rows = zip(*([f"{value:.6g}" for value in values] for values in curves.values()))
     write_whole(path, "".join(f"{','.join(row)}\n" for row in [curves, *rows]))

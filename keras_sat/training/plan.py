@@ -1,4 +1,6 @@
-"""The options of a training run, grouped by kind, and the plan that all its phases share."""
+"""The options of a training run, grouped by kind, and the plan that all its phases
+share.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +17,14 @@ OF_KERAS = ("name", "trainable")  # arguments of Captioner that are not options
 
 
 def without_defaults(options):
-    """Return the options of `fit`, without those that are None and left to a preset or default."""
+    """Return the options of `fit`, without those that are None and left to a preset or
+    default.
+    """
     fields = {**CaptionerOptions.fields(), **TrainingOptions.fields()}
     unset = {name for name, field in fields.items() if field.metadata["none_is_unset"]}
-    return {name: value for name, value in options.items() if value is not None or name not in unset}
+    return {
+        name: value for name, value in options.items() if value is not None or name not in unset
+    }
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,8 @@ class TrainingRequest:
 
     Attributes:
         further: dict from the names in FURTHER_EPOCHS to the options of these phases.
-        captioner: dict of the given options of Captioner; the others have their default, or that of the initial model.
+        captioner: dict of the given options of Captioner; the others have their
+            default, or that of the initial model.
         encoder_weights: see Captioner; the initial model is loaded with them.
     """
 
@@ -38,32 +45,51 @@ class TrainingRequest:
 
     @classmethod
     def of(cls, given):
-        """Check the `**options` of `fit` and group them by kind; for None, see `without_defaults`."""
+        """Check the `**options` of `fit` and group them by kind.
+
+        For None, see `without_defaults`.
+        """
         classes = [epochs.options for epochs in FURTHER_EPOCHS.values()]
         kinds = (TrainingOptions, CaptionerOptions, *classes)
         training, captioner, *further, of_keras = split_options("fit", given, *kinds, also=OF_KERAS)
         CaptionerOptions.check(**captioner)
         if "dtype" in training:  # "auto" depends on the machine; the result is recorded
             training["dtype"] = resolved_dtype(training["dtype"])
-        encoder_weights = captioner.pop("encoder_weights", CaptionerOptions.defaults()["encoder_weights"])
+        encoder_weights = captioner.pop(
+            "encoder_weights", CaptionerOptions.defaults()["encoder_weights"]
+        )
         further = {name: kind(**own) for name, kind, own in zip(FURTHER_EPOCHS, classes, further)}
         return cls(TrainingOptions(**training), further, {**captioner, **of_keras}, encoder_weights)
 
     def num_further(self, name):
-        """Return the number of epochs of the later phase `name` (one of FURTHER_EPOCHS)."""
+        """Return the number of epochs of the later phase `name` (one of
+        FURTHER_EPOCHS).
+        """
         return getattr(self.further[name], name)
 
     def check(self, initial_model, **arguments):
-        """Reject arguments of `fit` that require others; `arguments` contains the arguments that HOOKS require."""
+        """Reject arguments of `fit` that require others; `arguments` contains the
+        arguments that HOOKS require.
+        """
         epochs, further = self.training.epochs, sum(map(self.num_further, FURTHER_EPOCHS))
         if epochs == 0 and (initial_model is None or not further):
             phases = " or ".join(FURTHER_EPOCHS)
-            raise ValueError(f"Without an initial_model and {phases}, `epochs` must be at least 1. Received: {epochs=}")
+            raise ValueError(
+                f"Without an initial_model and {phases}, `epochs` must be at least 1. "
+                f"Received: {epochs=}"
+            )
         for name, argument in arguments.items():
-            weights = {option: self.captioner.get(option) for option, hook in HOOKS.items() if hook.needs == name}
+            weights = {
+                option: self.captioner.get(option)
+                for option, hook in HOOKS.items()
+                if hook.needs == name
+            }
             if any(weights.values()) != (argument is not None):
                 received = ", ".join(f"{option}={weight}" for option, weight in weights.items())
-                problem = f"`{name}` and `{'` or `'.join(weights)}` require each other: pass both or neither."
+                problem = (
+                    f"`{name}` and `{'` or `'.join(weights)}` require each other: pass both "
+                    "or neither."
+                )
                 raise ValueError(f"{problem} Received: {name}={str(argument)[:80]}, {received}")
 
 
@@ -72,9 +98,12 @@ class TrainingPlan:
     """The settings and photos of a training run, which all its phases share.
 
     Attributes:
-        keeps_initial_model: whether the initial model (a Captioner or None) is kept if no epoch is better.
-        data_name, images: the name of the data set, and its list of CaptionedImage, all with captions.
-        arguments: dict of the arguments of `fit`, other than options, on which the result depends.
+        keeps_initial_model: whether the initial model (a Captioner or None) is kept if
+            no epoch is better.
+        data_name, images: the name of the data set, and its list of CaptionedImage, all
+            with captions.
+        arguments: dict of the arguments of `fit`, other than options, on which the
+            result depends.
         folder: the folder of the whole training.
         was_interrupted: whether Ctrl-C ended it.
     """
@@ -109,12 +138,20 @@ class TrainingPlan:
         """Return the record of the cross-entropy phase; see `describe`."""
         captioner = CaptionerOptions.defaults() if self.initial_model is None else {}
         captioner |= self.asked.captioner | {"encoder_weights": self.asked.encoder_weights}
-        return describe({**self.arguments, **captioner, **self.options.to_dict()}, self.images, self.initial_model)
+        return describe(
+            {**self.arguments, **captioner, **self.options.to_dict()},
+            self.images,
+            self.initial_model,
+        )
 
     def record_of_further(self, name, captioner):
-        """Return the record of the later phase `name` (one of FURTHER_EPOCHS), which starts from a captioner."""
+        """Return the record of the later phase `name` (one of FURTHER_EPOCHS), which
+        starts from a captioner.
+        """
         epochs, own = FURTHER_EPOCHS[name], self.asked.further[name].to_dict()
-        used = {option: getattr(self.options, option) for option in TrainingOptions.names("training")}
+        used = {
+            option: getattr(self.options, option) for option in TrainingOptions.names("training")
+        }
         used |= {"epochs": own.pop(name), "schedule": epochs.schedule}
         if not epochs.encoder_alone:
             needing = {option: hook.needs for option, hook in HOOKS.items() if hook.needs}

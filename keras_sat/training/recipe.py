@@ -1,4 +1,6 @@
-"""The function `fit`, which performs a complete training run, from reading the data to calibrating the confidence."""
+"""The function `fit`, which performs a complete training run, from reading the data to
+calibrating the confidence.
+"""
 
 import tempfile
 import warnings
@@ -29,7 +31,9 @@ from keras_sat.training.run_record import checksum, recorded_encoder
 from keras_sat.training.summary import warn_of_photos_seen_before
 
 
-@with_options(TrainingOptions, *(epochs.options for epochs in FURTHER_EPOCHS.values()), CaptionerOptions)
+@with_options(
+    TrainingOptions, *(epochs.options for epochs in FURTHER_EPOCHS.values()), CaptionerOptions
+)
 def fit(
     data,
     *,
@@ -47,71 +51,97 @@ def fit(
     strategy=None,
     **options,
 ) -> Captioner:
-    """Train a captioner on photos with captions, and return the captioner of the best epoch.
+    """Train a captioner on photos with captions, and return the captioner of the best
+    epoch.
 
-        captioner = keras_sat.fit("flickr8k", data_dir="flickr8k", output_dir="runs/flickr8k")
+        captioner = keras_sat.fit("flickr8k", data_dir="flickr8k", output_dir="runs/a")
         print(captioner.caption("photo.jpg").caption)
-        captioner = keras_sat.fit("folder", data_dir="my_photos", split_seed=0, attention="hard", epochs=5)
+        captioner = keras_sat.fit(
+            "folder", data_dir="my_photos", split_seed=0, attention="hard", epochs=5
+        )
 
-    The training is saved in `output_dir` after each epoch. Call `fit` with the same arguments again to resume it after
-    an interruption, or to load it when finished. Ctrl-C ends it and returns the best captioner so far.
+    The training is saved in `output_dir` after each epoch. Call `fit` with the same
+    arguments again to resume it after an interruption, or to load it when finished.
+    Ctrl-C ends it and returns the best captioner so far.
 
     Args:
-        data: a name in DATASETS, or a list of CaptionedImage. Training uses the split "train"; scores on the split
-            "dev" decide which epoch is the best.
+        data: a name in DATASETS, or a list of CaptionedImage. Training uses the split
+            "train"; scores on the split "dev" decide which epoch is the best.
         data_dir: the folder of the data set, which is downloaded there if possible.
         split_seed: make a random 80/10/10 split by photo with this seed.
-        cache_dir: the folder of the features; None: in `data_dir`, with the photos, or in `output_dir`.
-        output_dir: the folder for the model, checkpoints and metrics; None: runs/DATA-ENCODER-ATTENTION.
-        preset: a name in `keras_sat.PRESETS`; other options override its settings. None: the preset of the data set
-            and its encoder ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without settings that
-            conflict with the options. "default", other data, or an `initial_model`: the defaults below.
-        initial_model: start from this captioner: a Captioner, the folder of a saved one, or a bundled name. It keeps
-            its encoder and sizes, and new words are added to its vocabulary. Other options may change: attention="hard"
-            may follow soft attention. None: with data="folder" and fewer than `presets.MANY_PHOTOS` training photos,
-            the bundled photo captioner, unless the options change its network; the defaults are then
-            `presets.OWN_PHOTOS`, and it is kept if no epoch is better. With any other data: random weights.
+        cache_dir: the folder of the features; None: in `data_dir`, with the photos, or
+            in `output_dir`.
+        output_dir: the folder for the model, checkpoints and metrics; None:
+            runs/DATA-ENCODER-ATTENTION.
+        preset: a name in `keras_sat.PRESETS`; other options override its settings.
+            None: the preset of the data set and its encoder
+            ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without
+            settings that conflict with the options. "default", other data, or an
+            `initial_model`: the defaults below.
+        initial_model: start from this captioner: a Captioner, the folder of a saved
+            one, or a bundled name. It keeps its encoder and sizes, and new words are
+            added to its vocabulary. Other options may change: attention="hard" may
+            follow soft attention. None: with data="folder" and fewer than
+            `presets.MANY_PHOTOS` training photos, the bundled photo captioner, unless
+            the options change its network; the defaults are then `presets.OWN_PHOTOS`,
+            and it is kept if no epoch is better. With any other data: random weights.
         from_scratch: do not start from the bundled captioner.
-        **options: see TrainingOptions, ConsistencyOptions, SelfCriticalOptions and CaptionerOptions.
+        **options: see TrainingOptions, ConsistencyOptions, SelfCriticalOptions and
+            CaptionerOptions.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
-        boxes: for `box_weight` and `region_weight`: boxes of phrases of the training captions, see
-            `data_utils.datasets.phrase_boxes.read_boxes`.
-        callbacks: Keras callbacks, called after the scores and before anything is saved. Their state is not saved.
+        boxes: for `box_weight` and `region_weight`: boxes of phrases of the training
+            captions, see `data_utils.datasets.phrase_boxes.read_boxes`.
+        callbacks: Keras callbacks, called after the scores and before anything is
+            saved. Their state is not saved.
         show_progress: False prints nothing.
-        strategy: train on several devices: a tf.distribute.MirroredStrategy(), or MultiWorkerMirroredStrategy() for
-            several hosts, which all make the same call. `batch_size` is over all devices; see docs/distribution.md.
+        strategy: train on several devices: a tf.distribute.MirroredStrategy(), or
+            MultiWorkerMirroredStrategy() for several hosts, which all make the same
+            call. `batch_size` is over all devices; see docs/distribution.md.
 
-    Returns: Captioner; its `history` is a mapping from the name of a metric to its value in each epoch.
+    Returns: Captioner; its `history` is a mapping from the name of a metric to its
+    value in each epoch.
 
-    Without `encoder`, a resumed run keeps its encoder; a new run uses "tiny" for the scenes, "vgg16" with a GPU,
-    else "efficientnet_lite0" if its weights are installed (the extra `lite`) or "mobilenet_v2". The features of a
-    frozen encoder are computed once; a trained encoder reads the photos in each epoch.
+    Without `encoder`, a resumed run keeps its encoder; a new run uses "tiny" for the
+    scenes, "vgg16" with a GPU, else "efficientnet_lite0" if its weights are installed
+    (the extra `lite`) or "mobilenet_v2". The features of a frozen encoder are computed
+    once; a trained encoder reads the photos in each epoch.
 
-    If `schedule` is "constant", a finished run can be continued with more `epochs`. epochs=0 with an `initial_model`
-    runs only the later phases, and keeps its vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
-    (`data_utils.views`) draws one of the views of a photo each time, and multiplies the size of the features.
+    If `schedule` is "constant", a finished run can be continued with more `epochs`.
+    epochs=0 with an `initial_model` runs only the later phases, and keeps its
+    vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
+    (`data_utils.views`) draws one of the views of a photo each time, and multiplies the
+    size of the features.
 
-    `consistency_epochs` (`keras_sat.beyond.feature_consistency`) and `self_critical_epochs`
-    (`keras_sat.beyond.self_critical`) are later phases, in the folders consistency and self_critical of `output_dir`;
-    the best epoch of each by CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the previous
-    captioner is returned. Their loss has no attention penalty, label smoothing, or dropout of words and word vectors.
+    `consistency_epochs` (`keras_sat.beyond.feature_consistency`) and
+    `self_critical_epochs` (`keras_sat.beyond.self_critical`) are later phases, in the
+    folders consistency and self_critical of `output_dir`; the best epoch of each by
+    CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the
+    previous captioner is returned. Their loss has no attention penalty, label
+    smoothing, or dropout of words and word vectors.
 
-    `deterministic` is a setting of TensorFlow for the rest of the process: the same weights bit for bit on the same
-    machine, with the same packages and threads. When training is resumed, it can be switched off, but not on.
+    `deterministic` is a setting of TensorFlow for the rest of the process: the same
+    weights bit for bit on the same machine, with the same packages and threads. When
+    training is resumed, it can be switched off, but not on.
 
-    At the end, the training photos are indexed if there is a `consensus_weight` (`keras_sat.beyond.consensus`), and the
-    `confidence` is fitted on the dev split if that has at least 100 photos (`keras_sat.beyond.calibration`).
+    At the end, the training photos are indexed if there is a `consensus_weight`
+    (`keras_sat.beyond.consensus`), and the `confidence` is fitted on the dev split if
+    that has at least 100 photos (`keras_sat.beyond.calibration`).
     """
     if from_scratch and initial_model is not None:
         received = {"from_scratch": from_scratch, "initial_model": initial_model}
-        raise ArgumentError("Training starts either from scratch or from a model. Pass only one.", **received)
+        raise ArgumentError(
+            "Training starts either from scratch or from a model. Pass only one.", **received
+        )
     cluster = Cluster(strategy)
     show_progress = show_progress and cluster.is_chief
     say = print if show_progress else lambda line: None
     options = without_defaults(options)
     before = None if output_dir is None else recorded_encoder(output_dir)
     before, encoder = cluster.broadcast([before, default_encoder(data)])
-    options = {**preset_or_default(preset, data, options, initial_model, before, encoder, say), **options}
+    options = {
+        **preset_or_default(preset, data, options, initial_model, before, encoder, say),
+        **options,
+    }
     asked = TrainingRequest.of(options)
     if preset not in (None, "default") and data == "folder" and initial_model is None:
         from_scratch = True  # as the settings of presets require
@@ -136,13 +166,19 @@ def fit(
             say(without_gpu(encoder))
     warn_of_photos_seen_before(initial_model, images, say)
 
-    folder = Path(output_dir or default_output_dir(data_name, asked.captioner, initial_model)).expanduser()
-    photos = TrainingPhotos(images, data_dir, cache_dir, folder, skip_unreadable, show_progress, cluster)
+    folder = Path(
+        output_dir or default_output_dir(data_name, asked.captioner, initial_model)
+    ).expanduser()
+    photos = TrainingPhotos(
+        images, data_dir, cache_dir, folder, skip_unreadable, show_progress, cluster
+    )
     if boxes is not None:
         photos.boxes = read_boxes(boxes, train_images)
     arguments = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
     arguments["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
-    plan = TrainingPlan(asked, initial_model, is_bundled, data_name, images, arguments, photos, cluster, callbacks)
+    plan = TrainingPlan(
+        asked, initial_model, is_bundled, data_name, images, arguments, photos, cluster, callbacks
+    )
     if plan.options.deterministic:
         tf.config.experimental.enable_op_determinism()
     with tempfile.TemporaryDirectory() as temporary, cluster.scope():
@@ -168,7 +204,9 @@ def _train(plan):
 
 
 def _index(plan, captioner, folder):
-    """Build the index for `consensus_weight` and save it, unless it exists or there are several hosts."""
+    """Build the index for `consensus_weight` and save it, unless it exists or there are
+    several hosts.
+    """
     if captioner.consensus_weight and captioner.consensus is None and plan.cluster.num_hosts == 1:
         plan.photos.prepare(captioner, num_views=1)
         reading = {"cache": plan.photos.cache, "show_progress": plan.photos.show_progress}
@@ -177,20 +215,38 @@ def _index(plan, captioner, folder):
 
 
 def _calibrate(plan, captioner, folder):
-    """Fit the confidence on dev and save it, unless it is fitted or there are several hosts; errors become warnings."""
+    """Fit the confidence on dev and save it, unless it is fitted or there are several
+    hosts; errors become warnings.
+    """
     dev_images = plan.photos.of_split("dev")
     seen = seen_in_training([image.image_id for image in dev_images], captioner.training_photos)
-    if captioner.confidence is not None or len(dev_images) < FEWEST_PHOTOS or seen or plan.cluster.num_hosts > 1:
+    if (
+        captioner.confidence is not None
+        or len(dev_images) < FEWEST_PHOTOS
+        or seen
+        or plan.cluster.num_hosts > 1
+    ):
         return
     try:
         plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
-        calibration = calibrate(captioner, dev_images, cache=plan.photos.cache, show_progress=plan.photos.show_progress)
+        calibration = calibrate(
+            captioner, dev_images, cache=plan.photos.cache, show_progress=plan.photos.show_progress
+        )
         save_records(captioner, folder)
     except KeyboardInterrupt:
         plan.was_interrupted = True
-        plan.say("stopped before the confidence was calibrated; repeat the call or command to calibrate it")
+        plan.say(
+            "stopped before the confidence was calibrated; repeat the call or command to "
+            "calibrate it"
+        )
     except (OSError, ValueError) as error:
-        warnings.warn(f"The captioner is trained, but its confidence could not be calibrated: {error}", stacklevel=4)
+        warnings.warn(
+            f"The captioner is trained, but its confidence could not be calibrated: {error}",
+            stacklevel=4,
+        )
     else:
         right = f"confidence: {calibration.are_right.mean():.0%} of the dev captions are correct"
-        plan.say(f"{right}; the calibration error is {100 * calibration.expected_error:.0f} percentage points")
+        plan.say(
+            f"{right}; the calibration error is {100 * calibration.expected_error:.0f} "
+            "percentage points"
+        )

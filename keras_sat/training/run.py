@@ -1,4 +1,6 @@
-"""One phase of training, which can be started, resumed or loaded, and returns its best captioner."""
+"""One phase of training, which can be started, resumed or loaded, and returns its best
+captioner.
+"""
 
 import warnings
 
@@ -10,14 +12,22 @@ from keras_sat.checks import STOPPED_EARLY
 from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, state_of
 from keras_sat.files.model_folder import assign_arrays, read_model
 from keras_sat.training import callbacks
-from keras_sat.training.history import MONITORED, as_text, best_epoch, has_plateaued, is_above_chance, write_history
+from keras_sat.training.history import (
+    MONITORED,
+    as_text,
+    best_epoch,
+    has_plateaued,
+    is_above_chance,
+    write_history,
+)
 from keras_sat.training.run_record import record_arguments
 
 BEFORE = "before.json"  # scores of the captioner that a training started from
 
 
 class Training:
-    """One phase of a TrainingPlan, which has its own folder and can be started, resumed or loaded.
+    """One phase of a TrainingPlan, which has its own folder and can be started, resumed
+    or loaded.
 
     Args:
         kind: prefix of "epoch" in messages, such as "self-critical ".
@@ -30,15 +40,20 @@ class Training:
         self.num_epochs = num_epochs
         self.kind = kind
         self.monitored = monitored
-        self.before = []  # the metrics of the initial captioner, if it is kept unless an epoch is better
+        # The metrics of the initial captioner, if it is kept unless an epoch is better.
+        self.before = []
         self.epochs, self.state = read_checkpoint(folder / "checkpoint")
         self.epochs = plan.cluster.broadcast(self.epochs)
 
     def record(self, described):
-        """Write the record of the training run, or reject a folder that contains a different run."""
+        """Write the record of the training run, or reject a folder that contains a
+        different run.
+        """
         cluster, before = self.plan.cluster, self.folder / BEFORE
         cluster.check_same(described)
-        clear_half_written(*(self.folder / name for name in ("arguments.json", "history.csv", BEFORE)))
+        clear_half_written(
+            *(self.folder / name for name in ("arguments.json", "history.csv", BEFORE))
+        )
         if cluster.is_chief and not self.epochs:
             before.unlink(missing_ok=True)  # left from an abandoned training
         if before.exists():
@@ -52,11 +67,16 @@ class Training:
     @property
     def has_ended(self):
         known = [*self.before, *self.epochs]
-        return len(self.epochs) >= self.num_epochs or has_plateaued(known, self.plan.options.patience, self.monitored)
+        return len(self.epochs) >= self.num_epochs or has_plateaued(
+            known, self.plan.options.patience, self.monitored
+        )
 
     def loaded(self):
         """Load a finished training run and return the same result as `run`."""
-        self.plan.say(f"{self.folder}: this training run ended after {self.kind}epoch {len(self.epochs)}; loading it")
+        self.plan.say(
+            f"{self.folder}: this training run ended after {self.kind}epoch "
+            f"{len(self.epochs)}; loading it"
+        )
         self.plan.cluster.share_folder(self.folder / "model")
         encoder, initial_model = self.plan.asked.captioner.get("encoder"), self.plan.initial_model
         if not isinstance(encoder, keras.Model):
@@ -65,9 +85,11 @@ class Training:
         return Captioner.load(self.folder / "model", encoder=encoder), True, self.epochs
 
     def keep_initial(self, captioner, *, cross_entropy=False):
-        """Save a captioner and its dev scores, which an epoch must exceed; return False if interrupted by Ctrl-C.
+        """Save a captioner and its dev scores, which an epoch must exceed; return False
+        if interrupted by Ctrl-C.
 
-        `cross_entropy` is also measured, of a compiled captioner, if it is to decide while BLEU-4 is 0.
+        `cross_entropy` is also measured, of a compiled captioner, if it is to decide
+        while BLEU-4 is 0.
         """
         if self.epochs:
             return True
@@ -90,11 +112,14 @@ class Training:
     def run(self, captioner, batches, first_callbacks=()):
         """Train a compiled captioner on batches from make_batches.
 
-        Returns: (the best captioner, whether the training is complete, the metrics of its epochs).
+        Returns: (the best captioner, whether the training is complete, the metrics of
+        its epochs).
         """
         plan, cluster = self.plan, self.plan.cluster
         dev_images = plan.photos.of_split("dev")
-        captioner.note_training_photos([image.image_id for image in plan.photos.of_split("train")], plan.photos.records)
+        captioner.note_training_photos(
+            [image.image_id for image in plan.photos.of_split("train")], plan.photos.records
+        )
         captioner.build_for(batches)
         if self.state:
             read_model(self.folder / "model")  # a damaged one is rejected before an epoch is spent
@@ -125,21 +150,35 @@ class Training:
         return self._best(captioner, is_lost), is_whole, self.epochs
 
     def _interrupted(self):
-        """Record that Ctrl-C stopped training; on several hosts, raise it again to stop the other hosts too."""
+        """Record that Ctrl-C stopped training.
+
+        On several hosts, raise it again to stop the other hosts too.
+        """
         if self.plan.cluster.num_hosts > 1:
             raise KeyboardInterrupt
         self.plan.was_interrupted = True
-        self.plan.say(f"stopped; repeat the call or command to resume after {self.kind}epoch {len(self.epochs)}")
+        self.plan.say(
+            f"stopped; repeat the call or command to resume after {self.kind}epoch "
+            f"{len(self.epochs)}"
+        )
 
     def _dev_batches(self, captioner):
-        return self.plan.photos.batches("dev", captioner, self.plan.options, whole=True, shuffle=False)
+        return self.plan.photos.batches(
+            "dev", captioner, self.plan.options, whole=True, shuffle=False
+        )
 
     def _search_options(self):
         options = self.plan.options
-        return {"cache": self.plan.photos.cache, "num_beams": options.num_beams, "max_length": options.max_length}
+        return {
+            "cache": self.plan.photos.cache,
+            "num_beams": options.num_beams,
+            "max_length": options.max_length,
+        }
 
     def _best(self, captioner, is_lost):
-        """Return the captioner with the weights of its best epoch, and print which epoch that is."""
+        """Return the captioner with the weights of its best epoch, and print which
+        epoch that is.
+        """
         captioner.expectation_share.assign(captioner.expectation_probability)
         known = [*self.before, *self.epochs]
         if is_lost:
@@ -147,7 +186,9 @@ class Training:
             advice = "Lower the learning rate or clip_norm, and train into another output_dir."
             if not known:
                 raise ValueError(f"{problem}; nothing was saved. {advice}")
-            warnings.warn(f"{problem}; the best captioner so far is returned. {advice}", stacklevel=5)
+            warnings.warn(
+                f"{problem}; the best captioner so far is returned. {advice}", stacklevel=5
+            )
         elif not known:
             warnings.warn(STOPPED_EARLY, stacklevel=5)
             return captioner
@@ -156,7 +197,9 @@ class Training:
         figures, number = known[best], best + 1 - len(self.before)
         which = f"{self.kind}epoch {number} of {len(self.epochs)} is the best"
         if number < 1:
-            which = f"none of {len(self.epochs)} {self.kind}epochs is better than the initial captioner"
+            which = (
+                f"none of {len(self.epochs)} {self.kind}epochs is better than the initial captioner"
+            )
         if self.monitored in figures and is_above_chance(figures, self.monitored):
             which += f", {as_text(self.monitored, figures[self.monitored])} on dev"
         self.plan.say(f"{which}; it is saved in {self.folder / 'model'}")

@@ -1,4 +1,6 @@
-"""The record of a training run, arguments.json: its arguments, and a checksum of photos' ids, captions and sizes."""
+"""The record of a training run, arguments.json: its arguments, and a checksum of
+photos' ids, captions and sizes.
+"""
 
 import contextlib
 import json
@@ -16,23 +18,39 @@ from keras_sat.model.encoders import ENCODERS
 
 
 def checksum(value):
-    """Return a checksum of eight hexadecimal digits for a value that JSON can represent."""
+    """Return a checksum of eight hexadecimal digits for a value that JSON can
+    represent.
+    """
     return f"{zlib.crc32(json.dumps(value).encode()):08x}"
 
 
 def describe(arguments, images, initial_model):
-    """Return the record of a training run, a dict for JSON, from its arguments, images and initial model or None."""
-    photos = [[image.image_id, image.captions, image.split, _picture(image.image_path)] for image in images]
-    described = {"data": f"{len(images)} photos, checksum {checksum(photos)}", "initial_model": None}
+    """Return the record of a training run, a dict for JSON, from its arguments, images
+    and initial model or None.
+    """
+    photos = [
+        [image.image_id, image.captions, image.split, _picture(image.image_path)]
+        for image in images
+    ]
+    described = {
+        "data": f"{len(images)} photos, checksum {checksum(photos)}",
+        "initial_model": None,
+    }
     if initial_model is not None:
         settings = json.dumps(initial_model.get_config(), sort_keys=True, default=repr)
-        described["initial_model"] = f"{initial_model.weights_digest()}-{zlib.crc32(settings.encode()):08x}"
+        described["initial_model"] = (
+            f"{initial_model.weights_digest()}-{zlib.crc32(settings.encode()):08x}"
+        )
     return json.loads(json.dumps({**described, **arguments}, default=_as_json))
 
 
 def _picture(path):
     """Return the size of a photo's file, or a checksum if the photo is in memory."""
-    return size_of(path) if isinstance(path, (str, os.PathLike)) else zlib.crc32(np.ascontiguousarray(path))
+    return (
+        size_of(path)
+        if isinstance(path, (str, os.PathLike))
+        else zlib.crc32(np.ascontiguousarray(path))
+    )
 
 
 def _as_json(value):
@@ -51,15 +69,20 @@ def _as_json(value):
 
 
 def recorded_encoder(output_dir):
-    """Return the name of the encoder used by the training run in a folder, or None if it is unknown."""
+    """Return the name of the encoder used by the training run in a folder, or None if
+    it is unknown.
+    """
     with contextlib.suppress(OSError, ValueError):  # `record_arguments` reports the error
-        recorded = read_sealed_json(Path(output_dir).expanduser() / "arguments.json", "arguments of a training run")
+        recorded = read_sealed_json(
+            Path(output_dir).expanduser() / "arguments.json", "arguments of a training run"
+        )
         encoder = recorded.get("encoder")
         return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
 
 
 def record_arguments(output_dir, described, epochs, *, has_ended=False):
-    """Write arguments.json, or reject a folder whose epochs were trained with other arguments.
+    """Write arguments.json, or reject a folder whose epochs were trained with other
+    arguments.
 
     Args:
         described: the result of `describe`.
@@ -67,20 +90,33 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
         has_ended: whether the training is finished and is only loaded.
     """
     path = output_dir / "arguments.json"
-    foreign = [name for name in ("model", "checkpoint", "history.csv", "logs") if (output_dir / name).exists()]
+    foreign = [
+        name
+        for name in ("model", "checkpoint", "history.csv", "logs")
+        if (output_dir / name).exists()
+    ]
     if foreign and not path.exists():
-        problem = f"The folder contains a {foreign[0]} that keras_sat did not write during training. Choose another."
+        problem = (
+            f"The folder contains a {foreign[0]} that keras_sat did not write during "
+            "training. Choose another."
+        )
         raise ValueError(f"{problem} Received: output_dir={str(output_dir)!r}")
-    before = read_sealed_json(path, "the arguments of a training run", WAY_OUT) if epochs else described
+    before = (
+        read_sealed_json(path, "the arguments of a training run", WAY_OUT) if epochs else described
+    )
     names = [name for name in {**described, **before} if before.get(name) != described.get(name)]
-    # `epochs` and `patience` may change: the result so far is the same, unless the learning rate depends on `epochs`.
+    # `epochs` and `patience` may change: the result so far is the same, unless the
+    # learning rate depends on `epochs`.
     may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
     if before.get("deterministic"):  # may be switched off, but not on after the start
         may_change.add("deterministic")
     if not {*names} <= may_change:
-        differences = "; ".join(f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names)
+        differences = "; ".join(
+            f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names
+        )
         raise ValueError(
-            f"The folder has a training run with other arguments: {differences}. Pass the same arguments to resume it, "
+            f"The folder has a training run with other arguments: {differences}. Pass the "
+            "same arguments to resume it, "
             "or another output_dir (initial_model=FOLDER/model starts from its weights). "
             f"Received: output_dir={str(output_dir)!r}"
         )

