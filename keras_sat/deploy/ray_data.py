@@ -545,7 +545,8 @@ def _list_of_photos(output, settings):
     way_out = f"Choose another folder (--output); the parts in {output} can still be read."
     first = read_sealed_json(settings_path, "settings of captions", way_out)
     reject_differences(first, settings, output)
-    if not path.is_file() or _digest_of(path) != first.get("photos_digest"):
+    recorded = first.get("photos_digest")  # none in folders from before there was one
+    if not path.is_file() or recorded not in (None, _digest_of(path)):
         problem = f"{path}: the list of photos is missing or was changed"
         raise ValueError(f"{problem}, so the rest of it cannot be captioned. {way_out}")
     _warn_of_added_photos(path, settings)
