@@ -260,7 +260,8 @@ def _caption_on_ray(images, models, workers, others, **options):
         ) from None
     print(f"{visible(workers['output'])}: {num_photos} pictures in {len(paths)} parts")
     if num_errors:
-        raise ValueError(f"failed: {num_errors} pictures; their rows have an error")
+        problem = f"failed: {num_errors} pictures; their rows have an error"
+        raise ValueError(f"{problem}. Remove a part to try its pictures again.")
 
 
 def _models_or_default(models, data=None):
