@@ -362,7 +362,9 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(
     output, error = capsys.readouterr()
     shown = [line.split("\t")[0] for line in output.removesuffix("\n").split("\n")]
     assert shown == [f"{pictures}{os.sep}{name}" for name in names.values()]
-    assert r"\x1b[2J\n.gif: " in error and error.count("\n") == 1
+    where, problem = error.splitlines()
+    assert where == rf"html: 4 files in {tmp_path}{os.sep}\x1b[7m"
+    assert r"\x1b[2J\n.gif: " in problem
     assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in (output, error))
     assert main(["caption", *paths, *model, "--json"]) == 0
     lines = capsys.readouterr().out.splitlines()
