@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +21,7 @@ from keras_sat.__main__ import main
 from keras_sat.captioner import Captioner
 from keras_sat.command_line import commands, demo, paths
 from keras_sat.command_line.arguments import build_parser
+from keras_sat.command_line.messages import one_line
 from keras_sat.deploy.ray_data import load_models
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.options import (
@@ -33,6 +35,7 @@ from keras_sat.options import (
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
+from keras_sat.weight_paths import keras_home
 
 
 def help_of(*arguments):
@@ -166,6 +169,9 @@ def raise_(error):
             PermissionError(13, "Permission denied", "a"),
             "a: Permission denied. Check the permissions, or choose",
         ),
+        (FileNotFoundError(2, "No such file", "a.json"), "a.json: No such file. Check the path.\n"),
+        (IsADirectoryError(21, "Is a folder", "a"), "a: Is a folder. Check the path.\n"),
+        (FileExistsError(17, "File exists", "a"), "a: File exists. Check the path, or choose"),
         (ValueError(f"Keras' own. Received: {5000 * 'a '}"), "Keras' own. Received: a a"),
         (
             RuntimeError("Could not determine home directory."),
@@ -182,6 +188,51 @@ def test_errors_are_one_line(error, expected, monkeypatch, capsys):
     assert main(["fit", "--data", "scenes"]) == 2
     line = capsys.readouterr().err
     assert line.startswith(f"keras-sat: {expected}") and line.count("\n") == 1 and len(line) < 2000
+
+
+def test_nobody_is_sent_to_another_folder_for_what_cannot_be_read(tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_text("")
+    error = PermissionError(13, "Permission denied", str(tmp_path / "a.json"))
+    assert "choose a folder that can be written to" in one_line(error, "fit")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
+    assert one_line(error, "fit").endswith("Permission denied. Check the permissions.")
+
+
+def test_a_current_folder_that_was_removed_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    try:
+        (tmp_path / "gone").rmdir()
+    except OSError:
+        pytest.skip("this system does not remove the current folder")
+    assert main(["caption", "a.jpg", "--model", "scenes"]) == 2
+    assert "The current folder was removed. Change to another folder" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="cmd.exe does not close streams")
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_what_belongs_on_a_stream_that_the_shell_closed_goes_nowhere(tmp_path, closed):
+    write_photos(tmp_path, ["a.png"])
+    picture, missing = str(tmp_path / "a.png"), str(tmp_path / "missing.png")
+    command = [sys.executable, "-m", "keras_sat", "caption", picture, missing, "--model", "scenes"]
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *command, "--text-files"]
+    environment = {**os.environ, "KERAS_HOME": str(tmp_path / "keras")}
+    ran = subprocess.run(shell, capture_output=True, text=True, env=environment)
+    caption = (tmp_path / "a.txt").read_text()
+    assert ran.returncode == 2, "one picture is missing"
+    if closed == ">&-":
+        assert ran.stdout == "" and ran.stderr.startswith(f"keras-sat: {missing}: ")
+        assert "Traceback" not in ran.stderr
+    else:
+        assert (ran.stdout, ran.stderr) == (f"{picture}\t{caption}", "")
+
+
+def test_an_empty_home_of_keras_is_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERAS_HOME", "")
+    assert keras_home() == Path("~/.keras").expanduser()
+    assert main(["compare", "a", "b"]) == 2 and "KERAS_HOME" not in os.environ
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.fixture
@@ -286,9 +337,10 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(
     assert main([*command, "--plot", str(drawn)]) == 2
     output, error = capsys.readouterr()
     assert output.count("\n") == 2 and len(list(drawn.iterdir())) == 2
-    assert error.startswith(
+    reasons = (
         f"keras-sat: {loop}: Too many levels of symbolic links; {pipe}: this is a pipe or a device"
     )
+    assert error.startswith(f"plot: 2 files in {drawn}\n{reasons}")
     assert main([*command, "--plot", str(loop / "sub")]) == 2
     output, error = capsys.readouterr()
     assert error.count("\n") == 1 and not output and f"{loop}" in error
@@ -310,7 +362,9 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(
     output, error = capsys.readouterr()
     shown = [line.split("\t")[0] for line in output.removesuffix("\n").split("\n")]
     assert shown == [f"{pictures}{os.sep}{name}" for name in names.values()]
-    assert r"\x1b[2J\n.gif: " in error and error.count("\n") == 1
+    where, problem = error.splitlines()
+    assert where == rf"html: 4 files in {tmp_path}{os.sep}\x1b[7m"
+    assert r"\x1b[2J\n.gif: " in problem
     assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in (output, error))
     assert main(["caption", *paths, *model, "--json"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -328,7 +382,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         main(["caption", str(pictures / "*.png"), *model, "--plot", str(tmp_path / "one.png")]) == 0
     )
     output, error = capsys.readouterr()
-    assert output.count("\n") == 1 and not error
+    assert output.count("\n") == 1 and error == f"plot: {tmp_path / 'one.png'}\n"
     assert (tmp_path / "one.png").stat().st_size > 1000
     both = [str(pictures / "a.png"), str(pictures / "b.jpg")]
     assert main(["caption", *both, *model, "--plot", str(tmp_path / "drawn")]) == 0
@@ -367,6 +421,9 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--maps"], "--maps requires --json"),
         ([both[0], "--words", "all"], "--words has no effect without --plot"),
         ([both[0], "--gif", "a.gif", "--width", "3"], "--width has no effect without --plot"),
+        ([both[0], "--gif", "a.gif", "--shares"], "--shares has no effect without --plot"),
+        ([both[0], "--plot-format", "pdf"], "--plot-format has no effect without --plot"),
+        ([both[0], "--plot", "a.png", "--plot-format", "pdf"], "--plot-format is for a folder"),
     ):
         assert main(["caption", *model, *arguments]) == 2
         output, error = capsys.readouterr()
@@ -397,6 +454,22 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     assert output.count("\n") == 2 and error.count("not drawn") == 2, (
         "captions without the word are printed too"
     )
+    assert not error.startswith("plot:"), "nothing was drawn"
+
+
+def test_plots_in_a_folder_have_the_format_that_is_asked_for(
+    whole_training, pictures, tmp_path, capsys
+):
+    both, drawn = [str(pictures / "a.png"), str(pictures / "b.jpg")], tmp_path / "drawn"
+    model = ["--model", str(whole_training[0] / "model"), "--num-beams", "1", "--max-length", "4"]
+    assert (
+        main(["caption", *both, *model, "--plot", str(drawn), "--plot-format", "svg", "--shares"])
+        == 0
+    )
+    assert sorted(path.name for path in drawn.iterdir()) == ["a-attention.svg", "b-attention.svg"]
+    assert capsys.readouterr().err == f"plot: 2 files in {drawn}\n"
+    comments = re.findall("<!-- (.*) -->", (drawn / "a-attention.svg").read_text(encoding="utf-8"))
+    assert any("% of the photo" in text for text in comments) or "everywhere" in comments
 
 
 def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(
