@@ -62,7 +62,7 @@ def test_each_is_small_and_known_by_name():
 
 
 def test_the_scores_on_the_test_split_are_those_of_the_bundled_weights():
-    """A new captioner has none: then this table must name the one that it belongs to."""
+    """A new captioner has none: then this table names the one that it belongs to."""
     results = Path(__file__).parents[1].joinpath("docs", "results.md").read_text(encoding="utf-8")
     section = results.split("## The test split")[1].split("\n## ")[0]
     (weights,) = pretrained_directory("flickr8k").glob("weights-*.npz")
