@@ -865,7 +865,7 @@ def test_an_adapted_captioner_goes_on_with_its_words(eight):
     assert (
         after.vocabulary.words == words
         and after.samples_attention
-        and after.decoder.dropout_after_readout == 0.1
+        and after.decoder.options.dropout_after_readout == 0.1
     )
     features = cache.features(["0"])
     logits = [

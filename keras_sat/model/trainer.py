@@ -26,11 +26,7 @@ class Trainer(keras.Model):
         paper_objective: PaperObjective, which is minimised unless `compile` is given
             another objective.
         term_layers: the layers of its terms, which are needed only for training.
-        apply_gradients: function of (optimizer, gradients, weights) that takes one step
-            of the optimizer.
     """
-
-    apply_gradients = staticmethod(keras.optimizers.Optimizer.apply)
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

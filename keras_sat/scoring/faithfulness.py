@@ -249,39 +249,51 @@ def _blurred(photo, masks):
 def _log_probs(captioner, grids, replaced, maps, ids, position):
     """Return log p of the word at a position of a caption, (rows,).
 
-    The adapted features `grids` are (rows, regions, feature_dim), or (1, ..) for all
-    rows; the mask `replaced` and the maps that replace alpha_t at this word, unless
-    they are 0, are (rows, regions).
+    Args:
+        grids: adapted features, (rows, regions, feature_dim), or (1, ..) for all rows.
+        replaced: mask of the cells to replace by the mean, (rows, regions).
+        maps: maps that replace alpha_t at this word unless they are 0, (rows, regions).
+        ids, position: the caption as token ids, and the place of the word in it.
+    """
+    from keras_sat.search.generation import LENGTH_STEP
+
+    rows = len(maps)
+    padding = [0] * (-len(ids) % LENGTH_STEP)  # lengths share graphs
+    input_ids = [captioner.vocabulary.start_token_id, *ids[:-1], *padding]
+    input_ids = np.tile(np.array(input_ids, "int32"), (rows, 1))
+    targets = np.full(rows, ids[position], "int32")
+    positions = np.full(rows, position, "int32")
+
+    def word_log_probs(*tensors):
+        return _word_log_probs(captioner.decoder, *tensors)
+
+    log_probs = captioner._run(word_log_probs, grids, replaced, maps, input_ids, targets, positions)
+    return np.asarray(log_probs)
+
+
+def _word_log_probs(decoder, grids, replaced, maps, input_ids, targets, positions):
+    """Return log p of a word, (rows,), as tensors: see `_log_probs`.
+
+    Args:
+        input_ids: (rows, time).
+        targets, positions: the word and its position, the same in all rows, (rows,).
     """
     from keras import ops
 
     from keras_sat import equations
-    from keras_sat.search.generation import LENGTH_STEP
 
-    decoder, attention = captioner.decoder, captioner.decoder.attention_layer
-
-    def altered_log_probs(grids, replaced, maps, input_ids, targets, positions):
-        altered = ops.where(replaced[..., None], ops.mean(grids, axis=1, keepdims=True), grids)
-        times, t = ops.arange(input_ids.shape[1]), positions[0]
-        given = maps[:, None] * ops.cast(times == t, "float32")[:, None]
-        attention.select, own = (
-            lambda a, x, _: ops.where(ops.any(x > 0, -1, keepdims=True), x, a),
-            attention.select,
-        )
-        try:
-            is_read = ops.cast(times <= positions[:, None], "float32")
-            unrolled = decoder.unroll(altered, input_ids, given, token_weights=is_read)
-        finally:
-            attention.select = own
-        return equations.word_log_probs(decoder.readout(*(x[t] for x in unrolled[:3])), targets)
-
-    rows, padding = len(maps), [0] * (-len(ids) % LENGTH_STEP)  # lengths share graphs
-    input_ids = [captioner.vocabulary.start_token_id, *ids[:-1], *padding]
-    of_rows = (
-        np.tile(np.array(input_ids, "int32"), (rows, 1)),
-        *np.full((2, rows), [[ids[position]], [position]], "int32"),
+    means = ops.mean(grids, axis=1, keepdims=True)
+    altered_grids = ops.where(replaced[..., None], means, grids)
+    times = ops.arange(input_ids.shape[1])
+    t = positions[0]
+    is_now = ops.cast(times == t, "float32")  # (time,)
+    forced_maps = maps[:, None] * is_now[:, None]  # (rows, time, regions), 0 at other times
+    is_read = ops.cast(times <= positions[:, None], "float32")  # (rows, time)
+    unrolled = decoder.unroll(
+        altered_grids, input_ids, token_weights=is_read, forced_maps=forced_maps
     )
-    return np.asarray(captioner._run(altered_log_probs, grids, replaced, maps, *of_rows))
+    logits = decoder.readout(unrolled.embedded[t], unrolled.hidden_states[t], unrolled.context[t])
+    return equations.word_log_probs(logits, targets)
 
 
 def _score(key, prefix):
