@@ -1,9 +1,9 @@
 """Generate captions for photos in three steps.
 
-photos -> features              `features_of`: the encoder reads photos at its input
-size features -> SearchResult        `search`: from tensors to tensors, in one graph
-SearchResult -> CaptionResult   `results_of`: ids become words, and maps get rows and
-columns
+photos -> features             `features_of`: the encoder reads photos of its size
+features -> SearchResult       `search`: from tensors to tensors, in one graph
+SearchResult -> CaptionResult  `results_of`: ids become words, and maps get rows and
+                               columns
 """
 
 import dataclasses
@@ -447,24 +447,27 @@ class CaptionGenerator:
             drop: see `keras_sat.model.readout.Readout`.
         """
         features, projected_features = self.decoder.reveal(features, visible)
-        known = {"features": features, "projected_features": projected_features, "drop": drop}
-        step = functools.partial(self.decoder.step, **known)
         state = self.decoder.initial_state(features, rows_per_photo)
+
+        def step(input_ids, state, noise=None):
+            return self.decoder.step(
+                input_ids, state, features, projected_features, noise=noise, drop=drop
+            )
+
         if region_noise is None:
             return step, state
 
-        def draw(input_ids, state):
-            state, times = state
-            result = step(
-                input_ids, state, noise=equations.gumbel(ops.take(region_noise, times[0], axis=1))
-            )
+        def step_with_noise(input_ids, state_and_times):
+            state, times = state_and_times
+            noise = equations.gumbel(ops.take(region_noise, times[0], axis=1))
+            result = step(input_ids, state, noise)
             return result._replace(
                 state=(result.state, times + 1), attention_weights=result.selection
             )
 
         # The number of steps of each row.
         times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")
-        return draw, (state, times)
+        return step_with_noise, (state, times)
 
 
 # === SearchResult -> CaptionResult ===
