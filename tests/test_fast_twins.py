@@ -10,6 +10,7 @@ from conftest import randomise
 from keras import layers
 
 from keras_sat import equations
+from keras_sat.accelerated.loop import late_product_of
 from keras_sat.accelerated.switch import fast_twins_are_on, without_fast_twins
 from keras_sat.beyond import extensions
 from keras_sat.model import cells as cells_module
@@ -239,6 +240,6 @@ def test_a_loop_dense_that_is_not_called_once_in_each_step_is_rejected(scoring, 
         ValueError, match=rf"exactly once in each step.* Received: {calls} calls of layer='.*query'"
     ):
         unrolled(decoder)
-    assert decoder.attention_layer.query.late_product is None
+    assert late_product_of(decoder.attention_layer.query) is None
     with without_fast_twins():
         unrolled(decoder)

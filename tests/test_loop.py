@@ -6,7 +6,7 @@ import tensorflow as tf
 from conftest import all_slow_but
 from keras import ops
 
-from keras_sat.accelerated.loop import loop_over_time
+from keras_sat.accelerated.loop import late_product_of, loop_over_time
 from keras_sat.model.cells import LoopDense
 
 TIME, PHOTOS, CAPTIONS, DIM = 4, 2, 3, 5
@@ -95,7 +95,7 @@ def test_values_and_gradients_are_those_of_the_steps_one_by_one(dense_layers, co
     for gradient, right in zip(gradients, expected, strict=True):
         assert np.abs(right).max() > 0.1
         np.testing.assert_allclose(gradient, right, atol=1e-5)
-    assert all(layer.late_product is None for layer in dense_layers)
+    assert all(late_product_of(layer) is None for layer in dense_layers)
 
 
 def test_the_gradient_of_a_matrix_is_one_product_after_the_loop(dense_layers):

@@ -9,9 +9,19 @@ is dy_t, which gives the gradient of W.
 """
 
 import contextlib
+import contextvars
 
 import tensorflow as tf
 from keras import ops
+
+_products_of_step = contextvars.ContextVar("products_of_step", default={})  # by layer
+
+
+def late_product_of(layer):
+    """Return the function that computes x W of a LoopDense in the current step of a
+    loop; None outside of a loop.
+    """
+    return _products_of_step.get().get(layer)
 
 
 def loop_over_time(
@@ -227,8 +237,7 @@ class _LateProduct:
         return unchanged(summand, ops.convert_to_tensor(self.layer.kernel))
 
     def start_step(self, zeros):
-        """Compute the layer's products until `end_step`, and add zeros unless None."""
-        self.layer.late_product = self
+        """Forget the last step; add zeros (rows, units) to x W in this one, or None."""
         self._zeros = zeros
         self._step_inputs = []
 
@@ -236,9 +245,6 @@ class _LateProduct:
         self._step_inputs.append(ops.stop_gradient(x))
         y = self._product(x)
         return y if self._zeros is None else y + self._zeros
-
-    def end_step(self):
-        self.layer.late_product = None
 
     def input_of_step(self):
         """Return x_t, what the layer has read in this step."""
@@ -273,11 +279,11 @@ def _with_gradients(products, inputs, summed_layers):
 
 @contextlib.contextmanager
 def _late(products, zeros):
-    """Let the dense layers compute late products inside a `with` block: one step."""
+    """Let `late_product_of` return these products inside a `with` block: one step."""
     for product, zeros_now in zip(products, zeros):
         product.start_step(zeros_now)
+    token = _products_of_step.set({product.layer: product for product in products})
     try:
         yield
     finally:
-        for product in products:
-            product.end_step()
+        _products_of_step.reset(token)

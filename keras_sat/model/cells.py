@@ -7,23 +7,21 @@ import keras
 from keras import layers, ops
 
 from keras_sat import equations
+from keras_sat.accelerated.loop import late_product_of
 
 
 @keras.saving.register_keras_serializable("keras_sat")
 class LoopDense(layers.Dense):
     """A dense layer that is called inside the loop over words.
 
-    Attributes:
-        late_product: function that computes x W while a fast loop runs, see
-            `keras_sat.accelerated.loop`; None outside of it.
+    In a fast loop, the gradient of its matrix is computed after the loop.
     """
 
-    late_product = None
-
     def call(self, inputs):
-        if self.late_product is None:
+        late_product = late_product_of(self)
+        if late_product is None:
             return super().call(inputs)
-        outputs = self.late_product(inputs)
+        outputs = late_product(inputs)
         return outputs if self.bias is None else outputs + self.bias
 
 
