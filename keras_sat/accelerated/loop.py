@@ -14,14 +14,16 @@ import contextvars
 import tensorflow as tf
 from keras import ops
 
-_products_of_step = contextvars.ContextVar("products_of_step", default={})  # by layer
+# A dict by layer, or None outside of a loop.
+_products_of_step = contextvars.ContextVar("products_of_step", default=None)
 
 
 def late_product_of(layer):
     """Return the function that computes x W of a LoopDense in the current step of a
     loop; None outside of a loop.
     """
-    return _products_of_step.get().get(layer)
+    products = _products_of_step.get()
+    return None if products is None else products.get(layer)
 
 
 def loop_over_time(
