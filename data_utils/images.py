@@ -50,9 +50,10 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
     """Return a picture as a uint8 RGB array of shape (height, width, 3), with values
     0..255.
 
-    EXIF rotation is applied, transparent pixels become white, and 16 bits become 8.
-    Only the first frame of an animation is read. `image_size` stretches the picture
-    instead of cropping it.
+    EXIF rotation is applied, transparent pixels become white, and 16 bits become 8. A
+    picture with 32-bit integers (PIL's mode "I") is read as one of 8 bits if no value
+    is above 255, otherwise as one of 16. Only the first frame of an animation is read.
+    `image_size` stretches the picture instead of cropping it.
 
     Args:
         image: a path, an open binary file, a PIL image, or an array or tensor (height,
@@ -276,6 +277,10 @@ def _as_uint8(array):
 
     Reject values outside 0..255 and shapes that are not those of an image.
     """
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        problem = "An image array must contain real numbers."
+        way_out = "Pass paths, or images of several sizes, as a list."
+        raise ValueError(f"{problem} {way_out} Received: dtype={array.dtype}")
     if (
         array.ndim not in (2, 3)
         or (array.ndim == 3 and array.shape[2] not in (1, 3, 4))
@@ -341,6 +346,8 @@ def _upright_rgb(image, size):
                 image = ImageOps.exif_transpose(image)
     if image.mode == "F":  # floating-point pixels
         image = Image.fromarray(_as_uint8(np.array(image)))
+    if image.mode == "I" and image.getextrema()[1] <= 255:  # 8 bits in numbers of 32
+        image = image.convert("L")
     if image.mode != "RGB" or "transparency" in image.info:
         whole, rows = Image.new("RGB", image.size), max(1, STRIP_PIXELS // image.width)
         # Saves memory: only one strip has copies in other modes.

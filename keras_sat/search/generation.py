@@ -1,9 +1,10 @@
 """Generate captions for photos in three steps.
 
-photos -> features             `features_of`: the encoder reads photos of its size
-features -> SearchResult       `search`: from tensors to tensors, in one graph
-SearchResult -> CaptionResult  `results_of`: ids become words, and maps get rows and
-                               columns
+photos -> features              `features_of`: the encoder reads photos at its input
+                                size
+features -> SearchResult        `search`: from tensors to tensors, in one graph
+SearchResult -> CaptionResult   `results_of`: ids become words, and maps get rows and
+                                columns
 """
 
 import dataclasses
@@ -192,9 +193,8 @@ class CaptionGenerator:
         if confidence is None:
             confidence = self.confidence
         confidences = None
-        if confidence is not None:
-            shown = equations.only_visible(features, *visible) if visible else features
-            confidences = np.asarray(confidence(found.word_probs, shown))
+        if confidence is not None and regions is None:  # it is fitted on whole photos
+            confidences = np.asarray(confidence(found.word_probs, features))
         results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
         return (
             self.consensus(results, features, agreeing, num_results=options.num_results)
