@@ -46,11 +46,10 @@ class Ensemble(CaptionGenerator):
                 "The captioners must have the same vocabulary. Received: vocabularies of "
                 f"sizes {sizes}"
             )
-        with_index = [n for n, captioner in enumerate(self.captioners) if captioner.consensus]
-        indexed = with_index[0] if with_index else 0
-        self.consensus = None
-        if with_index:
-            self.consensus = _ConsensusOfMember(self.captioners[indexed].consensus, indexed)
+        indexed = next((n for n, captioner in enumerate(self.captioners) if captioner.consensus), 0)
+        self.consensus = (
+            functools.partial(self._agree, indexed) if self.captioners[indexed].consensus else None
+        )
         of_members = [captioner.options for captioner in self.captioners]
         mean = float(np.mean([options.length_penalty for options in of_members]))
         self.options = SearchOptions(
@@ -64,10 +63,10 @@ class Ensemble(CaptionGenerator):
             **{name: getattr(of_members[indexed], name) for name in CONSENSUS},
         )
 
-    @property
-    def length_penalty(self) -> float:
-        """The default length penalty of searches."""
-        return self.options.length_penalty
+    length_penalty = property(lambda self: self.options.length_penalty)
+
+    def _agree(self, indexed, results, features, *options, **others):
+        return self.captioners[indexed].consensus(results, features[indexed], *options, **others)
 
     @property
     def extra_dims(self) -> dict[str, int]:
@@ -164,51 +163,30 @@ class Ensemble(CaptionGenerator):
         return tuple(captioner.visible_cells(regions) for captioner in self.captioners)
 
     def _steps(self, features, rows_per_photo, region_noise=None, visible=None):
-        if visible is None:
-            visible = [None] * len(self.captioners)
-        member_steps, member_states = [], []
-        for member, member_features, member_visible in zip(self.captioners, features, visible):
-            member_step, member_state = member.steps(
-                member.adapt(member_features), rows_per_photo, visible=member_visible
-            )
-            member_steps.append(member_step)
-            member_states.append(member_state)
+        visible = visible or [None] * len(self.captioners)
+        of_members = zip(self.captioners, features, visible)
+        members = [
+            member.steps(member.adapt(x), rows_per_photo, visible=seen)
+            for member, x, seen in of_members
+        ]
         grids = self._grids
 
         def step(input_ids, states):
-            results = [
-                member_step(input_ids, state) for member_step, state in zip(member_steps, states)
-            ]
-            maps = [results[number].attention_weights for number in grids]
+            results = [step(input_ids, state) for (step, _), state in zip(members, states)]
+            extras = {
+                name: [x.extras[name] for x in results if name in x.extras]
+                for name in self.extra_dims
+            }
             return results[0]._replace(
                 logits=mean_of_probabilities([result.logits for result in results]),
                 state=tuple(result.state for result in results),
-                attention_weights=mean_map(maps, grids.values()),
-                extras={name: _mean_extra(results, name) for name in self.extra_dims},
+                attention_weights=mean_map(
+                    [results[number].attention_weights for number in grids], grids.values()
+                ),
+                extras={name: sum(values) / len(values) for name, values in extras.items()},
             )
 
-        return step, tuple(member_states)
-
-
-class _ConsensusOfMember:
-    """The consensus of one member, for the results of the ensemble.
-
-    See `keras_sat.beyond.consensus`.
-    """
-
-    def __init__(self, consensus, number):
-        self.consensus = consensus
-        self.number = number  # of the member
-
-    def __call__(self, results, features, options, *, num_results=1):
-        """Choose among results; `features` has an array for each member."""
-        return self.consensus(results, features[self.number], options, num_results=num_results)
-
-
-def _mean_extra(results, name):
-    """Return the mean of an extra output over the members that have it."""
-    values = [result.extras[name] for result in results if name in result.extras]
-    return sum(values) / len(values)
+        return step, tuple(state for _, state in members)
 
 
 def mean_of_probabilities(logits):
@@ -227,9 +205,10 @@ def mean_map(maps, grids):
     finest = []
     for weights, grid in zip(maps, grids):
         if grid != shape:
-            images = ops.reshape(weights, (-1, *grid, 1))
-            images = ops.image.resize(images, shape, interpolation="bilinear")
-            weights = ops.reshape(images, (-1, shape[0] * shape[1]))
+            weights = ops.image.resize(
+                ops.reshape(weights, (-1, *grid, 1)), shape, interpolation="bilinear"
+            )
+            weights = ops.reshape(weights, (-1, shape[0] * shape[1]))
             weights = weights / ops.sum(weights, axis=-1, keepdims=True)
         finest.append(weights)
     return sum(finest) / len(finest)

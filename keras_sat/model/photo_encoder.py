@@ -187,17 +187,14 @@ class PhotoEncoder:
 
     def settings(self):
         """Return the captioner's current encoder options as a dict."""
-        return {
-            "encoder": self.name,
-            "encoder_layer": self.layer,
-            "encoder_weights": self.weights,
-            "encoder_training": self.training,
-            "trained_up_to": self.trained_up_to,
-            "image_size": self.image_size,
-            "grid": self.grid,
-            "grid_shape": self.grid_shape,
-            "photo_blur": self.blur,
+        settings = {
+            f"encoder_{name}": getattr(self, name) for name in ("layer", "weights", "training")
         }
+        settings |= {
+            name: getattr(self, name)
+            for name in ("trained_up_to", "image_size", "grid", "grid_shape")
+        }
+        return {"encoder": self.name, "photo_blur": self.blur, **settings}
 
     def remember(self, *, weights, grid_shape, saved_grid, from_captioner):
         """Store the encoder settings of a loaded or adapted captioner."""

@@ -456,27 +456,24 @@ class CaptionGenerator:
             drop: see `keras_sat.model.readout.Readout`.
         """
         features, projected_features = self.decoder.reveal(features, visible)
+        known = {"features": features, "projected_features": projected_features, "drop": drop}
+        step = functools.partial(self.decoder.step, **known)
         state = self.decoder.initial_state(features, rows_per_photo)
-
-        def step(input_ids, state, noise=None):
-            return self.decoder.step(
-                input_ids, state, features, projected_features, noise=noise, drop=drop
-            )
-
         if region_noise is None:
             return step, state
 
-        def step_with_noise(input_ids, state_and_times):
-            state, times = state_and_times
-            noise = equations.gumbel(ops.take(region_noise, times[0], axis=1))
-            result = step(input_ids, state, noise)
+        def draw(input_ids, state):
+            state, times = state
+            result = step(
+                input_ids, state, noise=equations.gumbel(ops.take(region_noise, times[0], axis=1))
+            )
             return result._replace(
                 state=(result.state, times + 1), attention_weights=result.selection
             )
 
         # The number of steps of each row.
         times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")
-        return step_with_noise, (state, times)
+        return draw, (state, times)
 
 
 # === SearchResult -> CaptionResult ===
