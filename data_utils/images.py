@@ -7,6 +7,7 @@ import glob
 import itertools
 import numbers
 import os
+import re
 import threading
 import warnings
 from typing import Any
@@ -43,6 +44,14 @@ MANY_BYTES = 200_000_000
 BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 8}
 BLOCK_BYTES = 2**26  # above 2**25, memory is returned to the system at once
 STRIP_PIXELS = 10_000_000  # converted to RGB at a time
+# Each scan of a JPEG may have a few bytes only, but its decoder visits all pixels.
+# Cameras and websites write about 10 scans; Chrome's decoder (Skia) and libtiff stop at
+# 100.
+MOST_SCANS = 100
+MOST_EXIF_SEGMENTS = 1000  # one is usual, and Pillow copies all earlier ones at each
+SCAN, EXIF_SEGMENT, END_OF_JPEG = b"\xff\xda", b"\xff\xe1", b"\xff\xd9"
+# The end, and the segments that start with their length. Any other marker stands alone.
+JPEG_MARKER = re.compile(rb"\xff[\xc0-\xc4\xc9-\xcc\xd9-\xdf\xe0-\xef\xfe]")
 _one_at_a_time = threading.Lock()
 
 
@@ -223,7 +232,10 @@ def _decoded(image, size, name):
     from PIL import Image, UnidentifiedImageError
 
     try:
-        image = image if isinstance(image, Image.Image) else _identified(image)
+        if not isinstance(image, Image.Image):
+            image = _identified(image)
+        elif image.format in ("JPEG", "MPO") and getattr(image, "fp", None) is not None:
+            _check_jpeg(image.fp)  # it is not decoded yet
         width, height = image.size  # before a JPEG is drafted
         if (needed_bytes := _prepared(image, size)) > MOST_BYTES:
             raise ValueError(
@@ -311,6 +323,8 @@ def _identified(file):
     file.seek(0)
     if not start:
         raise ValueError("the file is empty")
+    if start.startswith(b"\xff\xd8\xff"):
+        _check_jpeg(file)
     if start[4:8] == b"ftyp" and start[8:12] in (
         b"heic",
         b"heix",
@@ -331,6 +345,36 @@ def _identified(file):
     with warnings.catch_warnings(action="ignore"):
         Image.init()
         return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
+
+
+def _check_jpeg(file):
+    """Raise ValueError if a JPEG has so many parts that reading it may take hours."""
+    position = file.tell()
+    file.seek(0)
+    content = file.read(MOST_BYTES)
+    file.seek(position)
+    before_scans = itertools.takewhile(lambda marker: marker != SCAN, _jpeg_markers(content))
+    if sum(marker == EXIF_SEGMENT for marker in before_scans) > MOST_EXIF_SEGMENTS:
+        problem = f"a JPEG of more than {MOST_EXIF_SEGMENTS} APP1 segments could take hours to read"
+        raise ValueError(f"{problem}. Save the picture without its metadata")
+    # Counting bytes is fast, but they may also be part of a thumbnail, of metadata, or
+    # of a video after the end. Only markers count.
+    if content.count(SCAN) <= MOST_SCANS:
+        return
+    if sum(marker == SCAN for marker in _jpeg_markers(content)) > MOST_SCANS:
+        problem = f"a JPEG of more than {MOST_SCANS} scans could take hours to decode"
+        raise ValueError(f"{problem}. Save the picture as a non-progressive JPEG")
+
+
+def _jpeg_markers(content):
+    """Yield the markers of a JPEG, two bytes each, as its decoder meets them."""
+    position = 0
+    while found := JPEG_MARKER.search(content, position):
+        if found[0] == END_OF_JPEG:
+            return
+        yield found[0]
+        num_bytes = int.from_bytes(content[found.end() : found.end() + 2], "big")
+        position = found.end() + num_bytes
 
 
 def _upright_rgb(image, size):

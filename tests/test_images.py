@@ -256,6 +256,45 @@ def test_a_picture_that_would_take_too_much_memory_is_rejected(tmp_path):
         load_image(tmp_path / "large.webp", 32)
 
 
+def jpeg_of(picture, **options):
+    """Return a JPEG up to its last scan, that scan, and the end."""
+    file = io.BytesIO()
+    picture.save(file, format="JPEG", **options)
+    content = file.getvalue()
+    last = content.rindex(b"\xff\xda")
+    return content[:last], content[last:-2], content[-2:]
+
+
+def test_a_jpeg_of_many_scans_is_rejected_before_it_is_decoded(picture, tmp_path):
+    start, scan, end = jpeg_of(picture, progressive=True)
+    path = tmp_path / "scans.jpg"
+    path.write_bytes(start + 200 * scan + end)
+    with pytest.raises(ValueError, match="scans.jpg.*more than 100 scans.*non-progressive"):
+        load_image(path, 32)
+    with Image.open(path) as opened, pytest.raises(ValueError, match="more than 100 scans"):
+        load_image(opened)
+    path.write_bytes(start + 20 * scan + end)
+    assert_red_and_blue(load_image(path))
+
+
+def test_what_only_looks_like_a_scan_is_not_counted(picture, tmp_path):
+    start, scan, end = jpeg_of(picture, progressive=True, restart_marker_blocks=1)
+    looks_like_scans = 300 * b"\xff\xda"
+    metadata = b"\xff\xfe" + struct.pack(">H", 2 + len(looks_like_scans)) + looks_like_scans
+    path = tmp_path / "motion_photo.jpg"
+    path.write_bytes(start[:2] + metadata + start[2:] + scan + end + looks_like_scans)
+    np.testing.assert_array_equal(load_image(path), np.array(Image.open(path)))
+
+
+def test_a_jpeg_of_many_exif_segments_is_rejected_before_they_are_joined(picture, tmp_path):
+    start, scan, end = jpeg_of(picture)
+    segment = b"\xff\xe1" + struct.pack(">H", 8) + b"Exif\0\0"
+    path = tmp_path / "exif.jpg"
+    path.write_bytes(start[:2] + 2000 * segment + start[2:] + scan + end)
+    with pytest.raises(ValueError, match="more than 1000 APP1 segments.*without its metadata"):
+        load_image(path)
+
+
 def test_folders_and_patterns(tmp_path):
     write_photos(tmp_path / "photos", ["b.jpg", "a.PNG", "._a.png"])
     write_photos(tmp_path / "photos" / "deep" / "deeper", ["c.jpg"])
