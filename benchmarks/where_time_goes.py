@@ -27,7 +27,7 @@ KINDS = {  # the first that fits
     "products in the loop": r"while.*MatMul",
     "convolutions": r"Conv",
     "products outside of the loop": r"MatMul",
-    "scores of attention, optimizer (by XLA)": r"fusion|^wrapped_|IdentityN_grad/Sum",
+    "scores of attention (by XLA)": r"fusion|^wrapped_|IdentityN_grad/Sum",
     "gradients added up in the loop": r"AddN",
     "cross-entropy": r"CrossEntropy|LogSumExp",
     "everything else": r"",

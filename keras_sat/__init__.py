@@ -15,8 +15,7 @@ __getattr__, __dir__, __all__ = attach_lazily(
     {
         "model.encoders": ["ENCODERS"],
         "model.selections": ["ATTENTIONS"],
-        "model.attention": ["BahdanauAttention"],
-        "model.scorings": ["SCORINGS", "BilinearAttention", "DotAttention"],
+        "model.scorings": ["SCORINGS", "BahdanauAttention", "BilinearAttention", "DotAttention"],
         "model.decoder": ["CaptionDecoder"],
         "model.states": ["DecoderState", "Step"],
         "search.algorithms": ["SearchResult", "beam_search", "greedy_search", "sample_search"],

@@ -116,25 +116,23 @@ class AttentionDisplay:
 class BahdanauAttention(Any):
     attention_dim: Any
     selection: Any
-    select: Any
     feature_projection: Any
     state_projection: Any
+    score_method: Any
     def __init__(self, attention_dim: Any = ..., **kwargs: Any) -> None: ...
     def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
     def project(self, features: Any) -> Any: ...
+    def prepare(self, features: Any) -> Any: ...
     def project_state(self, hidden_state: Any) -> Any: ...
     def score(self, query: Any, projected_features: Any) -> Any: ...
     def scores(self, query: Any, projected_features: Any) -> Any: ...
+    def look(self, attention_scores: Any, features: Any, selection_inputs: Any) -> Any: ...
     def call(
         self,
         hidden_state: Any,
         features: Any,
         projected_features: Any = ...,
-        noise: Any = ...,
-        sampled: Any = ...,
-    ) -> Any: ...
-    def look(
-        self, attention_scores: Any, features: Any, noise: Any = ..., sampled: Any = ...
+        selection_inputs: Any = ...,
     ) -> Any: ...
     def get_config(self) -> Any: ...
 
@@ -147,25 +145,22 @@ class BeginWithExpectations(Any):
 class BilinearAttention(Any):
     attention_dim: Any
     selection: Any
-    select: Any
     def __init__(
         self, attention_dim: Any = ..., *, selection: Any = ..., **kwargs: Any
     ) -> None: ...
     def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
     def project(self, features: Any) -> Any: ...
+    def prepare(self, features: Any) -> Any: ...
     def project_state(self, hidden_state: Any) -> Any: ...
     def score(self, query: Any, projected_features: Any) -> Any: ...
     def scores(self, query: Any, projected_features: Any) -> Any: ...
+    def look(self, attention_scores: Any, features: Any, selection_inputs: Any) -> Any: ...
     def call(
         self,
         hidden_state: Any,
         features: Any,
         projected_features: Any = ...,
-        noise: Any = ...,
-        sampled: Any = ...,
-    ) -> Any: ...
-    def look(
-        self, attention_scores: Any, features: Any, noise: Any = ..., sampled: Any = ...
+        selection_inputs: Any = ...,
     ) -> Any: ...
     def get_config(self) -> Any: ...
 
@@ -183,11 +178,19 @@ class Calibration:
 
 class CaptionDecoder(Any):
     vocabulary_size: Any
-    attention_layer: Any
+    options: Any
+    attention: Any
+    scoring: Any
+    cell: Any
+    num_layers: Any
+    hidden_dim: Any
     draws_places: Any
+    chooses: Any
     cells_read_context: Any
-    embedding: Any
+    reader: Any
     has_cell_states: Any
+    attention_layer: Any
+    embedding: Any
     cells: Any
     initial_hidden: Any
     initial_cell: Any
@@ -241,16 +244,10 @@ class CaptionDecoder(Any):
         state: Any,
         features: Any,
         projected_features: Any,
-        noise: Any = ...,
-        sampled: Any = ...,
+        selection_inputs: Any,
     ) -> Any: ...
     def attend(
-        self,
-        state: Any,
-        features: Any,
-        projected_features: Any,
-        noise: Any = ...,
-        sampled: Any = ...,
+        self, state: Any, features: Any, projected_features: Any, selection_inputs: Any
     ) -> Any: ...
     def advance(self, projected_inputs: Any, state: Any) -> Any: ...
     def call(
@@ -270,16 +267,7 @@ class CaptionDecoder(Any):
         token_weights: Any = ...,
         training: Any = ...,
         visible: Any = ...,
-    ) -> Any: ...
-    def read_words(
-        self,
-        projected_words: Any,
-        state: Any,
-        features: Any,
-        projected_features: Any,
-        noise: Any,
-        sampled: Any,
-        token_weights: Any,
+        forced_maps: Any = ...,
     ) -> Any: ...
     def compute_output_spec(
         self,
@@ -401,8 +389,6 @@ class Captioner(keras.Model):
         consensus_captions: int = ...,
         name: Any = ...,
     ) -> None: ...
-    @staticmethod
-    def apply_gradients(optimizer: Any, gradients: Any, weights: Any) -> Any: ...
     @property
     def metrics(self) -> Any: ...
     @property
@@ -714,25 +700,22 @@ class DecoderState(NamedTuple):
 class DotAttention(Any):
     attention_dim: Any
     selection: Any
-    select: Any
     def __init__(
         self, attention_dim: Any = ..., *, selection: Any = ..., **kwargs: Any
     ) -> None: ...
     def build(self, hidden_state_shape: Any, features_shape: Any, **_: Any) -> Any: ...
     def project(self, features: Any) -> Any: ...
+    def prepare(self, features: Any) -> Any: ...
     def project_state(self, hidden_state: Any) -> Any: ...
     def score(self, query: Any, projected_features: Any) -> Any: ...
     def scores(self, query: Any, projected_features: Any) -> Any: ...
+    def look(self, attention_scores: Any, features: Any, selection_inputs: Any) -> Any: ...
     def call(
         self,
         hidden_state: Any,
         features: Any,
         projected_features: Any = ...,
-        noise: Any = ...,
-        sampled: Any = ...,
-    ) -> Any: ...
-    def look(
-        self, attention_scores: Any, features: Any, noise: Any = ..., sampled: Any = ...
+        selection_inputs: Any = ...,
     ) -> Any: ...
     def get_config(self) -> Any: ...
 

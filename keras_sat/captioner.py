@@ -15,8 +15,6 @@ from data_utils.foreign_text import brief
 from data_utils.images import photos_of
 from data_utils.training_photos import digests_of, union
 from data_utils.vocabulary import REGION_TOKEN, Vocabulary
-from keras_sat.accelerated.install import accelerate
-from keras_sat.accelerated.optimizer_step import apply_gradients
 from keras_sat.beyond.extensions import make_decoder, terms_of
 from keras_sat.files import saving, transfer
 from keras_sat.files.hub import is_on_hub, pinned
@@ -108,8 +106,6 @@ class Captioner(CaptionGenerator, Trainer):
         self.feature_shape = None  # (regions, feature_dim) before the adapter, set by `build`
         self.num_regions = None  # after the adapter, set by `build`
 
-    apply_gradients = staticmethod(apply_gradients)
-
     def option(self, name):
         """Return the current value of an option.
 
@@ -186,7 +182,6 @@ class Captioner(CaptionGenerator, Trainer):
         self.num_regions = adapted_shape[1]
         self.photo_encoder.check_features(self.feature_shape, self.num_regions)
         self.decoder.build(adapted_shape, (None, None))
-        accelerate(self.decoder, self.num_regions, in_training=self.compiled)
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
@@ -243,15 +238,17 @@ class Captioner(CaptionGenerator, Trainer):
         """
         saving.save(self, directory, overwrite, precision)
 
-    def _reject_copies(self):
-        """Raise ValueError when the captioner is copied or pickled: Keras would write a
-        file that it cannot load.
+    def get_build_config(self):
+        """Raise ValueError where Keras serialises the captioner, for example in
+        `keras.saving.save_model`: the result could not be loaded.
         """
-        raise ValueError(
-            f"{saving.NO_ONE_FILE} To copy it, save and load it. Received: a captioner to copy"
-        )
+        raise ValueError(saving.NO_COPY)
 
-    get_build_config = __reduce__ = _reject_copies
+    def __reduce__(self):
+        """Raise ValueError where Python copies or pickles the captioner: Keras would
+        write a file that it cannot load.
+        """
+        raise ValueError(saving.NO_COPY)
 
     def export(
         self, directory: str | os.PathLike, format: str | list[str] = "tf_saved_model", **options

@@ -126,7 +126,7 @@ def weights_of(decoder):
     attention, cells, readout = decoder.attention_layer, decoder.cells, decoder.readout
     scoring = decoder.scoring if decoder.chooses else None
     w = {
-        name: getattr(decoder, name)
+        name: getattr(decoder.options, name)
         for name in ("attention", "scoring", "cell", "readout_activation")
     }
     w["attends"] = "after" if isinstance(decoder, AttendAfter) else "before"
@@ -153,6 +153,6 @@ def weights_of(decoder):
         w |= dense("W_s", decoder.sentinel_layer.gate, "b_s") | dense(
             "P_s", decoder.sentinel_layer.projection
         )
-    if decoder.deep_output:
+    if readout.deep_output:
         w |= dense("L_h", readout.state_readout) | dense("L_z", readout.context_readout)
     return w | dense("L_o", readout.word_logits, "L_o_b")

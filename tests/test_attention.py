@@ -7,6 +7,7 @@ from conftest import numbers
 
 from keras_sat.model.scorings import SCORINGS, DotAttention, NoAttention, make_attention
 from keras_sat.model.selections import ATTENTIONS
+from keras_sat.model.states import SelectionInputs
 
 PHOTOS, REGIONS, DIM = 3, 5, 4
 KINDS = [*itertools.product(ATTENTIONS, SCORINGS), ("drawn", "additive"), ("even", "additive")]
@@ -22,7 +23,7 @@ def test_weights_are_distributions_and_the_context_is_the_selected_sum(attention
     layer = make_attention(attention, scoring, attention_dim=6)
     noise = numbers(2 * PHOTOS, REGIONS, seed=2)
     context, weights, selection, extras = layer(
-        numbers(2 * PHOTOS, DIM, seed=1), features(), noise=noise
+        numbers(2 * PHOTOS, DIM, seed=1), features(), selection_inputs=SelectionInputs(noise)
     )
     assert weights.shape == selection.shape == (2 * PHOTOS, REGIONS) and extras == {}
     np.testing.assert_allclose(np.sum(weights, axis=1), 1, rtol=1e-5)
@@ -77,9 +78,8 @@ def test_hard_attention_uses_the_sample_only_where_asked():
     hidden_state, noise = numbers(PHOTOS, DIM), numbers(PHOTOS, REGIONS, seed=3)
     without = layer(hidden_state, features())
     np.testing.assert_array_equal(without.selection, without.attention_weights)
-    mixed = layer(
-        hidden_state, features(), noise=noise, sampled=np.array([1.0, 0.0, 1.0], dtype="float32")
-    )
+    sampled = np.array([1.0, 0.0, 1.0], dtype="float32")
+    mixed = layer(hidden_state, features(), selection_inputs=SelectionInputs(noise, sampled))
     np.testing.assert_array_equal(mixed.selection[1], mixed.attention_weights[1])
     for row in (0, 2):
         expected = np.argmax(np.log(mixed.attention_weights[row]) + noise[row])

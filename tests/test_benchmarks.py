@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import bench
 import blend
 import bundle
+import fast_twins
 import keras
 import limits
 import memory
@@ -424,3 +425,22 @@ def test_other_photos_are_listed_with_licences_and_nouns():
     listed = json.loads(LIST.read_text(encoding="utf-8"))
     assert len(listed["photos"]) >= 20 and len(listed["things"].split()) > 100
     assert all({*photo} == {"file", "package", "licence", "nouns"} for photo in listed["photos"])
+
+
+def test_a_step_is_measured_with_each_twin(monkeypatch):
+    for name, size in {"TIME": 2, "REGIONS": 4, "FEATURE_DIM": 3}.items():
+        monkeypatch.setattr(fast_twins, name, size)
+    chosen = []
+
+    def spy(self, batch):
+        chosen.append((self.decoder.reader, self.decoder.attention_layer.score_method))
+        return {"loss": tf.constant(0.0)}
+
+    monkeypatch.setattr(Captioner, "train_step", spy)
+    batches = [fast_twins.random_batch("image", seed=0)]
+    (features, input_ids), target_ids, token_weights = batches[0]
+    assert features.shape == (13, 4, 3)
+    assert input_ids.shape == target_ids.shape == token_weights.shape == (13, 5, 2)
+    fast_twins.make_trainer(batches, "paper")
+    fast_twins.make_trainer(batches, "paper", reader="plain", score_method="fused")
+    assert chosen == [("fast", "plain"), ("plain", "fused")]

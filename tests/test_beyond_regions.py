@@ -61,6 +61,7 @@ def test_what_is_hidden_is_as_good_as_absent(options):
 def test_fast_scores_hide_the_same(monkeypatch):
     monkeypatch.setattr(fused, "SMALL", 1)
     captioner, features = make_captioner(attention_dim=64), numbers(2, 6, 3)
+    assert captioner.decoder.attention_layer.score_method == "fused"
     assert isinstance(captioner.decoder.project_features(features), fused.Projected)
     found = captioner.read(features, *CAPTIONS, visible=VISIBLE)
     with without_fast_twins():

@@ -1,4 +1,5 @@
 import copy
+import inspect
 import json
 import os
 import pickle
@@ -846,6 +847,26 @@ def test_a_copy_is_made_by_saving_and_loading(copy_of):
         copy_of(Captioner(["dog"], encoder=None))
 
 
+@pytest.mark.parametrize("options", [{}, {"attends": "after", "sentinel": True}])
+def test_what_runs_is_the_method_that_the_class_shows(options):
+    """No function is put over another's name, by a class or later on its instances."""
+    captioner = Captioner(["a", "dog"], encoder=None, hidden_dim=4, attention_dim=256, **options)
+    captioner.build(((None, 196, 3), (None, None)))
+    captioner.compile()
+    captioner.caption_features(np.ones((1, 196, 3), "float32"), max_length=2)
+    assert captioner.decoder.attention_layer.score_method == "fused"
+    for part in (captioner, *captioner._flatten_layers()):
+        for of_class in type(part).__mro__:
+            if not of_class.__module__.startswith("keras_sat."):
+                continue
+            methods = {name: x for name, x in vars(of_class).items() if inspect.isfunction(x)}
+            assert {name: method.__name__ for name, method in methods.items()} == {
+                name: name for name in methods
+            }
+            # Keras itself wraps `build`.
+            assert not methods.keys() & vars(part).keys() - {"build"}
+
+
 def test_weights_of_another_model_are_rejected(eight, tmp_path):
     captioner = make_captioner(eight[1])
     captioner.save(tmp_path / "model")
@@ -885,7 +906,7 @@ def test_an_adapted_captioner_goes_on_with_its_words(eight):
     assert (
         after.vocabulary.words == words
         and after.samples_attention
-        and after.decoder.dropout_after_readout == 0.1
+        and after.decoder.options.dropout_after_readout == 0.1
     )
     features = cache.features(["0"])
     logits = [

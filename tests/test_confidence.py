@@ -129,6 +129,23 @@ def test_a_captioner_is_calibrated(calibrated, scenes, tmp_path):
     np.testing.assert_allclose(other.confidences, measured.confidences, atol=0.02)
 
 
+def test_the_captioner_has_its_own_confidence_while_it_is_calibrated_again(
+    calibrated, scenes, monkeypatch
+):
+    captioner = calibrated[0].adapted()
+    captioner.confidence = first = calibrated[0].confidence
+    seen = []
+
+    def recorded(word_probs, features):
+        seen.append(captioner.confidence)
+        return clues_of(word_probs, features)
+
+    monkeypatch.setattr(calibration, "clues_of", recorded)
+    calibrate(captioner, scenes, show_progress=False)
+    assert seen and all(confidence is first for confidence in seen)
+    assert captioner.confidence is not first
+
+
 def test_photos_that_cannot_serve(calibrated, scenes, tmp_path):
     captioner = calibrated[0].adapted()
     without_captions = [dataclasses.replace(image, captions=[]) for image in scenes[:30]]

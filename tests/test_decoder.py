@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from conftest import all_slow_but, randomise
 
-from keras_sat.accelerated.install import accelerate
 from keras_sat.beyond import extensions
 from keras_sat.model.cells import CELLS
 from keras_sat.model.decoder import CaptionDecoder
@@ -160,7 +159,6 @@ def test_the_state_is_carried_on_and_later_words_change_nothing_before_them():
 def test_only_the_recurrent_part_is_in_the_loop(attention, monkeypatch):
     decoder = make_decoder(attention)
     features, input_ids, _ = inputs()
-    accelerate(decoder, REGIONS)
     readout, cell, shapes = decoder.readout, decoder.cells[0], {}
 
     def spy(layer, call):
@@ -221,7 +219,6 @@ def test_every_weight_has_a_gradient_compiled_too(attention, xla):
 
 def test_one_graph_serves_captions_of_any_length():
     decoder = make_decoder()
-    accelerate(decoder, REGIONS)
     traces = []
 
     def logits(features, input_ids):

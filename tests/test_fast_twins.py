@@ -10,8 +10,7 @@ from conftest import randomise
 from keras import layers
 
 from keras_sat import equations
-from keras_sat.accelerated import unroll
-from keras_sat.accelerated.install import accelerate
+from keras_sat.accelerated.loop import late_product_of
 from keras_sat.accelerated.switch import fast_twins_are_on, without_fast_twins
 from keras_sat.beyond import extensions
 from keras_sat.model import cells as cells_module
@@ -19,6 +18,7 @@ from keras_sat.model import decoder as decoder_module
 from keras_sat.model import scorings as scorings_module
 from keras_sat.model.attention import Attention
 from keras_sat.model.cells import CELLS, LoopDense, LSTMCell, RecurrentCell
+from keras_sat.model.readers import READERS, read_words_fast
 from keras_sat.model.scorings import SCORINGS
 from keras_sat.model.selections import ATTENTIONS
 
@@ -34,17 +34,16 @@ KINDS = [
 ]
 
 
-def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
+def make_decoder(attention="soft", scoring="additive", cell="lstm", *, regions=REGIONS, **options):
     sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
     decoder = extensions.make_decoder(VOCABULARY, {**kinds, **sizes, **options}, dtype="float64")
-    accelerate(decoder, REGIONS)
-    decoder.build((None, REGIONS, DIM), (None, None))
+    decoder.build((None, regions, DIM), (None, None))
     randomise(decoder.trainable_weights, scale=0.7, seed=7)
     return decoder
 
 
-def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False):
+def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False, forced=False):
     """Return the Unrolled, a cost of its words, and the gradients of weights and
     features.
     """
@@ -56,10 +55,17 @@ def unrolled(decoder, *, regions=REGIONS, padded=True, sampled=False):
     noise = tf.constant(random.gumbel(size=(ROWS, TIME, regions)), "float32") if sampled else None
     coins = tf.constant([1.0, 0.0, 1.0, 1.0, 0.0, 1.0]) if sampled else None
     token_weights = tf.constant(is_word, "float32") if padded else None
+    forced_maps = np.zeros((ROWS, TIME, regions), "float32")
+    forced_maps[1, 0] = forced_maps[3, 2] = 1 / regions
     with tf.GradientTape() as tape:
         tape.watch(features)
         found = decoder.unroll(
-            features, input_ids, noise=noise, sampled=coins, token_weights=token_weights
+            features,
+            input_ids,
+            noise=noise,
+            sampled=coins,
+            token_weights=token_weights,
+            forced_maps=forced_maps if forced else None,
         )
         found = [
             x * tf.cast(is_word.T[..., None], x.dtype)
@@ -119,16 +125,39 @@ def test_without_padding_and_without_samples(attention, options):
     )
 
 
+@pytest.mark.parametrize("options", [{}, {"attends": "after", "sentinel": True}])
+def test_forced_maps_replace_the_selection_in_both_loops(options):
+    decoder = make_decoder("hard", **options)
+    assert_twins_agree(decoder, sampled=True, forced=True)
+    found, _, _ = unrolled(decoder, sampled=True, forced=True)
+    selection = found[NAMES.index("selection")]
+    for t, row in ((0, 1), (2, 3)):
+        np.testing.assert_allclose(selection[t, row], 1 / REGIONS, rtol=1e-6)
+    free, _, _ = unrolled(decoder, sampled=True)
+    assert not np.array_equal(free[NAMES.index("selection")], selection)
+
+
 @pytest.mark.slow
 def test_the_loop_with_fused_scores_is_the_plain_one():
     """In float32 and of such a size that XLA is used too."""
-    decoder = make_decoder(attention_dim=2**9, dtype="float32")
-    assert_twins_agree(decoder, regions=2**5, tolerance=2e-4)
+    decoder = make_decoder(attention_dim=2**9, dtype="float32", regions=2**6)
+    assert decoder.attention_layer.score_method == "fused"
+    assert_twins_agree(decoder, regions=2**6, tolerance=2e-4)
+
+
+def test_the_decoder_chooses_its_reader_by_name():
+    decoder = make_decoder()
+    assert READERS[decoder.reader] is read_words_fast
+    decoder.reader = "plain"
+    plain = unrolled(decoder)
+    with without_fast_twins():
+        for one, other in zip(plain[0], unrolled(decoder)[0]):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_the_switch_chooses_the_twin_and_goes_back_after_an_error(monkeypatch):
     decoder = make_decoder()
-    monkeypatch.setattr(unroll, "read_words", None)
+    monkeypatch.setitem(READERS, "fast", None)
     with pytest.raises(TypeError):
         unrolled(decoder)
     with pytest.raises(KeyError), without_fast_twins():
@@ -211,6 +240,6 @@ def test_a_loop_dense_that_is_not_called_once_in_each_step_is_rejected(scoring, 
         ValueError, match=rf"exactly once in each step.* Received: {calls} calls of layer='.*query'"
     ):
         unrolled(decoder)
-    assert decoder.attention_layer.query.late_product is None
+    assert late_product_of(decoder.attention_layer.query) is None
     with without_fast_twins():
         unrolled(decoder)

@@ -6,9 +6,10 @@ from conftest import all_slow_but
 
 from keras_sat import equations
 from keras_sat.accelerated import fused
-from keras_sat.accelerated.install import accelerate
 from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.beyond.extensions import make_decoder
+from keras_sat.model import scorings
+from keras_sat.model.scorings import BahdanauAttention
 
 PHOTOS, REGIONS, DIM = 2, 128, 128
 
@@ -77,10 +78,17 @@ def test_sizes_that_have_few_divisors(regions, dim, no_shortcut):
     )
 
 
-@pytest.mark.parametrize("regions, dim", [(127, 512), (194, 512), (196, 509)])
-def test_sizes_that_cannot_be_cut_are_left_to_the_equation(regions, dim):
-    features = tf.zeros((1, regions, dim))
-    assert fused.prepare(features) is features
+def attention_layer(regions, attention_dim):
+    layer = BahdanauAttention(attention_dim)
+    layer.build((None, 3), (None, regions, DIM))
+    return layer
+
+
+@pytest.mark.parametrize(
+    "regions, dim", [(127, 512), (194, 512), (196, 509), (49, 256), (None, 512)]
+)
+def test_sizes_that_are_small_unknown_or_cannot_be_cut_are_left_to_the_equation(regions, dim):
+    assert attention_layer(regions, dim).score_method == "plain"
 
 
 @pytest.mark.slow
@@ -105,7 +113,6 @@ def test_a_step_that_is_compiled_as_a_whole_is_that_of_the_equation(attends):
     decoder = make_decoder(
         20, {"attention_dim": 512, "hidden_dim": 16, "embedding_dim": 8, "attends": attends}
     )
-    accelerate(decoder, 49)
     random = np.random.default_rng(0)
     features, ids = (
         random.random((2, 49, 24), dtype=np.float32),
@@ -145,14 +152,28 @@ def test_summands_that_are_large_or_opposite_give_the_scores_of_the_equation():
         np.testing.assert_allclose(gradient, right, atol=1e-4)
 
 
-def test_what_is_small_or_plain_or_cannot_be_compiled_is_left_to_the_equation(monkeypatch):
-    features, state, vector = arguments(1)
-    assert isinstance(fused.prepare(features), fused.Projected)
-    small = features[:, :-1]
-    assert fused.prepare(small) is small
+def test_the_layer_chooses_its_scores_by_name(monkeypatch):
+    layer = attention_layer(256, 128)
+    features = tf.ones((PHOTOS, 256, DIM))
+    assert layer.score_method == "fused"
+    assert isinstance(layer.prepare(features), fused.Projected)
+    assert tf.is_tensor(layer.project(features))  # as the sentinel uses it
+    query = tf.ones((PHOTOS, 128))
+    by_equation = layer.score(query, layer.project(features))
+    scores = layer.score(query, layer.prepare(features))
+    np.testing.assert_allclose(scores, by_equation, atol=1e-4)
     with without_fast_twins():
-        assert fused.prepare(features) is features
-    monkeypatch.setattr(fused, "may_compile", lambda: False)
-    assert fused.prepare(features) is features
-    expected = equations.additive_scores(features, state, vector)
-    np.testing.assert_array_equal(fused.additive_scores(features, state, vector), expected)
+        assert tf.is_tensor(layer.prepare(features))
+    monkeypatch.setattr(scorings, "may_compile", lambda: False)
+    assert tf.is_tensor(layer.prepare(features))
+
+
+def test_a_subclass_scores_as_it_says():
+    class Halved(BahdanauAttention):
+        def score(self, query, projected_features):
+            return equations.additive_scores(projected_features, query, self.score_vector) / 2
+
+    layer = Halved(128)
+    layer.build((None, 3), (None, 256, DIM))
+    assert layer.score_method == "plain"
+    assert layer(tf.ones((PHOTOS, 3)), tf.ones((PHOTOS, 256, DIM))).context.shape == (PHOTOS, DIM)

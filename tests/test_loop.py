@@ -1,4 +1,5 @@
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ import tensorflow as tf
 from conftest import all_slow_but
 from keras import ops
 
-from keras_sat.accelerated.loop import loop_over_time
+from keras_sat.accelerated.loop import late_product_of, loop_over_time
 from keras_sat.model.cells import LoopDense
 
 TIME, PHOTOS, CAPTIONS, DIM = 4, 2, 3, 5
@@ -95,7 +96,7 @@ def test_values_and_gradients_are_those_of_the_steps_one_by_one(dense_layers, co
     for gradient, right in zip(gradients, expected, strict=True):
         assert np.abs(right).max() > 0.1
         np.testing.assert_allclose(gradient, right, atol=1e-5)
-    assert all(layer.late_product is None for layer in dense_layers)
+    assert all(late_product_of(layer) is None for layer in dense_layers)
 
 
 def test_the_gradient_of_a_matrix_is_one_product_after_the_loop(dense_layers):
@@ -147,6 +148,24 @@ def test_captions_that_have_ended_leave_the_loop(dense_layers, lengths, left):
     )
     last = np.reshape(states[-1], (PHOTOS, CAPTIONS, DIM))
     assert np.abs(last[:, : left[-1]]).min() > 0 and not last[:, left[-1] :].any()
+
+
+def test_a_loop_changes_nothing_for_other_threads(dense_layers):
+    """They may use the same layers, for a caption say, while a graph is traced."""
+    x, first_state = inputs()
+    expected = dense_layers[0](first_state)
+    elsewhere = []
+
+    def step(state, x):
+        thread = threading.Thread(target=lambda: elsewhere.append(dense_layers[0](first_state)))
+        thread.start()
+        thread.join()
+        return dense_layers[0](state), (x,)
+
+    loop_over_time(step, first_state, (x,), [(DIM, "float32")], dense_layers=dense_layers[:1])
+    assert len(elsewhere) == TIME
+    for outputs in elsewhere:
+        np.testing.assert_array_equal(outputs, expected)
 
 
 def test_a_step_that_fails_leaves_the_dense_layers_as_they_were(dense_layers):

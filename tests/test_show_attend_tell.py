@@ -225,7 +225,8 @@ def test_optimizer_and_dropout_are_the_default_ones(scene_vocabulary):
     captioner.compile()
     mine, theirs = ({**x.optimizer.get_config(), "name": "adam"} for x in (model, captioner))
     assert mine == theirs
-    rates = captioner.decoder.dropout_before_readout, captioner.decoder.dropout_after_readout
+    options = captioner.decoder.options
+    rates = options.dropout_before_readout, options.dropout_after_readout
     assert rates == (model.dropout.rate, model.dropout.rate)
 
 

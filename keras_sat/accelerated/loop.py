@@ -8,8 +8,22 @@ is therefore constant, and zeros from outside are added to y_t = x_t W: their gr
 is dy_t, which gives the gradient of W.
 """
 
+import contextlib
+import contextvars
+
 import tensorflow as tf
 from keras import ops
+
+# A dict by layer, or None outside of a loop.
+_products_of_step = contextvars.ContextVar("products_of_step", default=None)
+
+
+def late_product_of(layer):
+    """Return the function that computes x W of a LoopDense in the current step of a
+    loop; None outside of a loop.
+    """
+    products = _products_of_step.get()
+    return None if products is None else products.get(layer)
 
 
 def loop_over_time(
@@ -23,8 +37,7 @@ def loop_over_time(
     token_weights=None,
     photos=None,
 ):
-    """Run `step` in a loop; return its outputs, stacked into tensors of shape (time,
-    rows, dim).
+    """Run `step` in a loop; return its outputs, a list of tensors (time, rows, dim).
 
     It uses TensorFlow's own loop: one graph for captions of any length, with a gradient
     that XLA can compile. On TensorFlow, `keras.ops.scan` needs outputs of the state's
@@ -46,143 +59,160 @@ def loop_over_time(
             sorted longest first.
         photos: number of photos; rows is a multiple of it.
     """
-    captions = _CaptionsInLoop(token_weights, photos)
-
-    def in_turn(x):
-        """Return a function that maps the time and the number of remaining captions to
-        x at that time.
-        """
-        if x is None:
-            return lambda t, left: None
-        x = captions.stored(x)
-        queue = tf.TensorArray(x.dtype, size=time, element_shape=x.shape[1:]).unstack(x)
-        return lambda t, left: captions.those_left(queue.read(t), left)
-
     time, rows = ops.shape(inputs[0])[:2]
-    late, zeros = [_LateProduct(layer) for layer in dense_layers], []
-    for product in late:
-        if product.layer in summed_layers:
-            inputs = (product.with_gradient(inputs[0]), *inputs[1:])
-            zeros.append(None)
-        else:
-            nothing = tf.zeros((time, rows, product.layer.units), product.layer.compute_dtype)
-            zeros.append(product.with_gradient(nothing))
-    inputs, zeros = [in_turn(x) for x in inputs], [in_turn(x) for x in zeros]
-    specs = [
-        *output_specs,
-        *((product.layer.kernel.shape[0], product.layer.compute_dtype) for product in late),
-    ]
-    outputs = [
-        tf.TensorArray(dtype, size=time, element_shape=(*captions.shape, dim))
+    captions = _AllCaptions() if token_weights is None else _OpenCaptions(token_weights, photos)
+    products = [_LateProduct(layer) for layer in dense_layers]
+    inputs, zeros = _with_gradients(products, inputs, summed_layers)
+    input_queues = [_InTurn(x, time, captions) for x in inputs]
+    zero_queues = [_InTurn(x, time, captions) for x in zeros]
+    # The loop also returns what each dense layer has read.
+    read_specs = [(product.input_dim, product.dtype) for product in products]
+    specs = [*output_specs, *read_specs]
+    output_queues = [
+        tf.TensorArray(dtype, size=time, element_shape=(*captions.stored_axes, dim))
         for dim, dtype in specs
     ]
 
-    def body(t, state, outputs):
-        left = captions.num_left(t)
-        for product, turn in zip(late, zeros):
-            product.start_step(turn(t, left))
-        try:
-            state = tf.nest.map_structure(lambda x: captions.those_left(x, left), state)
-            state, values = step(state, *(turn(t, left) for turn in inputs))
-        finally:
-            given = [product.end_step() for product in late]
-        for product, of_layer in zip(late, given):
-            if len(of_layer) != 1:
-                problem = (
-                    "A LoopDense must be called exactly once in each step. Use "
-                    "keras.layers.Dense instead."
-                )
-                raise ValueError(
-                    f"{problem} Received: {len(of_layer)} calls of layer={product.layer.path!r}"
-                )
-        state = tf.nest.map_structure(lambda x: captions.filled_up(x, left), state)
-        values = [captions.filled_up(x, left) for x in (*values, *sum(given, []))]
-        return t + 1, state, [queue.write(t, value) for queue, value in zip(outputs, values)]
+    def is_not_over(t, state, queues):
+        return t < time
+
+    def body(t, state, queues):
+        num_left = captions.num_left(t)
+        state = tf.nest.map_structure(lambda x: captions.those_left(x, num_left), state)
+        inputs_now = [queue.at(t, num_left) for queue in input_queues]
+        zeros_now = [queue.at(t, num_left) for queue in zero_queues]
+        with _late(products, zeros_now):
+            state, outputs = step(state, *inputs_now)
+        values = [*outputs, *(product.input_of_step() for product in products)]
+        state = tf.nest.map_structure(lambda x: captions.filled_up(x, num_left), state)
+        values = [captions.filled_up(x, num_left) for x in values]
+        return t + 1, state, [queue.write(t, value) for queue, value in zip(queues, values)]
 
     state = tf.nest.map_structure(captions.stored, state)
-    shapes = tf.nest.map_structure(lambda x: tf.TensorShape((*captions.shape, x.shape[-1])), state)
-    _, _, outputs = tf.while_loop(
-        lambda t, *_: t < time,
+    state_shapes = tf.nest.map_structure(
+        lambda x: tf.TensorShape((*captions.stored_axes, x.shape[-1])), state
+    )
+    queue_shapes = [tf.TensorShape(None)] * len(output_queues)
+    _, _, output_queues = tf.while_loop(
+        is_not_over,
         body,
-        (tf.constant(0), state, outputs),
-        shape_invariants=(tf.TensorShape(()), shapes, [tf.TensorShape(None)] * len(outputs)),
+        (tf.constant(0), state, output_queues),
+        shape_invariants=(tf.TensorShape(()), state_shapes, queue_shapes),
         maximum_iterations=time,
     )
-    stacked = [
-        tf.reshape(queue.stack(), (time, rows, dim)) for queue, (dim, _) in zip(outputs, specs)
+    outputs = [
+        tf.reshape(queue.stack(), (time, rows, dim))
+        for queue, (dim, _) in zip(output_queues, specs)
     ]
-    for product, given in zip(late, stacked[len(output_specs) :]):
-        product.inputs = given
-    return stacked[: len(output_specs)]
+    num_outputs = len(output_specs)
+    for product, layer_inputs in zip(products, outputs[num_outputs:]):
+        product.inputs = layer_inputs
+    return outputs[:num_outputs]
 
 
-class _CaptionsInLoop:
-    """The captions in the loop.
+# === What is read in turn ===
 
-    Each leaves the loop when it has ended; without token weights, all stay.
+
+class _InTurn:
+    """A tensor (time, rows, dim), or None, of which each step reads its part."""
+
+    def __init__(self, x, time, captions):
+        self.captions = captions
+        self.queue = None
+        if x is not None:
+            x = captions.stored(x)
+            queue = tf.TensorArray(x.dtype, size=time, element_shape=x.shape[1:])
+            self.queue = queue.unstack(x)
+
+    def at(self, t, num_left):
+        """Return (rows, dim) at time t, of the remaining captions; None for None."""
+        if self.queue is None:
+            return None
+        return self.captions.those_left(self.queue.read(t), num_left)
+
+
+# === Captions in the loop ===
+
+
+class _AllCaptions:
+    """All captions stay in the loop until the last step; they are stored as rows."""
+
+    stored_axes = (None,)
+
+    def stored(self, x):
+        return x
+
+    def num_left(self, t):
+        return None
+
+    def those_left(self, x, num_left):
+        return x
+
+    def filled_up(self, x, num_left):
+        return x
+
+
+class _OpenCaptions:
+    """Captions that leave the loop when they have ended.
+
+    They are stored by photo: (photos, captions, dim).
+
+    Args:
+        token_weights: (rows, time), 0 for padding.
+        photos: number of photos.
     """
 
+    stored_axes = (None, None)
+
     def __init__(self, token_weights, photos):
-        self.all_stay = token_weights is None
-        # Of stored rows: rows; or photos, captions.
-        self.shape = (None,) if self.all_stay else (None, None)
-        if self.all_stay:
-            return
         rows, time = ops.shape(token_weights)
-        self.photos, self.captions = photos, rows // photos
+        self.photos = photos
+        self.captions = rows // photos
         times = ops.arange(1, time + 1)
-        lengths = ops.max(ops.where(token_weights > 0, times, 0), axis=1)
-        # First captions, second captions, ...
-        longest = ops.max(ops.reshape(lengths, (photos, -1)), axis=0)
-        is_left = longest[:, None] >= times  # (captions, time)
+        lengths = ops.max(ops.where(token_weights > 0, times, 0), axis=1)  # (rows,)
+        # Of the first captions of all photos, of the second captions, ...
+        longest = ops.max(ops.reshape(lengths, (photos, -1)), axis=0)  # (captions,)
+        is_open = longest[:, None] >= times  # (captions, time)
         numbers = ops.arange(1, self.captions + 1)[:, None]
-        self.captions_left = ops.max(ops.where(is_left, numbers, 1), axis=0)  # (time,)
+        self.captions_left = ops.max(ops.where(is_open, numbers, 1), axis=0)  # (time,)
 
     def stored(self, x):
         """Reshape x from (..., rows, dim) to (..., photos, captions, dim)."""
-        return (
-            x
-            if self.all_stay
-            else ops.reshape(x, (*ops.shape(x)[:-2], self.photos, self.captions, x.shape[-1]))
-        )
+        leading = ops.shape(x)[:-2]
+        return ops.reshape(x, (*leading, self.photos, self.captions, x.shape[-1]))
 
     def num_left(self, t):
         """Return the number of remaining captions per photo at time t."""
-        return None if self.all_stay else self.captions_left[t]
+        return self.captions_left[t]
 
     def those_left(self, x, num_left):
-        """Select the remaining captions from x of shape (photos, captions, dim).
-
-        Return shape (rows, dim).
-        """
-        return (
-            x
-            if self.all_stay
-            else tf.reshape(tf.slice(x, (0, 0, 0), (-1, num_left, -1)), (-1, x.shape[-1]))
-        )
+        """Return (rows, dim) of the remaining captions in x (photos, captions, dim)."""
+        left = tf.slice(x, (0, 0, 0), (-1, num_left, -1))
+        return tf.reshape(left, (-1, x.shape[-1]))
 
     def filled_up(self, x, num_left):
-        """Reverse `those_left`: return shape (photos, captions, dim), with 0 for the
-        captions that have ended.
-        """
-        if self.all_stay:
-            return x
-        return tf.pad(
-            tf.reshape(x, (-1, num_left, x.shape[-1])),
-            ((0, 0), (0, self.captions - num_left), (0, 0)),
-        )
+        """Reverse `those_left`, with 0 for the captions that have ended."""
+        left = tf.reshape(x, (-1, num_left, x.shape[-1]))
+        num_ended = self.captions - num_left
+        return tf.pad(left, ((0, 0), (0, num_ended), (0, 0)))
+
+
+# === Matrix products ===
 
 
 class _LateProduct:
-    """The matrix product of a LoopDense in a loop.
+    """The product of a LoopDense with its matrix, whose gradient comes after the loop.
 
-    The gradient of the matrix is computed after the loop.
+    Attributes:
+        inputs: all x_t, (time, rows, input_dim), known after the loop.
     """
 
     def __init__(self, layer):
-        # All inputs, (time, rows, input_dim), are known after the loop.
-        self.layer, self.inputs = layer, None
-        kernel = tf.stop_gradient(tf.cast(ops.convert_to_tensor(layer.kernel), layer.compute_dtype))
+        self.layer = layer
+        self.dtype = layer.compute_dtype
+        self.input_dim = layer.kernel.shape[0]
+        self.inputs = None
+        kernel = tf.stop_gradient(tf.cast(ops.convert_to_tensor(layer.kernel), self.dtype))
         transposed = tf.transpose(kernel)  # once, not at each step of the backward pass
 
         @tf.custom_gradient
@@ -192,32 +222,70 @@ class _LateProduct:
         self._product = product
 
     def with_gradient(self, summand):
-        """Return `summand` (time, rows, units) unchanged.
+        """Return `summand` (time, rows, units), whose gradient is dy_t, unchanged.
 
-        The matrix gradient is computed from its gradient.
+        The gradient of the matrix is computed from it.
         """
 
         @tf.custom_gradient
         def unchanged(summand, kernel):
             def gradient(upstream):
                 # (input_dim, units)
-                product = tf.tensordot(self.inputs, upstream, ((0, 1), (0, 1)))
-                return upstream, tf.cast(product, kernel.dtype)
+                kernel_gradient = tf.tensordot(self.inputs, upstream, ((0, 1), (0, 1)))
+                return upstream, tf.cast(kernel_gradient, kernel.dtype)
 
             return tf.identity(summand), gradient
 
         return unchanged(summand, ops.convert_to_tensor(self.layer.kernel))
 
     def start_step(self, zeros):
-        self.layer.late_product = self
-        self._zeros, self._inputs = zeros, []
+        """Forget the last step; add zeros (rows, units) to x W in this one, or None."""
+        self._zeros = zeros
+        self._step_inputs = []
 
     def __call__(self, x):
-        self._inputs.append(ops.stop_gradient(x))
-        outputs = self._product(x)
-        return outputs if self._zeros is None else outputs + self._zeros
+        self._step_inputs.append(ops.stop_gradient(x))
+        y = self._product(x)
+        return y if self._zeros is None else y + self._zeros
 
-    def end_step(self):
-        """Return a list of the layer's inputs in this step, one for each call."""
-        self.layer.late_product = None
-        return self._inputs
+    def input_of_step(self):
+        """Return x_t, what the layer has read in this step."""
+        num_calls = len(self._step_inputs)
+        if num_calls != 1:
+            raise ValueError(
+                "A LoopDense must be called exactly once in each step. Use "
+                f"keras.layers.Dense instead. Received: {num_calls} calls of "
+                f"layer={self.layer.path!r}"
+            )
+        return self._step_inputs[0]
+
+
+def _with_gradients(products, inputs, summed_layers):
+    """Return the inputs, and for each product zeros to add to it, (time, rows, units).
+
+    They pass their gradients to the products. A layer of `summed_layers` uses the first
+    input instead of zeros, which are None for it.
+    """
+    first, *others = inputs
+    time, rows = ops.shape(first)[:2]
+    zeros = []
+    for product in products:
+        if product.layer in summed_layers:
+            first = product.with_gradient(first)
+            zeros.append(None)
+        else:
+            nothing = tf.zeros((time, rows, product.layer.units), product.dtype)
+            zeros.append(product.with_gradient(nothing))
+    return [first, *others], zeros
+
+
+@contextlib.contextmanager
+def _late(products, zeros):
+    """Let `late_product_of` return these products inside a `with` block: one step."""
+    for product, zeros_now in zip(products, zeros):
+        product.start_step(zeros_now)
+    token = _products_of_step.set({product.layer: product for product in products})
+    try:
+        yield
+    finally:
+        _products_of_step.reset(token)

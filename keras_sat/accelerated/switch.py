@@ -37,7 +37,9 @@ def may_compile():
 @functools.cache
 def has_xla():
     """Return whether TensorFlow can compile with XLA here."""
-    with contextlib.suppress(tf.errors.OpError, ValueError), tf.init_scope():
-        tf.function(tf.tanh, jit_compile=True)(0.0)
-        return True
-    return False
+    try:
+        with tf.init_scope():
+            tf.function(tf.tanh, jit_compile=True)(0.0)
+    except (tf.errors.OpError, ValueError):
+        return False
+    return True

@@ -24,10 +24,13 @@ class AttendAfter(CaptionDecoder):
         super().__init__(vocabulary_size, **options)
         self.cells_read_context = False  # they read the mean annotation vector at every step
 
-    def read_word(
-        self, projected_word, state, features, projected_features, noise=None, sampled=None
-    ):
+    def read_word(self, projected_word, state, features, projected_features, selection_inputs):
+        """Pass the word and the mean annotation vector to the cells; attend with h_t.
+
+        Return the next state and Attended.
+        """
         overview = self.cells[0].context_projection(equations.mean_annotation(features))
         rows_per_photo = ops.shape(projected_word)[0] // ops.shape(features)[0]
-        state = self.advance(projected_word + ops.repeat(overview, rows_per_photo, axis=0), state)
-        return state, self.attend(state, features, projected_features, noise, sampled)
+        overview = ops.repeat(overview, rows_per_photo, axis=0)
+        state = self.advance(projected_word + overview, state)
+        return state, self.attend(state, features, projected_features, selection_inputs)

@@ -8,6 +8,7 @@ Source: expected calibration error: Naeini et al., 2015, Obtaining Well Calibrat
 Probabilities Using Bayesian Binning. Gain here: see `keras_sat.beyond.confidence`.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
+from keras_sat.options import SearchOptions
 from keras_sat.scoring.evaluate import check_training_photos
 
 FRACTION_NAMED = 2 / 3  # of the content words
@@ -44,21 +46,19 @@ class Calibration:
         """Expected calibration error: the mean difference between confidence and
         accuracy, over ten bins.
         """
-        return sum(
-            row["photos"] * abs(row["confidence"] - row["right"]) for row in self.bins()
-        ) / len(self.are_right)
+        errors = [row["photos"] * abs(row["confidence"] - row["right"]) for row in self.bins()]
+        return sum(errors) / len(self.are_right)
 
     @property
     def separation(self) -> float:
         """The area under the ROC curve: how often a correct caption has a higher
         confidence than an incorrect one.
         """
-        right, wrong = self.confidences[self.are_right, None], self.confidences[~self.are_right]
-        return (
-            float(np.mean((right > wrong) + 0.5 * (right == wrong)))
-            if right.size and wrong.size
-            else 0.5
-        )
+        right = self.confidences[self.are_right, None]
+        wrong = self.confidences[~self.are_right]
+        if not (right.size and wrong.size):
+            return 0.5
+        return float(np.mean((right > wrong) + 0.5 * (right == wrong)))
 
     def bins(self) -> list[dict]:
         """Return the start, number of photos, mean confidence and accuracy of each
@@ -67,24 +67,26 @@ class Calibration:
         tenths = (self.confidences * NUM_BINS).astype(int).clip(0, NUM_BINS - 1)
         rows = []
         for tenth in np.unique(tenths).tolist():
-            confidences, are_right = (
-                self.confidences[tenths == tenth],
-                self.are_right[tenths == tenth],
-            )
-            row = {"from": tenth / NUM_BINS, "photos": len(are_right)}
+            is_in_bin = tenths == tenth
             rows.append(
-                row | {"confidence": float(confidences.mean()), "right": float(are_right.mean())}
+                {
+                    "from": tenth / NUM_BINS,
+                    "photos": int(is_in_bin.sum()),
+                    "confidence": float(self.confidences[is_in_bin].mean()),
+                    "right": float(self.are_right[is_in_bin].mean()),
+                }
             )
         return rows
 
     def to_dict(self) -> dict:
         """Return the metrics as a dict for JSON."""
-        figures = {"photos": len(self.are_right), "right": float(self.are_right.mean())}
-        figures |= {
+        return {
+            "photos": len(self.are_right),
+            "right": float(self.are_right.mean()),
             "expected_calibration_error": self.expected_error,
             "separation": self.separation,
+            "bins": self.bins(),
         }
-        return figures | {"bins": self.bins()}
 
     def plot(self, ax=None):
         """Draw the reliability curve, the fraction of correct captions by confidence.
@@ -93,14 +95,12 @@ class Calibration:
         """
         import matplotlib.pyplot as plt
 
-        ax, bins = plt.gca() if ax is None else ax, self.bins()
+        if ax is None:
+            ax = plt.gca()
+        confidences = [row["confidence"] for row in self.bins()]
+        accuracies = [row["right"] for row in self.bins()]
         ax.plot([0, 1], [0, 1], color="0.7", label="ideal")
-        ax.plot(
-            [row["confidence"] for row in bins],
-            [row["right"] for row in bins],
-            marker="o",
-            label="measured",
-        )
+        ax.plot(confidences, accuracies, marker="o", label="measured")
         ax.set(
             xlabel="confidence",
             ylabel="fraction right",
@@ -117,8 +117,8 @@ class Calibration:
             f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are correct "
             "(2 of 3 content words).\n"
             f"Expected calibration error: {self.expected_error:.3f}. A correct caption "
-            "has a higher confidence "
-            f"than an incorrect one in {self.separation:.1%} of the pairs."
+            f"has a higher confidence than an incorrect one in {self.separation:.1%} of "
+            "the pairs."
         )
 
 
@@ -158,12 +158,12 @@ def calibrate(
         captioner, images, digests, "for the calibration", "Choose another split."
     )
     clues, norms, are_right = _examples(captioner, images, cache, show_progress)
-    fold, confidences = np.arange(len(images)) % NUM_FOLDS, np.zeros(len(images))
+    folds = np.arange(len(images)) % NUM_FOLDS
+    confidences = np.zeros(len(images))
     for number in range(NUM_FOLDS):
-        own = fold == number
-        confidences[own] = _fitted(clues[~own], norms[~own], are_right[~own]).of_clues(
-            clues[own], norms[own]
-        )
+        held_out = folds == number
+        fitted = _fitted(clues[~held_out], norms[~held_out], are_right[~held_out])
+        confidences[held_out] = fitted.of_clues(clues[held_out], norms[held_out])
     captioner.confidence = _fitted(clues, norms, are_right)
     return Calibration(confidences, are_right)
 
@@ -174,27 +174,34 @@ def _examples(captioner, images, cache, show_progress):
     For each, return the regression inputs, the norm, and whether the caption is
     correct.
     """
-    recorded, chosen, are_right, before = [], [], [], captioner.confidence
+    recorded_clues, recorded_norms = [], []
 
-    def record(word_probs, features):
-        clues, norms = map(np.asarray, clues_of(word_probs, features))
-        recorded.append((clues, norms[:, 0]))
-        # As confidence: the number of the result.
-        return np.tile(np.arange(clues.shape[1]), (len(clues), 1))
+    def numbers_of_results(word_probs, features):
+        """Record the inputs of all results of a batch, called like a Confidence.
 
-    captioner.confidence = record  # called with each batch, like a Confidence
-    try:
-        shown = {"label": "photos captioned", "unit": "photos", "show": show_progress}
-        for image, result in Progress.over(
-            captioner.caption_each(images, cache=cache), len(images), **shown
-        ):
-            chosen.append(int(result.confidence))
-            are_right.append(
-                fraction_named(result.words, map(tokenise, image.captions)) >= FRACTION_NAMED
-            )
-    finally:
-        captioner.confidence = before
-    clues, norms = map(np.concatenate, zip(*recorded))
+        Return each result's number as its confidence: it says later which was chosen.
+        """
+        clues, norms = clues_of(word_probs, features)
+        recorded_clues.append(np.asarray(clues))
+        recorded_norms.append(np.asarray(norms)[:, 0])
+        photos, num_results, _ = clues.shape
+        return np.tile(np.arange(num_results), (photos, 1))
+
+    options = SearchOptions()
+    results_of_batch = functools.partial(
+        captioner._captions, options, confidence=numbers_of_results
+    )
+    results = captioner._each(results_of_batch, images, options.batch_size, cache)
+    results = Progress.over(
+        results, len(images), label="photos captioned", unit="photos", show=show_progress
+    )
+    chosen, are_right = [], []
+    for image, result in results:
+        references = map(tokenise, image.captions)
+        chosen.append(int(result.confidence))
+        are_right.append(fraction_named(result.words, references) >= FRACTION_NAMED)
+    clues = np.concatenate(recorded_clues)  # (photos, results, inputs)
+    norms = np.concatenate(recorded_norms)  # (photos,)
     return clues[np.arange(len(chosen)), chosen], norms, np.array(are_right)
 
 
@@ -202,11 +209,13 @@ def fraction_named(words, references):
     """Return the fraction of a caption's content words that occur in the photo's
     references (lists of words).
     """
-    naming, known = {*words} - PLACELESS, {word for reference in references for word in reference}
-    return len(naming & known) / max(len(naming), 1)
+    content_words = {*words} - PLACELESS
+    reference_words = {word for reference in references for word in reference}
+    return len(content_words & reference_words) / max(len(content_words), 1)
 
 
 def _fitted(clues, norms, are_right):
+    """Return the Confidence fitted on these examples, see `_examples`."""
     return Confidence(logistic_regression(clues, are_right), np.quantile(norms, LIMITS))
 
 
@@ -215,13 +224,18 @@ def logistic_regression(clues, are_right, steps=25):
 
     Return the bias and coefficients.
     """
-    mean, spread = clues.mean(axis=0), np.maximum(clues.std(axis=0), 1e-9)
+    mean = clues.mean(axis=0)
+    spread = np.maximum(clues.std(axis=0), 1e-9)
+    # A column of ones for the bias: (photos, 1 + inputs).
     inputs = np.insert((clues - mean) / spread, 0, 1, axis=1).astype(float)
-    weights, ridge = np.zeros(inputs.shape[1]), np.eye(inputs.shape[1])
+    weights = np.zeros(inputs.shape[1])
+    ridge = np.eye(inputs.shape[1])
     for _ in range(steps):
-        probability = 1 / (1 + np.exp(-inputs @ weights))
+        probability = 1 / (1 + np.exp(-inputs @ weights))  # (photos,)
         gradient = inputs.T @ (are_right - probability) - weights
-        weights += np.linalg.solve(
-            inputs.T * (probability * (1 - probability)) @ inputs + ridge, gradient
-        )
-    return np.append(weights[0] - weights[1:] @ (mean / spread), weights[1:] / spread)
+        variance = probability * (1 - probability)
+        curvature = inputs.T * variance @ inputs + ridge
+        weights += np.linalg.solve(curvature, gradient)
+    bias, coefficients = weights[0], weights[1:]
+    # Of the clues as they are, not normalised.
+    return np.append(bias - coefficients @ (mean / spread), coefficients / spread)

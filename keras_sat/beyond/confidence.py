@@ -34,23 +34,17 @@ class Confidence:
     """
 
     def __init__(self, coefficients, limits):
-        self.coefficients, self.limits = (
-            np.asarray(coefficients, np.float32),
-            np.asarray(limits, np.float32),
-        )
-        shapes, expected = (
-            (self.coefficients.shape, self.limits.shape),
-            ((1 + len(CLUES),), (len(LIMITS),)),
-        )
-        if (
-            shapes != expected
-            or not np.isfinite(self.coefficients).all()
-            or not (np.diff(self.limits) > 0).all()
-        ):
+        self.coefficients = np.asarray(coefficients, np.float32)
+        self.limits = np.asarray(limits, np.float32)
+        expected = (1 + len(CLUES),), (len(LIMITS),)
+        shapes = self.coefficients.shape, self.limits.shape
+        is_finite = np.isfinite(self.coefficients).all()
+        is_ascending = (np.diff(self.limits) > 0).all()
+        if shapes != expected or not is_finite or not is_ascending:
             raise ValueError(
                 "The confidence of this model is damaged. Expected: finite coefficients "
-                "and ascending limits "
-                f"of shapes {expected}. Received: shapes {shapes}, limits {self.limits}"
+                f"and ascending limits of shapes {expected}. Received: shapes {shapes}, "
+                f"limits {self.limits}"
             )
 
     def __call__(self, word_probs, features):
@@ -64,9 +58,8 @@ class Confidence:
         """Return the confidence, given the inputs of the regression that `clues_of`
         computes.
         """
-        probability = ops.sigmoid(
-            self.coefficients[0] + ops.sum(clues * self.coefficients[1:], axis=-1)
-        )
+        bias, coefficients = self.coefficients[0], self.coefficients[1:]
+        probability = ops.sigmoid(bias + ops.sum(clues * coefficients, axis=-1))
         lowest, low, high, highest = self.limits
         inside = ops.minimum(
             (norms - lowest) / (low - lowest), (highest - norms) / (highest - high)
@@ -89,10 +82,11 @@ def clues_of(word_probs, features):
     is_token = word_probs > 0
     log_probs = ops.log(ops.where(is_token, word_probs, 1.0))
     length = ops.maximum(ops.sum(ops.cast(is_token, "float32"), axis=-1), 1.0)
-    active = ops.mean(ops.cast(features > 0, "float32"), axis=(1, 2))[:, None] + ops.zeros_like(
-        length
-    )
-    clues = [ops.sum(log_probs, axis=-1) / length, ops.min(log_probs, axis=-1), length, active]
-    return ops.stack(clues, axis=-1), ops.mean(
-        ops.sqrt(ops.sum(features**2, axis=-1)), axis=1, keepdims=True
-    )
+    active = ops.mean(ops.cast(features > 0, "float32"), axis=(1, 2))  # (photos,)
+    active = active[:, None] + ops.zeros_like(length)
+    mean_log_prob = ops.sum(log_probs, axis=-1) / length
+    lowest_log_prob = ops.min(log_probs, axis=-1)
+    # In the order of CLUES.
+    clues = ops.stack([mean_log_prob, lowest_log_prob, length, active], axis=-1)
+    region_norms = ops.sqrt(ops.sum(features**2, axis=-1))  # (photos, regions)
+    return clues, ops.mean(region_norms, axis=1, keepdims=True)

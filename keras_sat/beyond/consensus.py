@@ -14,7 +14,6 @@ Machine Translation. Gain here: CIDEr .634 instead of .603 and BLEU-4 26.2 inste
 25.5 (10 beams, dev); see benchmarks/flickr8k/tried.md.
 """
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -22,6 +21,7 @@ import itertools
 import numpy as np
 
 from data_utils.progress import Progress
+from keras_sat.search.length_penalty import caption_score
 
 FEWEST_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
 MOST_CAPTIONS, MOST_WORDS = 5, 20  # of a photo, of a caption
@@ -34,8 +34,8 @@ NUM_NEAREST = 5  # photos that a result names
 TEMPERATURE, OTHERS = 5.0, 0.1  # of the beams' probabilities; the weight of their similarities
 NUM_ORDERS = 4  # of the n-grams
 LENGTH_SPREAD = 6.0  # in words, as in CIDEr-D
-BYTES = ("names", "captions")
 TEXT = {"encoding": "utf-8", "errors": "surrogatepass"}
+DAMAGED = "The index of training photos is damaged. Build it again with `keras-sat index`."
 
 
 class Consensus:
@@ -44,51 +44,44 @@ class Consensus:
 
     Args:
         vocabulary, feature_dim: of the captioner.
-        arrays: dict of mean: of the photos' features, which are averaged over the
-            regions, (feature_dim,). projection: from centred features of length 1 to a
-            photo's vector, (feature_dim, dims). limits: the norm of a vector up to
-            which the weight is 0, and from which it is whole. vectors: of the photos,
-            rounded, int8 (photos, dims). names: UTF-8 text with one photo's id per
-            line. captions: UTF-8 text in which each character is a word's id. `<end>`
-            separates captions, `<pad>`
-                ends a photo.
+        arrays: a dict of
+
+            mean: of the photos' features, which are averaged over the regions,
+                (feature_dim,).
+            projection: from centred features of length 1 to a photo's vector,
+                (feature_dim, dims).
+            limits: the norm of a vector up to which the weight is 0, and from which it
+                is whole, (2,).
+            vectors: of the photos, rounded, int8 (photos, dims).
+            names: UTF-8 text with one photo's id per line, uint8.
+            captions: UTF-8 text, uint8, in which each character is a word's id. `<end>`
+                separates captions, `<pad>` ends a photo.
+
+    They may come from somebody else: a ValueError says that they do not fit each other.
     """
 
     def __init__(self, vocabulary, arrays, feature_dim):
-        self.vocabulary, self.arrays = vocabulary, arrays
-        # Missing arrays, other shapes, no text.
-        with contextlib.suppress(LookupError, TypeError, ValueError):
-            if self._unpack(feature_dim):
-                return
-        raise ValueError(
-            "The index of training photos is damaged. Build it again with `keras-sat index`."
-        )
+        _check_arrays(arrays, feature_dim)
+        self.vocabulary = vocabulary
+        self.arrays = arrays
+        self.photo_ids = _as_string(arrays["names"]).split("\n")
+        self._mean = arrays["mean"]
+        self._projection = arrays["projection"]
+        self._limits = arrays["limits"]
+        self._vectors = arrays["vectors"].astype(np.float32)
+        self._captions = self._unpacked_captions(_as_string(arrays["captions"]))
+        if not len(self._captions) == len(self.photo_ids) == len(self._vectors):
+            raise ValueError(DAMAGED)
 
-    def _unpack(self, feature_dim):
-        """Unpack the arrays.
-
-        Return whether they fit each other, as those of a model from somebody else may
-        not.
-        """
-        names, text = (bytes(self.arrays[name]).decode(**TEXT) for name in BYTES)
-        floats = self._mean, self._projection, self._limits = [
-            self.arrays[n] for n in ("mean", "projection", "limits")
-        ]
-        self.photo_ids, vectors = names.split("\n"), self.arrays["vectors"]
+    def _unpacked_captions(self, text):
+        """Return a list of captions for each photo, from the text of all photos."""
         *photos, rest = text.split(chr(self.vocabulary.pad_token_id))
-        self._captions = [photo.split(chr(self.vocabulary.end_token_id)) for photo in photos]
-        self._vectors, (num_photos, dims) = vectors.astype(np.float32), vectors.shape
-        is_sound = [array.shape for array in floats] == [(feature_dim,), (feature_dim, dims), (2,)]
-        is_sound = (
-            is_sound
-            and vectors.dtype == np.int8
-            and all(np.isfinite(array).all() for array in floats)
-        )
-        is_sound = (
-            is_sound and self._limits[0] < self._limits[1] and ord(max(text)) < len(self.vocabulary)
-        )
-        is_sound = is_sound and not rest and max(map(len, photos)) < MOST_IDS
-        return is_sound and len(photos) == len(self.photo_ids) == num_photos <= MOST_PHOTOS
+        is_whole = len(photos) > 0 and rest == ""
+        if not is_whole or ord(max(text)) >= len(self.vocabulary):
+            raise ValueError(DAMAGED)
+        if max(map(len, photos)) >= MOST_IDS:
+            raise ValueError(DAMAGED)
+        return [photo.split(chr(self.vocabulary.end_token_id)) for photo in photos]
 
     @classmethod
     def build(cls, captioner, images, *, cache=None, show_progress=True):
@@ -104,44 +97,33 @@ class Consensus:
                 f"Expected at least {FEWEST_PHOTOS} photos with captions. Received: "
                 f"{len(images)} photos"
             )
-        images, means, vocabulary = (
-            images[:: -(-len(images) // MOST_PHOTOS)],
-            [],
-            captioner.vocabulary,
+        distance = -(-len(images) // MOST_PHOTOS)
+        images = images[::distance]
+        features_of_images = Progress.over(
+            captioner.features_each(images, cache=cache),
+            len(images),
+            label="photos indexed",
+            unit="photos",
+            show=show_progress,
         )
-        shown = {"label": "photos indexed", "unit": "photos", "show": show_progress}
-        for _, features in Progress.over(
-            captioner.features_each(images, cache=cache), len(images), **shown
-        ):
-            means.append(features.mean(axis=0))
-        mean = np.mean(means, axis=0, dtype=np.float32)
-        units = _of_length_1(means - mean)
+        means = [features.mean(axis=0) for _, features in features_of_images]
+        mean = np.mean(means, axis=0, dtype=np.float32)  # (feature_dim,)
+        units = _of_length_1(means - mean)  # (photos, feature_dim)
         projection = _projection(units)
-        vectors = units @ projection
+        vectors = units @ projection  # (photos, dims)
         # Of photos unknown to the projection.
         norms = np.linalg.norm(units[1::2] @ _projection(units[::2]), axis=1)
-        end, pad = (
-            chr(token_id) for token_id in (vocabulary.end_token_id, vocabulary.pad_token_id)
-        )
-        texts = [
-            [_as_text(vocabulary, caption) for caption in image.captions[:MOST_CAPTIONS]]
-            for image in images
-        ]
         names = "\n".join(image.image_id.replace("\n", " ") for image in images)
-        captions = "".join(
-            end.join(text[:MOST_WORDS] for text in of_photo) + pad for of_photo in texts
-        )
+        captions = _packed_captions(images, captioner.vocabulary)
         arrays = {
-            name: np.frombuffer(text.encode(**TEXT), np.uint8)
-            for name, text in zip(BYTES, (names, captions))
-        }
-        arrays |= {
+            "names": _as_bytes(names),
+            "captions": _as_bytes(captions),
             "mean": mean,
             "projection": projection,
             "limits": np.quantile(norms, FAMILIAR) + (0, 1e-6),
+            "vectors": np.round(vectors * (127 / np.abs(vectors).max())).astype(np.int8),
         }
-        arrays["vectors"] = np.round(vectors * (127 / np.abs(vectors).max())).astype(np.int8)
-        return cls(vocabulary, arrays, mean.size)
+        return cls(captioner.vocabulary, arrays, mean.size)
 
     def __call__(self, results, features, options, *, num_results=1):
         """Return the result with the best sum of score and agreement of each photo,
@@ -153,71 +135,104 @@ class Consensus:
             features: of the photos, (photos, regions, feature_dim).
             options, num_results: of the search; `options` is a dict.
         """
-        vectors = _of_length_1(np.asarray(features).mean(axis=1) - self._mean) @ self._projection
+        means = np.asarray(features).mean(axis=1)
+        vectors = _of_length_1(means - self._mean) @ self._projection  # (photos, dims)
         low, high = self._limits
-        weights = options["consensus_weight"] * np.clip(
-            (np.linalg.norm(vectors, axis=1) - low) / (high - low), 0, 1
+        familiarity = np.clip((np.linalg.norm(vectors, axis=1) - low) / (high - low), 0, 1)
+        weights = options["consensus_weight"] * familiarity  # (photos,)
+        similarities = vectors @ self._vectors.T  # (photos, indexed photos)
+        return [
+            self._chosen(result, photo_similarities, weight, options, num_results)
+            for result, photo_similarities, weight in zip(results, similarities, weights)
+        ]
+
+    def _chosen(self, result, similarities, weight, options, num_results):
+        """Do what `__call__` does, for one photo.
+
+        Args:
+            result: CaptionResult with the other beams in `alternatives`.
+            similarities: of the photo to those in the index, (indexed photos,).
+            weight: of the agreement.
+            options, num_results: see `__call__`.
+        """
+        beams = [result, *result.alternatives]
+        nearest = np.argsort(-similarities, kind="stable")
+        agreement, alike = self._agreement(
+            [beam.words for beam in beams],
+            nearest[: options["consensus_photos"]],
+            options["consensus_captions"],
         )
-        chosen = []
-        for result, similarities, weight in zip(results, vectors @ self._vectors.T, weights):
-            nearest, beams = (
-                np.argsort(-similarities, kind="stable"),
-                [result, *result.alternatives],
+        log_probs = np.array([beam.log_prob for beam in beams])
+        lengths = np.array([len(beam.words) + beam.is_finished for beam in beams])
+        probabilities = np.exp((log_probs - log_probs.max()) / TEMPERATURE)
+        agreement_of_beams = (alike @ probabilities) / probabilities.sum()
+        scores = weight * (agreement + OTHERS * agreement_of_beams)
+        scores += caption_score(log_probs, lengths, options["length_penalty"])
+        is_unfinished = [not beam.is_finished for beam in beams]
+        best = np.lexsort((-scores, is_unfinished))[0]  # finished ones first
+
+        similar_photos = [self.photo_ids[photo] for photo in nearest[:NUM_NEAREST]]
+        beams = [
+            dataclasses.replace(
+                beam, consensus=float(x), similar_photos=similar_photos, alternatives=[]
             )
-            photos, num_captions = (
-                nearest[: options["consensus_photos"]],
-                options["consensus_captions"],
-            )
-            agreement, alike = self._agreement([beam.words for beam in beams], photos, num_captions)
-            log_probs = np.array([beam.log_prob for beam in beams])
-            probabilities = np.exp((log_probs - log_probs.max()) / TEMPERATURE)
-            lengths = np.array([len(beam.words) + beam.is_finished for beam in beams])
-            scores = weight * (agreement + OTHERS * (alike @ probabilities) / probabilities.sum())
-            scores += log_probs / lengths ** options["length_penalty"]
-            best = np.lexsort((-scores, [not beam.is_finished for beam in beams]))[0]
-            named = [self.photo_ids[photo] for photo in nearest[:NUM_NEAREST]]
-            own = [
-                {"consensus": float(x), "similar_photos": named, "alternatives": []}
-                for x in agreement
-            ]
-            beams = [dataclasses.replace(beam, **new) for beam, new in zip(beams, own)]
-            chosen.append(beams.pop(best))
-            chosen[-1].alternatives.extend(beams[: num_results - 1])
+            for beam, x in zip(beams, agreement)
+        ]
+        chosen = beams.pop(best)
+        chosen.alternatives.extend(beams[: num_results - 1])
         return chosen
 
     def _agreement(self, captions, photos, num_captions):
-        """Return the mean of each caption's greatest similarities to those of photos,
-        and all to each other.
+        """Compare captions with those of photos in the index, and with each other.
+
+        Args:
+            captions: list of lists of words.
+            photos: numbers of the photos.
+            num_captions: how many of the greatest similarities count.
+
+        Returns: the mean of each caption's greatest similarities to captions of the
+        photos, (captions,), and its similarities to the other captions, (captions,
+        captions).
         """
-        captions = [_as_text(self.vocabulary, words) for words in captions]
         num_ours = len(captions)
-        captions += itertools.chain(*(self._captions[photo] for photo in photos))
+        texts = [_as_text(self.vocabulary, words) for words in captions]
+        texts += itertools.chain(*(self._captions[photo] for photo in photos))
+        vectors = self._ngram_vectors(texts, num_ours)  # (texts, n-grams)
+        lengths = np.array([len(text) for text in texts])
+        differences = lengths[:num_ours, None] - lengths
+        alike = np.exp(-(differences**2) / (2 * LENGTH_SPREAD**2))  # (captions, texts)
+        alike *= vectors[:num_ours] @ vectors.T / NUM_ORDERS
+        greatest = np.sort(alike[:, num_ours:], axis=1)[:, -num_captions:]
+        return greatest.mean(axis=1), alike[:, :num_ours]
+
+    def _ngram_vectors(self, texts, num_ours):
+        """Return vectors of the n-grams in texts, of length 1 for each order.
+
+        Those n-grams are left out that none of the first `num_ours` texts has: they
+        change no product with these texts.
+        """
         vectors = []
-        for (keys, rows), (known, rarity) in zip(
-            self._ngrams(captions, np.arange(len(captions))), self._rarities
-        ):
+        owners = np.arange(len(texts))
+        for (keys, rows), (known, rarity) in zip(self._ngrams(texts, owners), self._rarities):
             keys, columns = np.unique(keys, return_inverse=True)
             places = np.searchsorted(known, keys)
             values = np.where(known[places] == keys, rarity[places], rarity[-1])
-            of_order = np.zeros((len(captions), len(keys)), np.float32)
-            of_order[rows, columns] = values[columns]
-            vectors.append(_of_length_1(of_order)[:, np.unique(columns[rows < num_ours])])
-        vectors = np.concatenate(vectors, axis=1)
-        lengths = np.array([*map(len, captions)])
-        alike = np.exp(-((lengths[:num_ours, None] - lengths) ** 2) / (2 * LENGTH_SPREAD**2))
-        alike *= vectors[:num_ours] @ vectors.T / NUM_ORDERS
-        return np.sort(alike[:, num_ours:], axis=1)[:, -num_captions:].mean(axis=1), alike[
-            :, :num_ours
-        ]
+            order_vectors = np.zeros((len(texts), len(keys)), np.float32)
+            order_vectors[rows, columns] = values[columns]
+            our_columns = np.unique(columns[rows < num_ours])
+            vectors.append(_of_length_1(order_vectors)[:, our_columns])
+        return np.concatenate(vectors, axis=1)
 
     @functools.cached_property
     def _rarities(self):
         """For each order, the sorted keys of the photos' n-grams, and log(photos /
         photos with this n-gram).
         """
-        num_photos, found = len(self.photo_ids), []
-        owners = np.repeat(np.arange(num_photos), [*map(len, self._captions)])
-        for keys, photos in self._ngrams([*itertools.chain(*self._captions)], owners):
+        num_photos = len(self.photo_ids)
+        captions = [*itertools.chain(*self._captions)]
+        owners = np.repeat(np.arange(num_photos), [len(texts) for texts in self._captions])
+        rarities = []
+        for keys, photos in self._ngrams(captions, owners):
             # Equal keys together, in the order of their photos.
             order = np.argsort(keys, kind="stable")
             keys, photos = keys[order], photos[order]
@@ -228,23 +243,70 @@ class Consensus:
             counts = np.add.reduceat(is_new_photo, starts, dtype=int)
             # So that every key has a place among them.
             known = np.append(keys[starts], np.uint64(2**64 - 1))
-            found.append((known, np.log(num_photos / np.append(counts, 1))))
-        return found
+            rarities.append((known, np.log(num_photos / np.append(counts, 1))))
+        return rarities
 
     def _ngrams(self, captions, owners):
         """For each order, yield the keys of all n-grams in captions (texts), and the
         owners of their captions.
         """
-        ids = np.frombuffer("".join(captions).encode("utf-32-le", TEXT["errors"]), "<u4").astype(
-            np.uint64
-        )
-        numbers, keys = np.repeat(np.arange(len(captions)), [*map(len, captions)]), ids
+        codes = "".join(captions).encode("utf-32-le", TEXT["errors"])
+        ids = np.frombuffer(codes, "<u4").astype(np.uint64)
+        # The number of each word's caption.
+        numbers = np.repeat(np.arange(len(captions)), [len(text) for text in captions])
+        keys = ids
         for order in range(NUM_ORDERS):
-            firsts = numbers[: len(keys)]
-            is_whole = firsts == numbers[order:]
-            yield keys[is_whole], owners[firsts[is_whole]]
+            first_numbers = numbers[: len(keys)]
+            is_within_caption = first_numbers == numbers[order:]
+            yield keys[is_within_caption], owners[first_numbers[is_within_caption]]
             # Distinct for up to 65,536 words.
             keys = keys[:-1] * len(self.vocabulary) + ids[order + 1 :]
+
+
+def _check_arrays(arrays, feature_dim):
+    """Raise ValueError if an array is missing, or has another type or shape."""
+    if not {"mean", "projection", "limits", "vectors", "names", "captions"} <= arrays.keys():
+        raise ValueError(DAMAGED)
+    if arrays["vectors"].dtype != np.int8 or arrays["vectors"].ndim != 2:
+        raise ValueError(DAMAGED)
+    num_photos, dims = arrays["vectors"].shape
+    if num_photos > MOST_PHOTOS:
+        raise ValueError(DAMAGED)
+    shapes = {"mean": (feature_dim,), "projection": (feature_dim, dims), "limits": (2,)}
+    for name, shape in shapes.items():
+        array = arrays[name]
+        is_float = np.issubdtype(array.dtype, np.floating)
+        if not is_float or array.shape != shape or not np.isfinite(array).all():
+            raise ValueError(DAMAGED)
+    low, high = arrays["limits"]
+    if low >= high:
+        raise ValueError(DAMAGED)
+    for name in ("names", "captions"):
+        if arrays[name].dtype != np.uint8:
+            raise ValueError(DAMAGED)
+
+
+def _as_bytes(text):
+    """Return a text as an array of bytes."""
+    return np.frombuffer(text.encode(**TEXT), np.uint8)
+
+
+def _as_string(array):
+    """Reverse `_as_bytes`; raise ValueError if the bytes are no text."""
+    try:
+        return array.tobytes().decode(**TEXT)
+    except UnicodeDecodeError:
+        raise ValueError(DAMAGED) from None
+
+
+def _packed_captions(images, vocabulary):
+    """Return the captions of all images as one text, see Consensus."""
+    end, pad = chr(vocabulary.end_token_id), chr(vocabulary.pad_token_id)
+    photos = []
+    for image in images:
+        texts = [_as_text(vocabulary, caption) for caption in image.captions[:MOST_CAPTIONS]]
+        photos.append(end.join(text[:MOST_WORDS] for text in texts) + pad)
+    return "".join(photos)
 
 
 def _as_text(vocabulary, caption):
@@ -259,4 +321,5 @@ def _projection(units):
 
 
 def _of_length_1(vectors):
+    """Divide vectors (..., dim) by their length."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-9)

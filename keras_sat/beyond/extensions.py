@@ -52,18 +52,33 @@ def hooks_of(options):
     ]
 
 
-def make_decoder(vocabulary_size, options, **of_keras):
-    """Create the paper's decoder, or the subclass that these captioner options (a dict)
-    require.
+def make_decoder(vocabulary_size, options, **keras_options):
+    """Create the paper's decoder, or the subclass that these options require.
+
+    Args:
+        vocabulary_size: number of tokens.
+        options: options of a captioner, a dict; others have their defaults.
+        **keras_options: options of any Keras layer, such as name and dtype.
     """
-    kinds = [hook.decoder for hook in hooks_of(options) if hook.decoder] or [CaptionDecoder]
-    kind = (
-        kinds[0]
-        if len(kinds) == 1
-        else type("".join(kind.__name__ for kind in kinds), tuple(kinds), {})
-    )
-    own = {name: options[name] for name in DecoderOptions.names() if name in options}
-    return kind(vocabulary_size, **own, **of_keras)
+    classes = [hook.decoder for hook in hooks_of(options) if hook.decoder]
+    decoder_class = _combined(classes)
+    names = [name for name in DecoderOptions.names() if name in options]
+    decoder_options = {name: options[name] for name in names}
+    return decoder_class(vocabulary_size, **decoder_options, **keras_options)
+
+
+def _combined(classes):
+    """Return a class that inherits from all these decoders, CaptionDecoder for none.
+
+    For WithSentinel and AttendAfter it is class WithSentinelAttendAfter(WithSentinel,
+    AttendAfter), which adds nothing.
+    """
+    if not classes:
+        return CaptionDecoder
+    if len(classes) == 1:
+        return classes[0]
+    name = "".join(decoder_class.__name__ for decoder_class in classes)
+    return type(name, tuple(classes), {})
 
 
 def terms_of(captioner, options):

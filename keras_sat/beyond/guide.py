@@ -90,36 +90,51 @@ class Guide(Term):
         if not self.detectors.built:  # the captioner is not compiled
             return 0.0, {}
         cell_logits = self.detectors(features, training=True)
-        photos, regions, num_words = ops.shape(cell_logits)
-        rows, time = ops.shape(target_ids)
+        photos, _, num_words = ops.shape(cell_logits)
+        rows, _ = ops.shape(target_ids)
         detector_of = ops.convert_to_tensor(self.detector_of, "int32")
         detector = ops.where(
             read.token_weights > 0, ops.take(detector_of, target_ids), num_words
-        )  # (rows, time)
-        of_photo = ops.reshape(detector, (photos, -1))
-        is_there = ops.max(ops.one_hot(of_photo, num_words + 1), axis=1)[:, :num_words]
-        detection = ops.sum(equations.detection_loss(cell_logits, is_there), axis=-1)  # (photos,)
+        )  # (rows, time); num_words stands for no detector
+        photo_detectors = ops.reshape(detector, (photos, -1))
+        is_in_photo = ops.max(ops.one_hot(photo_detectors, num_words + 1), axis=1)
+        is_in_photo = is_in_photo[:, :num_words]  # (photos, words)
+        detection = ops.sum(
+            equations.detection_loss(cell_logits, is_in_photo), axis=-1
+        )  # (photos,)
 
-        # (photos, words, regions)
-        maps = ops.transpose(equations.detector_maps(cell_logits), (0, 2, 1))
-        certainty = equations.detected(ops.stop_gradient(cell_logits))  # (photos, words)
-        for_none = ((0, 0), (0, 1))
-        maps, certainty = ops.pad(maps, (*for_none, (0, 0))), ops.pad(certainty, for_none)
-        place = ops.reshape(of_photo + (num_words + 1) * ops.arange(photos)[:, None], (-1,))
-        maps = ops.reshape(
-            ops.take(ops.reshape(maps, (-1, regions)), place, axis=0), (rows, time, regions)
-        )
-        certainty = ops.reshape(ops.take(ops.reshape(certainty, (-1,)), place), (rows, time))
+        maps, certainty = self._of_target_words(cell_logits, detector)
         # The sentinel reduces the attention to regions: the guide also supervises when
         # to attend to the photo.
         attended = read.attention_weights * read.extras.get("from_photo", 1.0)
         difference = equations.map_cross_entropy(ops.stop_gradient(maps), attended)  # (rows, time)
 
-        costs = self.weight * ops.sum(certainty * difference, axis=-1) + ops.repeat(
-            detection, rows // photos
-        )
+        caption_costs = ops.sum(certainty * difference, axis=-1)  # (rows,)
+        costs = self.weight * caption_costs + ops.repeat(detection, rows // photos)
         if self.boxes is not None:
             has_detector = ops.cast(detector < num_words, "float32")
             costs = costs + self.boxes.of_maps(maps, has_detector, read, extra)
         is_photo = photos_with_words(read.token_weights, photos)
         return costs, {"detection": (detection, is_photo), "guide": (difference, certainty)}
+
+    def _of_target_words(self, cell_logits, detector):
+        """Return the detector's map for each target word, (rows, time, regions), and
+        the probability that the photo shows the word, (rows, time).
+
+        Both are 0 for words without a detector. See `__call__` for `detector`.
+        """
+        photos, regions, num_words = ops.shape(cell_logits)
+        rows, time = ops.shape(detector)
+        maps = ops.transpose(equations.detector_maps(cell_logits), (0, 2, 1))
+        certainty = equations.detected(ops.stop_gradient(cell_logits))
+        # One more detector, which stands for none: (photos, words + 1, regions) and
+        # (photos, words + 1).
+        maps = ops.pad(maps, ((0, 0), (0, 1), (0, 0)))
+        certainty = ops.pad(certainty, ((0, 0), (0, 1)))
+
+        photo_detectors = ops.reshape(detector, (photos, -1))
+        first_of_photo = (num_words + 1) * ops.arange(photos)[:, None]
+        places = ops.reshape(first_of_photo + photo_detectors, (-1,))  # (rows * time,)
+        maps = ops.take(ops.reshape(maps, (-1, regions)), places, axis=0)
+        certainty = ops.take(ops.reshape(certainty, (-1,)), places)
+        return ops.reshape(maps, (rows, time, regions)), ops.reshape(certainty, (rows, time))

@@ -21,15 +21,23 @@ class RegionPhrases(Term):
     """The loss term of `region_weight`: if it is 1, a phrase counts like a caption.
 
     Hard attention is not sampled.
+
+    Args:
+        weight: of a phrase.
+        captioner: the Captioner, which reads the phrases.
     """
+
+    def __init__(self, weight, captioner):
+        super().__init__(weight)
+        self.captioner = captioner
 
     @classmethod
     def of(cls, captioner, options):
-        # Each caption has so many rows.
-        samples = options.num_samples if captioner.decoder.draws_places else 1
-        term = cls(options.region_weight * samples)
-        term.read, term.start_token_id = captioner.read, captioner.vocabulary.region_token_id
-        return term if options.region_weight else None
+        if not options.region_weight:
+            return None
+        # With hard attention, each caption has num_samples rows.
+        rows_per_caption = options.num_samples if captioner.decoder.draws_places else 1
+        return cls(options.region_weight * rows_per_caption, captioner)
 
     def __call__(self, features, target_ids, read, extra):
         if len(extra) < 3:  # this batch has no phrases
@@ -37,25 +45,23 @@ class RegionPhrases(Term):
         _, phrase_ids, visible = extra  # (photos, phrases, time) and (photos, phrases, regions)
         photos, num_phrases, time = ops.shape(phrase_ids)
         phrase_ids = ops.reshape(phrase_ids, (-1, time))
-        input_ids = ops.concatenate(
-            [ops.full_like(phrase_ids[:, :1], self.start_token_id), phrase_ids[:, :-1]], axis=1
-        )
+        starts = ops.full_like(phrase_ids[:, :1], self.captioner.vocabulary.region_token_id)
+        input_ids = ops.concatenate([starts, phrase_ids[:, :-1]], axis=1)
         token_weights = ops.cast(phrase_ids > 0, "float32")  # `<pad>` is 0
-        features, visible = (
-            ops.repeat(features, num_phrases, axis=0),
-            ops.reshape(visible, (photos * num_phrases, -1)),
-        )
-        phrases = self.read(
+        # Each phrase shows other regions: each has its own copy of the features.
+        features = ops.repeat(features, num_phrases, axis=0)
+        visible = ops.reshape(visible, (photos * num_phrases, -1))
+        phrases = self.captioner.read(
             features, input_ids, phrase_ids, token_weights, training=True, visible=visible
         )
         word_log_probs = phrases.unpack_words(phrases.log_probs)
-        of_photos = ops.reshape(
-            -equations.caption_log_prob(word_log_probs, token_weights), (photos, -1)
-        )
+        phrase_costs = -equations.caption_log_prob(word_log_probs, token_weights)
+        photo_costs = ops.sum(
+            ops.reshape(phrase_costs, (photos, -1)), axis=1, keepdims=True
+        )  # (photos, 1)
         # Costs are averaged over captions: the phrases of a photo are added to its
         # first caption, which always exists.
         captions = ops.shape(target_ids)[0] // photos
-        costs = ops.pad(ops.sum(of_photos, axis=1, keepdims=True), ((0, 0), (0, captions - 1)))
-        return self.weight * ops.reshape(costs, (-1,)), {
-            "phrase_cross_entropy": (-word_log_probs, token_weights)
-        }
+        costs = ops.reshape(ops.pad(photo_costs, ((0, 0), (0, captions - 1))), (-1,))
+        figures = {"phrase_cross_entropy": (-word_log_probs, token_weights)}
+        return self.weight * costs, figures

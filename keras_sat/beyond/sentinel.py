@@ -61,19 +61,25 @@ class WithSentinel(CaptionDecoder):
             )
             self.sentinel_layer.build((None, self.hidden_dim))
 
-    def attend(self, state, features, projected_features, noise=None, sampled=None):
+    def attend(self, state, features, projected_features, selection_inputs):
+        """Return Attended, in whose context the sentinel has the share that is not
+        `from_photo`.
+        """
         if not self.chooses:
-            return super().attend(state, features, projected_features, noise, sampled)
-        attention, top_hidden = self.attention_layer, state.hidden_states[-1]
-        sentinel = self.sentinel_layer(
-            top_hidden, state.cell_states[-1] if self.has_cell_states else top_hidden
-        )
+            return super().attend(state, features, projected_features, selection_inputs)
+        attention = self.attention_layer
+        top_hidden = state.hidden_states[-1]
+        memory = state.cell_states[-1] if self.has_cell_states else top_hidden
+        sentinel = self.sentinel_layer(top_hidden, memory)  # (rows, feature_dim)
+
         query = attention.project_state(top_hidden)
-        attention_scores = attention.scores(query, projected_features)
-        attended = attention.look(attention_scores, features, noise, sampled)
-        # Like one more region.
-        sentinel_score = attention.score(query, attention.project(ops.expand_dims(sentinel, 1)))
-        from_photo = equations.share_from_photo(attention_scores, sentinel_score)
+        attention_scores = attention.scores(query, projected_features)  # (rows, regions)
+        # The sentinel is scored like one more region.
+        projected_sentinel = attention.project(ops.expand_dims(sentinel, 1))
+        sentinel_score = attention.score(query, projected_sentinel)  # (rows, 1)
+
+        attended = attention.look(attention_scores, features, selection_inputs)
+        from_photo = equations.share_from_photo(attention_scores, sentinel_score)  # (rows, 1)
         share = ops.cast(from_photo, attended.context.dtype)
         context = share * attended.context + (1 - share) * sentinel
         return attended._replace(context=context, extras={"from_photo": from_photo})

@@ -11,6 +11,8 @@ import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.tools import flatbuffer_utils
 
+from keras_sat.files.rounding import rounded_to_8_bits
+
 SMALLEST = 1024  # values: smaller weights are not quantised
 MANY = 32_768  # values: larger kernels lose another bit, which compresses better
 OPERATOR = schema.BuiltinOperator
@@ -74,11 +76,8 @@ def _round(buffer, shape, operator):
         return schema.TensorType.FLOAT16, None
     # Matrices are transposed, embeddings are not.
     axis = values.ndim - 1 if operator == OPERATOR.GATHER else 0
-    others = tuple(other for other in range(values.ndim) if other != axis)
-    scales = np.maximum(
-        np.abs(values).max(axis=others, keepdims=True), np.finfo(np.float32).tiny
-    ) / np.float32(127)
-    buffer.data = np.frombuffer(np.rint(values / scales).astype(np.int8).tobytes(), np.uint8)
+    numbers, scales = rounded_to_8_bits(values, axis)
+    buffer.data = np.frombuffer(numbers.tobytes(), np.uint8)
     quantization = schema.QuantizationParametersT()
     quantization.scale, quantization.quantizedDimension = scales.ravel(), axis
     quantization.zeroPoint = np.zeros(scales.size, np.int64)

@@ -39,6 +39,7 @@ from data_utils.atomic_files import (
 from data_utils.vocabulary import Vocabulary
 from keras_sat.checks import near_name
 from keras_sat.files.hub import hub_folder, is_on_hub
+from keras_sat.files.rounding import rounded_to_8_bits
 from keras_sat.options import one_of
 from keras_sat.presets import DEFAULT_MODEL
 
@@ -204,7 +205,7 @@ def _path_of(directory, name):
 
 
 def _rounded(arrays, precision):
-    """Round arrays to the precision used on disk.
+    """Round arrays to the precision used on disk; return a dict of arrays.
 
     With "int8" each matrix has 8 bits per number and a scale per column. Vectors keep
     32 bits. Convolution kernels get 16: errors add up over layers, and 8 bits cost up
@@ -214,24 +215,19 @@ def _rounded(arrays, precision):
         return arrays
     stored = {}
     for name, array in arrays.items():
-        halved = precision == "float16" or array.ndim > 2
-        if not (np.abs(array) <= np.finfo("float16" if halved else "float32").max).all():
+        is_halved = precision == "float16" or array.ndim > 2
+        largest = np.finfo("float16" if is_halved else "float32").max
+        if not (np.abs(array) <= largest).all():
             raise ValueError(
                 f"{name} contains values that are NaN, infinite or too large for this "
                 f"precision. Received: {precision=}"
             )
-        if halved:
+        if is_halved:
             stored[name] = array.astype(np.float16)
-        elif array.ndim < 2:
-            stored[name] = array
+        elif array.ndim == 2:
+            stored[name], stored[name + SCALE] = rounded_to_8_bits(array, axis=1)
         else:
-            scale = np.maximum(
-                np.abs(array).max(axis=0, keepdims=True), np.finfo(np.float32).tiny
-            ) / np.float32(127)
-            stored |= {
-                name: np.round(array / scale).astype(np.int8),
-                name + SCALE: scale.astype(np.float32),
-            }
+            stored[name] = array
     return stored
 
 

@@ -29,11 +29,10 @@ from keras_sat.presets import DEFAULT_MODEL
 FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of models in one file
 NO_ONE_FILE = (
     "A captioner is a folder, not a single file. Save it with captioner.save(folder), "
-    "without an extension,"
+    "without an extension, and load it with keras_sat.Captioner.load(folder), not with "
+    "keras.saving.load_model."
 )
-NO_ONE_FILE += (
-    " and load it with keras_sat.Captioner.load(folder), not with keras.saving.load_model."
-)
+NO_COPY = f"{NO_ONE_FILE} To copy it, save and load it. Received: a captioner to copy"
 
 
 def save(captioner, directory, overwrite, precision):

@@ -43,7 +43,8 @@ class FeatureAdapter(layers.Layer):
         super().__init__(**kwargs)
         self.network = network
         self.projection_dim = projection_dim
-        policy, self.steps = {"dtype": self.dtype_policy}, []
+        policy = {"dtype": self.dtype_policy}
+        self.steps = []
         if normalise:
             self.steps.append(
                 layers.LayerNormalization(center=False, scale=False, name="normalisation", **policy)
@@ -60,16 +61,18 @@ class FeatureAdapter(layers.Layer):
 
     def call(self, features, training=False):
         if self.network is not None:
-            grid = ops.reshape(ops.cast(features, "float32"), (-1, *self.network.input_shape[1:]))
-            features = ops.reshape(
-                self.network(grid, training=False), (-1, *self._finished_shape(features.shape)[1:])
-            )
+            features_shape = self._finished_shape(features.shape)
+            grid_shape = self.network.input_shape[1:]
+            grid = ops.reshape(ops.cast(features, "float32"), (-1, *grid_shape))
+            grid = self.network(grid, training=False)
+            features = ops.reshape(grid, (-1, *features_shape[1:]))
         features = ops.cast(features, self.compute_dtype)
         for layer in self.steps:
             features = layer(features)
         return self.drop(features, training=training)
 
     def _finished_shape(self, features_shape):
+        """Return the shape of the features after the trained encoder layers."""
         if self.network is None:
             return features_shape
         _, rows, columns, feature_dim = self.network.output_shape

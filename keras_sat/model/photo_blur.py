@@ -22,16 +22,24 @@ class BlurPhotos(layers.Layer):
         self.kernel = gaussian(sigma)
 
     def call(self, photos):
-        reach, channels = len(self.kernel) // 2, photos.shape[-1]
+        channels = photos.shape[-1]
         down = np.tile(self.kernel[:, None, None, None], (1, 1, channels, 1))
-        for axis, kernel in ((1, down), (2, np.swapaxes(down, 0, 1))):
-            padding = [(reach, reach) if number == axis else (0, 0) for number in range(4)]
-            photos = ops.pad(photos, padding, mode="symmetric")
-            kernel = ops.cast(kernel, photos.dtype)
-            photos = ops.depthwise_conv(
-                photos, kernel, padding="valid", data_format="channels_last"
-            )
-        return photos
+        across = np.swapaxes(down, 0, 1)
+        photos = self._convolved(photos, down, axis=1)
+        return self._convolved(photos, across, axis=2)
+
+    def _convolved(self, photos, kernel, axis):
+        """Convolve photos along one axis; their border is mirrored."""
+        reach = len(self.kernel) // 2
+        padding = [(0, 0)] * 4
+        padding[axis] = (reach, reach)
+        photos = ops.pad(photos, padding, mode="symmetric")
+        return ops.depthwise_conv(
+            photos,
+            ops.cast(kernel, photos.dtype),
+            padding="valid",
+            data_format="channels_last",
+        )
 
 
 def gaussian(sigma):
@@ -49,15 +57,16 @@ def with_blur(encoder, sigma):
     """
     if not sigma:
         return encoder
-    reach, smaller = len(gaussian(sigma)) // 2, min(encoder.input_shape[1:3])
-    if reach > smaller:
+    reach = len(gaussian(sigma)) // 2
+    shorter_side = min(encoder.input_shape[1:3])
+    if reach > shorter_side:
         raise ValueError(
-            f"The blur is too wide: the shorter side has {smaller} pixels. Received: "
+            f"The blur is too wide: the shorter side has {shorter_side} pixels. Received: "
             f"photo_blur={sigma}"
         )
     images = keras.Input(encoder.input_shape[1:], name="images")
-    blurred = keras.Model(
-        images, encoder(BlurPhotos(sigma, name="blur_photos")(images)), name=encoder.name
-    )
-    blurred.encoder_layer, blurred.blur = encoder.encoder_layer, sigma
+    blurred_images = BlurPhotos(sigma, name="blur_photos")(images)
+    blurred = keras.Model(images, encoder(blurred_images), name=encoder.name)
+    blurred.encoder_layer = encoder.encoder_layer
+    blurred.blur = sigma
     return blurred

@@ -40,19 +40,21 @@ class PhotoEncoder:
         encoder, size = options.encoder, options.image_size
         self.is_custom = isinstance(encoder, keras.Model)
         self.name = encoder.name if self.is_custom else encoder
-        self.layer, self.trained_up_to = options.encoder_layer, options.trained_up_to
+        self.layer = options.encoder_layer
+        self.trained_up_to = options.trained_up_to
         self.weights = _absolute(options.encoder_weights)
-        self.training = options.encoder_training or (
-            "scratch" if starts_random(encoder) else "frozen"
-        )
+        usual_training = "scratch" if starts_random(encoder) else "frozen"
+        self.training = options.encoder_training or usual_training
         self.image_size = tuple(size) if isinstance(size, list) else size
-        self.grid = (
-            None if options.grid is None else "x".join(map(str, rows_and_columns_of(options.grid)))
-        )
+        self.grid = None
+        if options.grid is not None:
+            rows, columns = rows_and_columns_of(options.grid)
+            self.grid = f"{rows}x{columns}"
         self.grid_shape = options.grid_shape and tuple(options.grid_shape)
         self.blur = blur or 0.0
         self.saved_grid = None
-        self.from_captioner, self._arrays = arrays is not None, arrays
+        self.from_captioner = arrays is not None
+        self._arrays = arrays
         self._network = encoder if self.is_custom else None
         self._check_options()
         self.top = None
@@ -68,10 +70,10 @@ class PhotoEncoder:
         Only an encoder that is trained from scratch is ever in training mode: batch
         statistics from ImageNet are better than those of a batch of photos.
         """
-        grid = self.network(
-            ops.cast(photos, "float32"), training=training and self.training == "scratch"
-        )
-        return ops.reshape(grid, (-1, grid.shape[1] * grid.shape[2], grid.shape[3]))
+        in_training_mode = training and self.training == "scratch"
+        grid = self.network(ops.cast(photos, "float32"), training=in_training_mode)
+        _, rows, columns, feature_dim = grid.shape
+        return ops.reshape(grid, (-1, rows * columns, feature_dim))
 
     @property
     def is_frozen(self):
@@ -134,25 +136,27 @@ class PhotoEncoder:
 
         If they are unknown, assume a nearly square grid where possible.
         """
-        if (
-            network := self._network if self.top is None and self.grid_shape is None else self.top
-        ) is not None:
-            return tuple(network.output_shape[1:3])
+        if self.top is not None:
+            return tuple(self.top.output_shape[1:3])
+        if self.grid_shape is not None:
+            return self.grid_shape
+        if self._network is not None:
+            return tuple(self._network.output_shape[1:3])
+        if self.saved_grid is not None:
+            return self.saved_grid
         rows = round(num_regions**0.5)
-        nearly_square = (1, num_regions) if num_regions % rows else (rows, num_regions // rows)
-        return self.grid_shape or self.saved_grid or nearly_square
+        if num_regions % rows:
+            return (1, num_regions)
+        return (rows, num_regions // rows)
 
     def is_same_as(self, other):
         """Return whether another encoder has the same layers, weights and blur, and
         therefore the same features.
         """
-        networks = self.network, other.network
-        shapes = {
-            (*made.input_shape, *made.output_shape, len(made.layers), len(made.weights))
-            for made in networks
-        }
-        is_alike = len(shapes) == 1 and self.blur == other.blur
-        return is_alike and all(map(np.array_equal, *(made.weights for made in networks)))
+        if self.blur != other.blur or _structure(self.network) != _structure(other.network):
+            return False
+        pairs = zip(self.network.weights, other.network.weights)
+        return all(np.array_equal(weight, other_weight) for weight, other_weight in pairs)
 
     def check_features(self, features_shape, num_regions):
         """Raise ValueError if the shape of the features or the number of regions does
@@ -163,9 +167,8 @@ class PhotoEncoder:
             if features_shape != (rows * columns, feature_dim):
                 raise ValueError(
                     f"The layers after {brief(self.layer)} expect features of {rows} x "
-                    f"{columns} x {feature_dim}, "
-                    "computed from photos of the encoder's input size. Received: "
-                    f"features of shape {features_shape}"
+                    f"{columns} x {feature_dim}, computed from photos of the encoder's input "
+                    f"size. Received: features of shape {features_shape}"
                 )
         if self.grid_shape is not None and num_regions not in (None, math.prod(self.grid_shape)):
             raise ValueError(
@@ -175,11 +178,11 @@ class PhotoEncoder:
     def check_photos(self, height, width):
         """Raise ValueError if photos do not have the encoder's input size."""
         if (height, width) != self.photo_size:
+            expected_height, expected_width = self.photo_size
             raise ValueError(
-                f"The encoder expects photos of {self.photo_size[0]} x "
-                f"{self.photo_size[1]} pixels. Use the same "
-                "image_size for Captioner and make_batches. Received: batches with "
-                f"photos of {height} x {width}"
+                f"The encoder expects photos of {expected_height} x {expected_width} pixels. "
+                "Use the same image_size for Captioner and make_batches. Received: batches "
+                f"with photos of {height} x {width}"
             )
 
     def settings(self):
@@ -202,34 +205,26 @@ class PhotoEncoder:
 
     def _check_options(self):
         if self.is_custom:
-            shapes = [
-                getattr(self._network, name, None) for name in ("input_shape", "output_shape")
-            ]
-            if not all(
-                isinstance(shape, tuple) and len(shape) == 4 and None not in shape[1:]
-                for shape in shapes
-            ):
+            input_shape = getattr(self._network, "input_shape", None)
+            output_shape = getattr(self._network, "output_shape", None)
+            if not (_is_of_grids(input_shape) and _is_of_grids(output_shape)):
                 raise ValueError(
                     "The encoder must be a model that starts with keras.Input((height, "
-                    "width, 3)) and ends with a grid "
-                    "(batch, rows, columns, feature_dim). Received: "
-                    f"input_shape={shapes[0]}, output_shape={shapes[1]}"
+                    "width, 3)) and ends with a grid (batch, rows, columns, feature_dim). "
+                    f"Received: input_shape={input_shape}, output_shape={output_shape}"
                 )
-        given = {"photo_blur": self.blur, "grid": self.grid, "trained_up_to": self.trained_up_to}
-        given = ", ".join(f"{name}={brief(value)}" for name, value in given.items() if value)
-        if given and (self.is_custom or self.name is None):
+        changes = {"photo_blur": self.blur, "grid": self.grid, "trained_up_to": self.trained_up_to}
+        received = ", ".join(f"{name}={brief(value)}" for name, value in changes.items() if value)
+        if received and (self.is_custom or self.name is None):
             raise ValueError(
-                f"These require an encoder in ENCODERS. Received: {given}, "
+                f"These require an encoder in ENCODERS. Received: {received}, "
                 f"encoder={brief(self.name)}"
             )
         if self.trained_up_to is not None and (self.layer is None or not self.is_frozen):
-            received = (
-                f"{given}, encoder_layer={brief(self.layer)}, "
-                f"encoder_training={brief(self.training)}"
-            )
             raise ValueError(
-                "`trained_up_to` requires `encoder_layer` and a frozen encoder. "
-                f"Received: {received}"
+                "`trained_up_to` requires `encoder_layer` and a frozen encoder. Received: "
+                f"{received}, encoder_layer={brief(self.layer)}, "
+                f"encoder_training={brief(self.training)}"
             )
 
     def _make(self, make, **options):
@@ -243,8 +238,17 @@ class PhotoEncoder:
 
 def _absolute(weights):
     """Return `encoder_weights`; if it is a path, make it absolute."""
-    return (
-        weights
-        if weights in (None, "imagenet", BUNDLED)
-        else os.path.abspath(os.path.expanduser(weights))
-    )
+    if weights in (None, "imagenet", BUNDLED):
+        return weights
+    return os.path.abspath(os.path.expanduser(weights))
+
+
+def _is_of_grids(shape):
+    """Return whether a shape is (batch, rows, columns, dim), known except batch."""
+    return isinstance(shape, tuple) and len(shape) == 4 and None not in shape[1:]
+
+
+def _structure(network):
+    """Return what two networks with the same layers have in common."""
+    num_layers, num_weights = len(network.layers), len(network.weights)
+    return network.input_shape, network.output_shape, num_layers, num_weights

@@ -24,10 +24,12 @@ def multiplies_bfloat16():
     """Return whether the device that TensorFlow uses is known to have bfloat16
     instructions.
     """
-    if gpus := tf.config.get_visible_devices("GPU"):
-        details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
-        return all(detail.get("compute_capability", (0, 0)) >= GPU_CAPABILITY for detail in details)
-    return bool(PROCESSOR_FLAGS & _processor_flags())
+    gpus = tf.config.get_visible_devices("GPU")
+    if not gpus:
+        return bool(PROCESSOR_FLAGS & _processor_flags())
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+    capabilities = [detail.get("compute_capability", (0, 0)) for detail in details]
+    return all(capability >= GPU_CAPABILITY for capability in capabilities)
 
 
 def _processor_flags(path="/proc/cpuinfo"):

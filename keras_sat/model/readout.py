@@ -24,8 +24,8 @@ class Readout(layers.Layer):
     Call arguments:
         embedded, hidden_state, context: E y_{t-1}, h_t and z_t of one step or of many,
             (..., dim).
-        drop: two functions (x, training=) that replace the dropout of h_t and of the
-            readout.
+        drop: two functions (x, training=) to use instead of the dropout layers of h_t
+            and of the readout.
 
     Returns: logits (..., vocabulary_size), float32.
     """
@@ -34,23 +34,30 @@ class Readout(layers.Layer):
         self, vocabulary_size, *, embedding_dim, deep_output, activation, dropouts, seed, **kwargs
     ):
         super().__init__(**kwargs)
-        self.embedding_dim, self.deep_output = embedding_dim, deep_output
+        self.embedding_dim = embedding_dim
+        self.deep_output = deep_output
         policy = {"dtype": self.dtype_policy}
         if deep_output:
-            readout = {"units": embedding_dim, "use_bias": False, **policy}
-            self.state_readout = layers.Dense(name="state_readout", **readout)  # L_h
-            self.context_readout = layers.Dense(name="context_readout", **readout)  # L_z
+            self.state_readout = layers.Dense(
+                embedding_dim, use_bias=False, name="state_readout", **policy
+            )  # L_h
+            self.context_readout = layers.Dense(
+                embedding_dim, use_bias=False, name="context_readout", **policy
+            )  # L_z
         self.activate = layers.Activation(activation, name="activate", **policy)
-        self.drop_before = layers.Dropout(dropouts[0], seed=seed, name="drop_before", **policy)
-        self.drop_after = layers.Dropout(dropouts[1], seed=seed + 1, name="drop_after", **policy)
+        rate_before, rate_after = dropouts
+        self.drop_before = layers.Dropout(rate_before, seed=seed, name="drop_before", **policy)
+        self.drop_after = layers.Dropout(rate_after, seed=seed + 1, name="drop_after", **policy)
         self.word_logits = layers.Dense(vocabulary_size, name="word_logits", **policy)  # L_o
 
     def build(self, embedded_shape, hidden_state_shape, context_shape):
         if self.deep_output:
             self.state_readout.build(hidden_state_shape)
             self.context_readout.build(context_shape)
-        joined = hidden_state_shape[-1] + context_shape[-1]
-        self.word_logits.build((None, self.embedding_dim if self.deep_output else joined))
+            readout_dim = self.embedding_dim
+        else:
+            readout_dim = hidden_state_shape[-1] + context_shape[-1]
+        self.word_logits.build((None, readout_dim))
 
     def call(self, embedded, hidden_state, context, training=False, drop=None):
         drop_before, drop_after = drop or (self.drop_before, self.drop_after)
@@ -61,6 +68,5 @@ class Readout(layers.Layer):
             )
         else:
             readout = ops.concatenate([hidden_state, context], axis=-1)
-        return ops.cast(
-            self.word_logits(drop_after(self.activate(readout), training=training)), "float32"
-        )
+        readout = drop_after(self.activate(readout), training=training)
+        return ops.cast(self.word_logits(readout), "float32")

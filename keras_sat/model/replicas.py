@@ -14,11 +14,9 @@ def num_replicas():
 
 def sum_over_replicas(x):
     """Sum a tensor of any shape over all replicas."""
-    return (
-        x
-        if num_replicas() == 1
-        else tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
-    )
+    if num_replicas() == 1:
+        return x
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x)
 
 
 def sums_on_first_replica(gradients):
@@ -61,10 +59,10 @@ def draw_for_photos(is_photo, shape, seed_generator):
     if num_replicas() == 1:
         return keras.random.uniform((photos, *shape), seed=seed_generator)
     replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    counts = sum_over_replicas(ops.one_hot(replica, num_replicas()) * ops.sum(is_photo))
-    before, total = (
-        ops.cast(x, "int32")
-        for x in (ops.cumsum(counts)[replica] - counts[replica], ops.sum(counts))
-    )
+    own_count = ops.one_hot(replica, num_replicas()) * ops.sum(is_photo)
+    counts = sum_over_replicas(own_count)  # (replicas,)
+    first = ops.cast(ops.cumsum(counts)[replica] - counts[replica], "int32")
+    total = ops.cast(ops.sum(counts), "int32")
     noise = keras.random.uniform((total, *shape), seed=seed_generator)
-    return ops.take(noise, ops.minimum(before + ops.arange(photos), total - 1), axis=0)
+    numbers = ops.minimum(first + ops.arange(photos), total - 1)
+    return ops.take(noise, numbers, axis=0)

@@ -7,10 +7,69 @@ import keras
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.model.attention import Attention, BahdanauAttention
+from keras_sat.accelerated import fused
+from keras_sat.accelerated.switch import may_compile
+from keras_sat.model.attention import Attention
 from keras_sat.model.cells import LoopDense
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import Attended, Visible
+from keras_sat.model.states import Attended, SelectionInputs, Visible
+
+
+@keras.saving.register_keras_serializable("keras_sat")
+class BahdanauAttention(Attention):
+    """Additive attention: e_ti = v . tanh(W_a a_i + W_h h_{t-1} + b), equation (4). The
+    length of v is attention_dim.
+
+    Attributes:
+        score_method: "plain", the equation, or "fused", compiled code with the same
+            values; `build` chooses it.
+
+    >>> attention = BahdanauAttention(attention_dim=8)
+    >>> features = ops.ones((2, 49, 32))
+    >>> context, attention_weights, *_ = attention(ops.zeros((2, 16)), features)
+    >>> tuple(context.shape), tuple(attention_weights.shape)
+    ((2, 32), (2, 49))
+    """
+
+    def __init__(self, attention_dim=512, **kwargs):
+        super().__init__(attention_dim, **kwargs)
+        policy = {"dtype": self.dtype_policy}
+        self.feature_projection = keras.layers.Dense(
+            attention_dim, name="feature_projection", **policy
+        )  # W_a and b
+        self.state_projection = LoopDense(
+            attention_dim, use_bias=False, name="state_projection", **policy
+        )  # W_h
+        self.score_method = "plain"
+
+    def build(self, hidden_state_shape, features_shape, **_):
+        self.feature_projection.build(features_shape)
+        self.state_projection.build(hidden_state_shape)
+        self.score_vector = self.add_weight(
+            name="score_vector", shape=(self.attention_dim,), initializer="glorot_uniform"
+        )  # v
+        _, regions, _ = features_shape
+        is_additive = type(self) is BahdanauAttention  # a subclass may score in other ways
+        if is_additive and regions and fused.pays_off(regions, self.attention_dim):
+            self.score_method = "fused"
+
+    def project(self, features):
+        return self.feature_projection(features)
+
+    def prepare(self, features):
+        projected_features = self.project(features)
+        if self.score_method == "fused" and may_compile():
+            return fused.prepare(projected_features)
+        return projected_features
+
+    def project_state(self, hidden_state):
+        return self.state_projection(hidden_state)
+
+    def score(self, query, projected_features):
+        score_vector = ops.cast(self.score_vector, self.compute_dtype)
+        if isinstance(projected_features, fused.Projected):
+            return fused.additive_scores(projected_features, query, score_vector)
+        return equations.additive_scores(projected_features, query, score_vector)
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -25,9 +84,8 @@ class DotAttention(Attention):
         if hidden_dim != feature_dim:
             raise ValueError(
                 "Dot attention needs features and hidden states of the same length. Set "
-                "`hidden_dim` to "
-                "feature_dim, or use scoring='bilinear', which adds a matrix. "
-                f"Received: feature_dim={feature_dim}, hidden_dim={hidden_dim}"
+                "`hidden_dim` to feature_dim, or use scoring='bilinear', which adds a "
+                f"matrix. Received: feature_dim={feature_dim}, hidden_dim={hidden_dim}"
             )
 
     def score(self, query, projected_features):
@@ -36,9 +94,9 @@ class DotAttention(Attention):
 
 @keras.saving.register_keras_serializable("keras_sat")
 class BilinearAttention(DotAttention):
-    """Bilinear attention, e_ti = a_i .
+    """Bilinear attention, e_ti = a_i . W h_{t-1}.
 
-    W h_{t-1}. Projecting the state is cheaper than projecting all a_i.
+    Projecting the state is cheaper than projecting all a_i.
     """
 
     def build(self, hidden_state_shape, features_shape, **_):
@@ -47,8 +105,13 @@ class BilinearAttention(DotAttention):
         near_uniform = keras.initializers.VarianceScaling(
             0.01, mode="fan_avg", distribution="uniform"
         )
-        kernel = {"use_bias": False, "kernel_initializer": near_uniform, "dtype": self.dtype_policy}
-        self.state_projection = LoopDense(features_shape[-1], name="state_projection", **kernel)
+        self.state_projection = LoopDense(
+            features_shape[-1],
+            use_bias=False,
+            kernel_initializer=near_uniform,
+            dtype=self.dtype_policy,
+            name="state_projection",
+        )  # W
         self.state_projection.build(hidden_state_shape)
 
     def project_state(self, hidden_state):
@@ -60,22 +123,27 @@ SCORINGS = {"additive": BahdanauAttention, "dot": DotAttention, "bilinear": Bili
 
 @keras.saving.register_keras_serializable("keras_sat")
 class NoAttention(Attention):
-    """No attention, as in a vanilla encoder-decoder: all weights are equal, and the
-    context is the mean a_i.
+    """No attention, as in a vanilla encoder-decoder.
+
+    All weights are equal, and the context is the mean a_i.
     """
 
     def project(self, features):
+        """Return the mean annotation vector (photos, 1, feature_dim)."""
         features = ops.cast(features, self.compute_dtype)
-        return ops.expand_dims(equations.mean_annotation(features), 1)  # (photos, 1, feature_dim)
+        return ops.expand_dims(equations.mean_annotation(features), 1)
 
-    def call(self, hidden_state, features, projected_features=None, noise=None, sampled=None):
+    def call(
+        self, hidden_state, features, projected_features=None, selection_inputs=SelectionInputs()
+    ):
         mean = self.project(features) if projected_features is None else projected_features
         rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
         uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
         if isinstance(mean, Visible):
             mean, visible = mean
             uniform = equations.attention_weights(equations.visible_scores(uniform, visible))
-        return Attended(equations.attended_features(ops.ones((rows, 1)), mean), uniform, uniform)
+        context = equations.attended_features(ops.ones((rows, 1)), mean)
+        return Attended(context, uniform, uniform)
 
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):

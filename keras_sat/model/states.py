@@ -18,12 +18,37 @@ class DecoderState(NamedTuple):
 
 
 class Visible(NamedTuple):
-    """Projected features of photos that are partly hidden; `visible` is boolean,
-    (photos, regions).
+    """Projected features of photos that are partly hidden.
+
+    `visible` is boolean, (photos, regions).
     """
 
     projected_features: Any
     visible: Any
+
+
+class SelectionInputs(NamedTuple):
+    """What the selection of regions depends on, besides alpha_t.
+
+    Shapes are those of one step; for whole captions, time is the second axis of noise
+    and forced_map.
+
+    Attributes:
+        noise: Gumbel noise (rows, regions) for attention that samples regions; None
+            uses the expectation.
+        sampled: (rows,), 0 for rows that use the expectation; None samples in all rows.
+        forced_map: weights (rows, regions) to use instead, see `selections.forced`.
+    """
+
+    noise: Any = None
+    sampled: Any = None
+    forced_map: Any = None
+
+    def at(self, t):
+        """Return the inputs of step t, from those of whole captions."""
+        noise = None if self.noise is None else self.noise[:, t]
+        forced_map = None if self.forced_map is None else self.forced_map[:, t]
+        return SelectionInputs(noise, self.sampled, forced_map)
 
 
 class Attended(NamedTuple):
@@ -62,24 +87,20 @@ class Step(NamedTuple):
 
 
 class Unrolled(NamedTuple):
-    """The inputs of the readout and the maps for all time steps: E y_{t-1}, h_t, z_t,
-    each (time, rows, dim).
-    """
+    """The inputs of the readout and the maps, for all time steps: (time, rows, dim)."""
 
-    embedded: Any
-    hidden_states: Any
-    context: Any
+    embedded: Any  # E y_{t-1}
+    hidden_states: Any  # h_t
+    context: Any  # z_t
     attention_weights: Any
     selection: Any
     extras: dict = {}
 
 
 class Decoded(NamedTuple):
-    """The decoder's output for whole captions: logits (rows, time, vocabulary) and maps
-    (rows, time, regions).
-    """
+    """The decoder's output for whole captions."""
 
-    logits: Any
-    attention_weights: Any
-    selection: Any
+    logits: Any  # (rows, time, vocabulary)
+    attention_weights: Any  # (rows, time, regions)
+    selection: Any  # (rows, time, regions)
     extras: dict = {}

@@ -35,18 +35,18 @@ class TeacherForced(NamedTuple):
     def unpack_words(self, values):
         """Convert `values`, one per word, to shape (rows, time), with 0 for padding."""
         rows, time = ops.shape(self.token_weights)
-        return ops.transpose(
-            ops.reshape(ops.scatter(self.positions[:, None], values, (time * rows,)), (time, rows))
-        )
+        by_time = ops.scatter(self.positions[:, None], values, (time * rows,))
+        by_time = ops.reshape(by_time, (time, rows))
+        return ops.transpose(by_time)
 
     def are_right(self):
         """Return a tensor (rows, time) with 1 where the target is the most probable
         word, and 0 elsewhere.
         """
-        of_targets = ops.squeeze(
-            ops.take_along_axis(self.logits, self.targets[:, None], axis=-1), -1
-        )
-        return self.unpack_words(ops.cast(of_targets >= ops.max(self.logits, axis=-1), "float32"))
+        target_logits = ops.take_along_axis(self.logits, self.targets[:, None], axis=-1)
+        highest_logits = ops.max(self.logits, axis=-1)  # (words,)
+        is_right = ops.squeeze(target_logits, -1) >= highest_logits
+        return self.unpack_words(ops.cast(is_right, "float32"))
 
 
 def read_captions(
@@ -73,28 +73,48 @@ def read_captions(
         training, **other: see CaptionDecoder for `noise` and `sampled`, and its method
             `reveal` for `visible`.
     """
-    used = None if padded else token_weights
-    unrolled = decoder.unroll(features, input_ids, token_weights=used, training=training, **other)
-    is_word = ops.reshape(ops.transpose(token_weights), (-1,)) > 0
-    positions = (
-        ops.arange(ops.shape(is_word)[0]) if padded else ops.cast(ops.nonzero(is_word)[0], "int32")
+    unrolled = decoder.unroll(
+        features,
+        input_ids,
+        token_weights=None if padded else token_weights,
+        training=training,
+        **other,
     )
-    of_words = [
-        ops.take(ops.reshape(x, (-1, x.shape[-1])), positions, axis=0) for x in unrolled[:3]
-    ]
-    drop = drop_of and drop_of(positions % ops.shape(input_ids)[0])
-    logits = decoder.readout(*of_words, training=training, drop=drop)
-    targets = ops.take(ops.reshape(ops.transpose(target_ids), (-1,)), positions)
-    maps = keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), unrolled[3:])
-    return TeacherForced(
-        logits, targets, equations.word_log_probs(logits, targets), positions, token_weights, *maps
+    rows = ops.shape(input_ids)[0]
+    is_word = _by_time(token_weights) > 0  # (time * rows,)
+    if padded:
+        positions = ops.arange(ops.shape(is_word)[0])
+    else:
+        positions = ops.cast(ops.nonzero(is_word)[0], "int32")  # (words,)
+
+    def of_words(x):
+        """Select the words from x (time, rows, dim): (words, dim)."""
+        flat = ops.reshape(x, (-1, x.shape[-1]))
+        return ops.take(flat, positions, axis=0)
+
+    # The readout is computed for words only.
+    logits = decoder.readout(
+        of_words(unrolled.embedded),
+        of_words(unrolled.hidden_states),
+        of_words(unrolled.context),
+        training=training,
+        drop=None if drop_of is None else drop_of(positions % rows),
     )
+    targets = ops.take(_by_time(target_ids), positions)
+    maps = unrolled.attention_weights, unrolled.selection, unrolled.extras
+    # (time, rows, ...) -> (rows, time, ...)
+    maps = keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), maps)
+    log_probs = equations.word_log_probs(logits, targets)
+    return TeacherForced(logits, targets, log_probs, positions, token_weights, *maps)
 
 
 def as_rows(token_ids):
     """Reshape (photos, captions, time) to (rows, time)."""
-    return (
-        token_ids
-        if len(token_ids.shape) == 2
-        else ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))
-    )
+    if len(token_ids.shape) == 2:
+        return token_ids
+    return ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))
+
+
+def _by_time(x):
+    """Reshape (rows, time) to (time * rows,)."""
+    return ops.reshape(ops.transpose(x), (-1,))

@@ -26,11 +26,7 @@ class Trainer(keras.Model):
         paper_objective: PaperObjective, which is minimised unless `compile` is given
             another objective.
         term_layers: the layers of its terms, which are needed only for training.
-        apply_gradients: function of (optimizer, gradients, weights) that takes one step
-            of the optimizer.
     """
-
-    apply_gradients = staticmethod(keras.optimizers.Optimizer.apply)
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -94,18 +90,20 @@ class Trainer(keras.Model):
         """
         reject_fork()
         check_no_keras_distribution()
-        if isinstance(
-            strategy := self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy
-        ):
+        strategy = self.distribute_strategy
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
             raise ValueError(
                 "Keras' `fit` does not work on several hosts. Use keras_sat.fit. "
                 f"Received: {strategy!r}"
             )
         self.confidence = None  # it was calibrated with the old weights
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
-            if isinstance(batches, (list, np.ndarray)) or (batches is None and name == "x"):
-                received = f"{name} of type {type(batches).__name__}"
-                raise ValueError(f"Expected batches made by make_batches. Received: {received}")
+            is_missing = batches is None and name == "x"
+            if is_missing or isinstance(batches, (list, np.ndarray)):
+                raise ValueError(
+                    "Expected batches made by make_batches. Received: "
+                    f"{name} of type {type(batches).__name__}"
+                )
             if isinstance(batches, tf.data.Dataset):
                 self.build_for(batches, name)
         if self.built and self.compiled:
@@ -118,18 +116,24 @@ class Trainer(keras.Model):
             self.end_averaging()
 
     def build_for(self, batches, name="x"):
-        """Create the weights for batches of make_batches before Keras traces a graph;
-        `name`: see `fit`.
+        """Create the weights for batches of make_batches before Keras traces a graph.
+
+        `name` is the batches' argument of `fit`: "x" or "validation_data".
         """
         if name == "x" and self.training_objective is self.paper_objective:
             for term in self.paper_objective.terms:
                 term.check(batches)
         (features, input_ids, *_), *_ = batches.element_spec
         ranks = len(features.shape), len(input_ids.shape)
-        # Keras' graph was traced for photos, or for features
-        if ranks != self._ranks.setdefault(name, ranks):
-            self._ranks[name] = ranks
-            setattr(self, {"x": "train_function", "validation_data": "test_function"}[name], None)
+        previous_ranks = self._ranks.get(name, ranks)
+        self._ranks[name] = ranks
+        if ranks != previous_ranks:
+            # Keras traced its graph for photos, and these are features, or vice versa:
+            # let it trace another one.
+            if name == "x":
+                self.train_function = None
+            else:
+                self.test_function = None
         self.build_once(features.shape, input_ids.shape)
         if self.compiled:
             with self.distribute_strategy.scope():
@@ -147,7 +151,7 @@ class Trainer(keras.Model):
 
     def averaged_weights(self):
         """Return a context manager that replaces the weights with their moving
-        averages, if training keeps averages.
+        averages, if training keeps any.
         """
         return self.updates.averages.in_place_of(self.trainable_variables)
 
@@ -186,15 +190,12 @@ class Trainer(keras.Model):
             loss = self.optimizer.scale_loss(objective.mean)
         weights = self.trainable_variables
         gradients = [
-            # None: a term's layer under another objective. E's gradient is sparse: rows
-            # of the same word are added.
-            tf.zeros(weight.shape, weight.dtype)
-            if gradient is None
-            else tf.convert_to_tensor(gradient)
+            _as_dense(gradient, weight)
             for weight, gradient in zip(weights, tape.gradient(loss, weights))
         ]
         self.updates.apply(self, sums_on_first_replica(gradients))
-        objective.after_step()
+        if objective.after_step is not None:
+            objective.after_step()
         return self.means.update(objective)
 
     def test_step(self, batch):
@@ -206,6 +207,20 @@ class Trainer(keras.Model):
 
     def build_terms(self):
         """Create the weights of the loss terms once their shapes are known."""
-        for layer in self.term_layers if self.num_regions and self.compiled else ():
+        if not (self.num_regions and self.compiled):
+            return
+        features_shape = self.adapter.compute_output_shape((None, *self.feature_shape))
+        for layer in self.term_layers:
             if not layer.built:
-                layer.build(self.adapter.compute_output_shape((None, *self.feature_shape)))
+                layer.build(features_shape)
+
+
+def _as_dense(gradient, weight):
+    """Return a gradient as a tensor of the weight's shape.
+
+    It is None, and becomes 0, for a term's layer under another objective. That of the
+    word vectors is sparse: rows of the same word are added.
+    """
+    if gradient is None:
+        return tf.zeros(weight.shape, weight.dtype)
+    return tf.convert_to_tensor(gradient)

@@ -65,15 +65,15 @@ class WeightUpdates:
         averages.
         """
         weights = captioner.trainable_variables
-        slow = [
+        slow_weights = [
             (weight, tf.identity(weight.value), rate)
             for weight, rate in self.encoder_rates(captioner)
             if rate < 1
         ]
         self.averages.start(weights)
-        captioner.apply_gradients(captioner.optimizer, gradients, weights)  # clips them first
-        for weight, before, rate in slow:
-            weight.assign(before + rate * (weight - before))
+        captioner.optimizer.apply(gradients, weights)  # clips the gradients first
+        for weight, previous_value, rate in slow_weights:
+            weight.assign(previous_value + rate * (weight - previous_value))
         self.averages.update(weights, captioner.optimizer.iterations)
 
     def encoder_rates(self, captioner):
@@ -84,9 +84,8 @@ class WeightUpdates:
         layers = [layer for layer in _layers_within(network) if layer.trainable_variables]
         rates = {}
         for number, layer in enumerate(layers):
-            rate = self.encoder_rate * self.first_layer_rate ** (
-                1 - number / max(len(layers) - 1, 1)
-            )
+            depth = number / max(len(layers) - 1, 1)  # 0 for the first layer, 1 for the last
+            rate = self.encoder_rate * self.first_layer_rate ** (1 - depth)
             rates |= {id(weight): rate for weight in layer.trainable_variables}
         return [
             (weight, rates.get(id(weight), self.encoder_rate))
@@ -96,18 +95,20 @@ class WeightUpdates:
     def check_rate(self, captioner):
         """Raise ValueError if an encoder rate is set but the encoder is not trained."""
         if min(self.encoder_rate, self.first_layer_rate) < 1 and not captioner.encoder_variables:
-            problem = (
+            raise ValueError(
                 "No layer of the encoder is trained. To train it, set `trained_up_to` or "
-                "`encoder_training`."
+                f"`encoder_training`. Received: encoder_rate={self.encoder_rate}, "
+                f"first_layer_rate={self.first_layer_rate}"
             )
-            received = f"encoder_rate={self.encoder_rate}, first_layer_rate={self.first_layer_rate}"
-            raise ValueError(f"{problem} Received: {received}")
 
 
 def _layers_within(network):
-    """Return a flat list of the layers of a model and its nested models, in order; []
-    for None.
+    """Return a flat list of the layers of a model and its nested models, in order.
+
+    `network` is a model, a layer, or None, which has none.
     """
+    if network is None:
+        return []
     if not isinstance(network, keras.Model):
-        return [] if network is None else [network]
+        return [network]
     return [inner for layer in network.layers for inner in _layers_within(layer)]

@@ -142,88 +142,113 @@ def measure(
     """
     if not len(images):
         raise ValueError("Faithfulness requires at least one photo. Received: no photos")
-    last = []
+    previous_result = None  # of the photo before, whose maps are those of the "other photo"
 
-    def of_batch(features, photos, numbers):
+    def sums_of_batch(features, photos, numbers):
+        nonlocal previous_result
         results = captioner._given_captions(captions, features, photos, numbers)
-        others = [*(last or results[-1:]), *results]  # the other photo is the one before
-        last[:] = results[-1:]
-        for number, grid, result, other in zip(
-            numbers, np.asarray(captioner.adapt(features)), results, others
-        ):
-            image = getattr(images[number], "image_path", images[number])
-            photo = load_image(image, captioner.photo_sizes[0]) if number < pixel_photos else None
-            yield _of_photo(
-                captioner, grid[None], result, other, photo, np.random.default_rng([SEED, number])
-            )
+        grids = np.asarray(captioner.adapt(features))
+        if previous_result is None:  # the first photo has none before it
+            previous_result = results[-1]
+        for number, grid, result in zip(numbers, grids, results):
+            photo = None
+            if number < pixel_photos:
+                path = getattr(images[number], "image_path", images[number])
+                photo = load_image(path, captioner.photo_sizes[0])
+            random = np.random.default_rng([SEED, number])
+            other_result, previous_result = previous_result, result
+            yield _of_photo(captioner, grid[None], result, other_result, photo, random)
 
-    found = captioner._each(of_batch, images, batch_size, cache)
-    shown = {"label": "faithfulness", "unit": "photos", "show": show_progress}
-    return np.stack([sums for _, sums in Progress.over(found, len(images), **shown)])
+    sums = captioner._each(sums_of_batch, images, batch_size, cache)
+    sums = Progress.over(sums, len(images), label="faithfulness", unit="photos", show=show_progress)
+    return np.stack([photo_sums for _, photo_sums in sums])
 
 
-def _of_photo(captioner, grid, result, other, photo, chance):
-    """Return a photo's sums, given its adapted features (1, regions, feature_dim) and
-    its and another photo's results.
+def _of_photo(captioner, grid, result, other_result, photo, random):
+    """Return a photo's sums, (sum of SIZES,).
 
-    Places are blurred in `photo`, uint8 (height, width, 3), unless it is None; `chance`
-    is a random generator.
+    Args:
+        grid: its adapted features, (1, regions, feature_dim).
+        result, other_result: CaptionResult of its caption, and that of another photo.
+        photo: uint8 (height, width, 3), in which places are blurred, or None.
+        random: numpy generator.
     """
-    sums, num_replaced = np.zeros(sum(SIZES)), len(CELLS + SWAPS)
-    ids, content = (
-        captioner.vocabulary.caption_to_ids(result.words),
-        content_positions(result.words),
-    )
+    sums = np.zeros(sum(SIZES))
+    num_replaced = len(CELLS + SWAPS)
+    ids = captioner.vocabulary.caption_to_ids(result.words)
+    content = content_positions(result.words)
     for t in content:
         if ids[t] == captioner.vocabulary.unk_token_id:
             continue
-        own, others = (
-            result.attention_weights[t],
-            result.attention_weights[[i for i in content if i != t]],
-        )
-        another = other.attention_weights[min(t, len(other.words) - 1)] if other.words else own
-        masks = _masks(own, others.sum(axis=0), chance)
-        maps = np.zeros(masks.shape, "float32")
-        maps[len(CELLS) : num_replaced] = np.full(own.size, 1 / own.size), another.ravel()
-        log_probs = _log_probs(captioner, grid, masks, maps, ids, t)
-        before = log_probs[-1]
-        found = [
-            1,
-            *(before - log_probs[:num_replaced]),
-            *np.exp([before, *log_probs[num_replaced:-1]]),
-        ]
+        word_map = result.attention_weights[t]  # (rows, columns)
+        other_words = [position for position in content if position != t]
+        other_words_map = result.attention_weights[other_words].sum(axis=0)
+        other_photo_map = word_map
+        if other_result.words:
+            last = len(other_result.words) - 1
+            other_photo_map = other_result.attention_weights[min(t, last)]
+
+        masks = _masks(word_map, other_words_map, random)
+        forced_maps = np.zeros(masks.shape, "float32")
+        uniform_map = np.full(word_map.size, 1 / word_map.size)
+        forced_maps[len(CELLS) : num_replaced] = uniform_map, other_photo_map.ravel()
+        log_probs = _log_probs(captioner, grid, masks, forced_maps, ids, t)
+        log_prob = log_probs[-1]  # with nothing changed
+        falls = log_prob - log_probs[:num_replaced]
+        curves = np.exp([log_prob, *log_probs[num_replaced:-1]])
+        word_sums = [1, *falls, *curves]
         if photo is not None:
-            masks, maps = masks[: len(CELLS)], maps[: len(CELLS)]
-            grids = captioner.adapt(
-                captioner.encode(_blurred(photo, masks.reshape(-1, *own.shape)))
-            )
-            found += [
-                1,
-                *(before - _log_probs(captioner, grids, np.zeros_like(masks), maps, ids, t)),
-            ]
-        sums[: len(found)] += found
+            falls = log_prob - _blurred_log_probs(captioner, photo, masks[: len(CELLS)], ids, t)
+            word_sums += [1, *falls]
+        sums[: len(word_sums)] += word_sums
     return sums
 
 
-def _masks(own, others, chance):
-    """Return the cells to replace, given the maps of a word and, summed, of the
-    caption's other content words, if any.
-
-    The masks (rows, regions) are those for CELLS, none for SWAPS, those for the levels
-    of both orders, and none.
+def _blurred_log_probs(captioner, photo, masks, ids, position):
+    """Return log p of a word if the cells of each mask (masks, regions) are blurred in
+    the photo: (masks,). See `_log_probs`.
     """
-    rank, random = _rank(own), chance.permutation(own.size)
+    masks = masks.reshape(-1, *captioner.rows_and_columns())
+    grids = captioner.adapt(captioner.encode(_blurred(photo, masks)))
+    nothing = np.zeros((len(masks), captioner.num_regions))
+    return _log_probs(
+        captioner, grids, nothing.astype(bool), nothing.astype("float32"), ids, position
+    )
+
+
+def _masks(word_map, other_words_map, random):
+    """Return the cells to replace, boolean (masks, regions).
+
+    The masks are those for CELLS, none for SWAPS, those for the levels of both orders,
+    and none.
+
+    Args:
+        word_map: map of a word, (rows, columns).
+        other_words_map: sum of the maps of the caption's other content words, 0 if
+            there are none.
+        random: numpy generator.
+    """
+    size = word_map.size
+    rank = _rank(word_map)
+    random_rank = random.permutation(size)
+    reverse_rank = _rank(-word_map)
     ranks = [
         rank,
-        random,
-        _rank(centred_map(own.shape)),
-        _rank(others) if others.any() else random,
-        _rank(-own),
-    ]
-    numbers = np.round(own.size * np.arange(1, LEVELS + 1) / LEVELS)[:, None]
-    none = np.zeros((len(SWAPS), own.size), bool)
+        random_rank,
+        _rank(centred_map(word_map.shape)),
+        _rank(other_words_map) if other_words_map.any() else random_rank,
+        reverse_rank,
+    ]  # in the order of CELLS
+    numbers = np.round(size * np.arange(1, LEVELS + 1) / LEVELS)[:, None]
+    nothing = np.zeros((len(SWAPS), size), bool)
     return np.concatenate(
-        [np.stack(ranks) < numbers[0], none, rank < numbers, ranks[-1] < numbers, none[:1]]
+        [
+            np.stack(ranks) < numbers[0],
+            nothing,
+            rank < numbers,
+            reverse_rank < numbers,
+            nothing[:1],
+        ]
     )
 
 
@@ -249,39 +274,51 @@ def _blurred(photo, masks):
 def _log_probs(captioner, grids, replaced, maps, ids, position):
     """Return log p of the word at a position of a caption, (rows,).
 
-    The adapted features `grids` are (rows, regions, feature_dim), or (1, ..) for all
-    rows; the mask `replaced` and the maps that replace alpha_t at this word, unless
-    they are 0, are (rows, regions).
+    Args:
+        grids: adapted features, (rows, regions, feature_dim), or (1, ..) for all rows.
+        replaced: mask of the cells to replace by the mean, (rows, regions).
+        maps: maps that replace alpha_t at this word unless they are 0, (rows, regions).
+        ids, position: the caption as token ids, and the place of the word in it.
+    """
+    from keras_sat.search.generation import LENGTH_STEP
+
+    rows = len(maps)
+    padding = [0] * (-len(ids) % LENGTH_STEP)  # lengths share graphs
+    input_ids = [captioner.vocabulary.start_token_id, *ids[:-1], *padding]
+    input_ids = np.tile(np.array(input_ids, "int32"), (rows, 1))
+    targets = np.full(rows, ids[position], "int32")
+    positions = np.full(rows, position, "int32")
+
+    def word_log_probs(*tensors):
+        return _word_log_probs(captioner.decoder, *tensors)
+
+    log_probs = captioner._run(word_log_probs, grids, replaced, maps, input_ids, targets, positions)
+    return np.asarray(log_probs)
+
+
+def _word_log_probs(decoder, grids, replaced, maps, input_ids, targets, positions):
+    """Return log p of a word, (rows,), as tensors: see `_log_probs`.
+
+    Args:
+        input_ids: (rows, time).
+        targets, positions: the word and its position, the same in all rows, (rows,).
     """
     from keras import ops
 
     from keras_sat import equations
-    from keras_sat.search.generation import LENGTH_STEP
 
-    decoder, attention = captioner.decoder, captioner.decoder.attention_layer
-
-    def altered_log_probs(grids, replaced, maps, input_ids, targets, positions):
-        altered = ops.where(replaced[..., None], ops.mean(grids, axis=1, keepdims=True), grids)
-        times, t = ops.arange(input_ids.shape[1]), positions[0]
-        given = maps[:, None] * ops.cast(times == t, "float32")[:, None]
-        attention.select, own = (
-            lambda a, x, _: ops.where(ops.any(x > 0, -1, keepdims=True), x, a),
-            attention.select,
-        )
-        try:
-            is_read = ops.cast(times <= positions[:, None], "float32")
-            unrolled = decoder.unroll(altered, input_ids, given, token_weights=is_read)
-        finally:
-            attention.select = own
-        return equations.word_log_probs(decoder.readout(*(x[t] for x in unrolled[:3])), targets)
-
-    rows, padding = len(maps), [0] * (-len(ids) % LENGTH_STEP)  # lengths share graphs
-    input_ids = [captioner.vocabulary.start_token_id, *ids[:-1], *padding]
-    of_rows = (
-        np.tile(np.array(input_ids, "int32"), (rows, 1)),
-        *np.full((2, rows), [[ids[position]], [position]], "int32"),
+    means = ops.mean(grids, axis=1, keepdims=True)
+    altered_grids = ops.where(replaced[..., None], means, grids)
+    times = ops.arange(input_ids.shape[1])
+    t = positions[0]
+    is_now = ops.cast(times == t, "float32")  # (time,)
+    forced_maps = maps[:, None] * is_now[:, None]  # (rows, time, regions), 0 at other times
+    is_read = ops.cast(times <= positions[:, None], "float32")  # (rows, time)
+    unrolled = decoder.unroll(
+        altered_grids, input_ids, token_weights=is_read, forced_maps=forced_maps
     )
-    return np.asarray(captioner._run(altered_log_probs, grids, replaced, maps, *of_rows))
+    logits = decoder.readout(unrolled.embedded[t], unrolled.hidden_states[t], unrolled.context[t])
+    return equations.word_log_probs(logits, targets)
 
 
 def _score(key, prefix):

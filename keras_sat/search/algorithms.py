@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from keras_sat.search.length_penalty import caption_score
+
 
 class SearchResult(NamedTuple):
     """The captions of each photo, best first; samples are in any order.
@@ -60,8 +62,9 @@ def run_search(
         **special_tokens(vocabulary, allow_unknown, for_region),
         **options,
     }
-    if joining := options.pop("no_repeat_around", ""):
-        (options["joining_token_id"],) = vocabulary.caption_to_ids([joining])
+    joining_word = options.pop("no_repeat_around", "")
+    if joining_word:
+        (options["joining_token_id"],) = vocabulary.caption_to_ids([joining_word])
     if "num_beams" in options:
         return beam_search(step, state, **options)
     if "temperature" in options:
@@ -72,16 +75,21 @@ def run_search(
 def special_tokens(vocabulary, allow_unknown=False, for_region=False):
     """Return the search arguments that depend on the vocabulary, as a dict.
 
-    Phrases for regions start differently.
+    With `for_region`, captions start as phrases for regions do.
     """
-    starts = vocabulary.start_token_id, vocabulary.region_token_id
-    forbidden = {*starts, *(() if allow_unknown else (vocabulary.unk_token_id,))}
+    forbidden = {vocabulary.start_token_id, vocabulary.region_token_id}
+    if not allow_unknown:
+        forbidden.add(vocabulary.unk_token_id)
+    start = vocabulary.region_token_id if for_region else vocabulary.start_token_id
     return {
-        "start_token_id": starts[for_region],
+        "start_token_id": start,
         "end_token_id": vocabulary.end_token_id,
         "pad_token_id": vocabulary.pad_token_id,
         "forbidden_token_ids": tuple(sorted(forbidden)),
     }
+
+
+# === Word by word ===
 
 
 def greedy_search(
@@ -96,13 +104,14 @@ def greedy_search(
 
     Return a SearchResult with one result per row. See beam_search.
     """
-    rules = no_repeat_ngram, joining_token_id
+    rules = RepetitionRules(no_repeat_ngram, joining_token_id)
 
     def choose(logits, t, said):
-        best, token_ids = ops.top_k(logits, min(1 + _most_blocked(said, *rules), logits.shape[-1]))
-        if best.shape[-1] == 1:
+        num_choices = min(1 + rules.most_forbidden(said), logits.shape[-1])
+        best, token_ids = ops.top_k(logits, num_choices)  # (rows, choices)
+        if num_choices == 1:
             return token_ids[:, 0]
-        best = _without_repeats(best, token_ids, said, t, *rules)
+        best = rules.apply(best, token_ids, said, t)
         # Not argmax, for which Keras needs an operation that LiteRT lacks.
         _, first = ops.top_k(best, 1)
         return ops.take_along_axis(token_ids, first, axis=1)[:, 0]
@@ -114,10 +123,12 @@ def forced_search(step: Callable, state: Any, token_ids: Any, **options) -> Sear
     """Return the SearchResult of given captions: `token_ids` (rows, max_length) with
     `<pad>` after `<end>`.
     """
-    given = ops.cast(token_ids, "int32")
-    return _choose_word_by_word(
-        step, state, lambda logits, t, said: ops.take(given, t, axis=1), 1, **options
-    )
+    forced_ids = ops.cast(token_ids, "int32")
+
+    def choose(logits, t, said):
+        return ops.take(forced_ids, t, axis=1)
+
+    return _choose_word_by_word(step, state, choose, 1, **options)
 
 
 def sample_search(
@@ -144,14 +155,43 @@ def sample_search(
     """
 
     def draw(logits, t, said):
-        cumulated = ops.cumsum(
-            ops.softmax(_most_probable(logits / temperature, top_k, top_p), axis=-1), axis=-1
-        )
-        threshold = ops.take(noise, ops.expand_dims(t, 0), axis=1) * cumulated[:, -1:]
+        logits = _most_probable(logits / temperature, top_k, top_p)
+        cumulated = ops.cumsum(ops.softmax(logits, axis=-1), axis=-1)  # (rows, vocabulary)
+        noise_now = ops.take(noise, ops.expand_dims(t, 0), axis=1)  # (rows, 1)
+        threshold = noise_now * cumulated[:, -1:]
         # The first word above the threshold.
         return ops.sum(ops.cast(cumulated <= threshold, "int32"), axis=-1)
 
     return _choose_word_by_word(step, state, draw, num_samples, **options)
+
+
+def _choose_word_by_word(step, state, choose, num_results, **options):
+    """Search each row independently.
+
+    `choose(logits, t, said)` returns the next token of each row, given the previous
+    ones, `said` (rows, max_length).
+    """
+    pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
+
+    def advance(t, input_ids, state, captions):
+        result = step(input_ids, state)
+        logits = ops.cast(result.logits, "float32")
+        token_ids = choose(allowed_logits(logits, **options), t, captions.token_ids)
+        token_ids = ops.cast(token_ids, "int32")  # (rows,)
+        chosen_logits = ops.squeeze(ops.take_along_axis(logits, token_ids[:, None], axis=-1), -1)
+        log_prob = chosen_logits - ops.logsumexp(logits, axis=-1)
+        token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
+        log_prob = ops.where(captions.is_finished, 0.0, log_prob)
+        outputs = _kept_outputs(result, captions)
+        captions = _append(captions, t, token_ids, log_prob, outputs, end_token_id)
+        return t + 1, token_ids, result.state, captions
+
+    captions = _empty(state, **options)
+    captions = _until_all_finished(advance, state, captions, **options)
+    return _as_result(captions, num_results)
+
+
+# === Beam search ===
 
 
 def beam_search(
@@ -183,113 +223,124 @@ def beam_search(
         joining_token_id: no word occurs twice in a row or on both sides of this word;
             None: no limit.
     """
-    rules = no_repeat_ngram, joining_token_id
+    rules = RepetitionRules(no_repeat_ngram, joining_token_id)
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
     captions = _empty(state, **options)
-    photos = ops.shape(captions.log_probs)[0] // num_beams
+    rows = ops.shape(captions.log_probs)[0]
+    photos = rows // num_beams
+    first_rows = num_beams * ops.arange(photos)[:, None]  # of each photo
     # All beams of a photo are equal at first: only the first one may be chosen.
-    captions = captions._replace(
-        log_probs=ops.tile(ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0), [photos])
-    )
+    log_probs = ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0)
+    captions = captions._replace(log_probs=ops.tile(log_probs, [photos]))
 
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
-        # The best continuations of all beams of a photo are among the best of each
-        # beam.
-        num_words = num_beams + _most_blocked(captions.token_ids, *rules)
         logits = ops.cast(result.logits, "float32")
-        best, token_ids = ops.top_k(
-            allowed_logits(logits, **options), min(num_words, logits.shape[-1])
-        )
-        log_probs = best - ops.logsumexp(logits, axis=-1, keepdims=True)
-        log_probs = _without_repeats(log_probs, token_ids, captions.token_ids, t, *rules)
-        choices = log_probs.shape[-1]
-        ended = captions.is_finished[:, None]
-        only_pad = ops.where(ops.arange(choices) > 0, -float("inf"), 0.0)
-        of_words = ops.where(ended, only_pad, log_probs)
-        log_probs = of_words + captions.log_probs[:, None]
-        token_ids = ops.where(ended, pad_token_id, token_ids)
-        lengths = captions.lengths + ops.cast(~captions.is_finished, "int32")
-        scores = _scores(log_probs, lengths[:, None], length_penalty)
 
-        _, best = ops.top_k(ops.reshape(scores, (photos, num_beams * choices)), num_beams)
-        # Numbers of rows.
-        parents = ops.reshape(best // choices + num_beams * ops.arange(photos)[:, None], (-1,))
-        chosen = parents * choices + ops.reshape(best % choices, (-1,))
-        token_ids = ops.take(ops.reshape(token_ids, (-1,)), chosen)
-        log_prob = ops.take(ops.reshape(of_words, (-1,)), chosen)
-        seen = _seen(result, captions)
-        state, seen, captions = _take_rows((result.state, seen, captions), parents)
-        captions = _append(captions, t, token_ids, log_prob, seen, end_token_id)
+        # The best continuations of all beams of a photo are among the best of each
+        # beam: (rows, choices).
+        num_choices = num_beams + rules.most_forbidden(captions.token_ids)
+        num_choices = min(num_choices, logits.shape[-1])
+        best, token_ids = ops.top_k(allowed_logits(logits, **options), num_choices)
+        word_log_probs = best - ops.logsumexp(logits, axis=-1, keepdims=True)
+        word_log_probs = rules.apply(word_log_probs, token_ids, captions.token_ids, t)
+
+        # A finished beam goes on with `<pad>`, which costs nothing, and nothing else.
+        is_finished = captions.is_finished[:, None]
+        only_pad = ops.where(ops.arange(num_choices) > 0, -float("inf"), 0.0)
+        word_log_probs = ops.where(is_finished, only_pad, word_log_probs)
+        token_ids = ops.where(is_finished, pad_token_id, token_ids)
+
+        # The best of the choices of all beams of a photo: (photos, num_beams).
+        log_probs = word_log_probs + captions.log_probs[:, None]
+        lengths = captions.lengths + ops.cast(~captions.is_finished, "int32")
+        scores = caption_score(log_probs, ops.cast(lengths[:, None], "float32"), length_penalty)
+        scores = ops.reshape(scores, (photos, num_beams * num_choices))
+        _, best = ops.top_k(scores, num_beams)
+        parents = ops.reshape(best // num_choices + first_rows, (-1,))  # numbers of rows
+        choices = ops.reshape(best % num_choices, (-1,))
+
+        places = parents * num_choices + choices
+        token_ids = ops.take(ops.reshape(token_ids, (-1,)), places)  # (rows,)
+        log_prob = ops.take(ops.reshape(word_log_probs, (-1,)), places)
+        outputs = _kept_outputs(result, captions)
+        state, outputs, captions = _take_rows((result.state, outputs, captions), parents)
+        captions = _append(captions, t, token_ids, log_prob, outputs, end_token_id)
         return t + 1, token_ids, state, captions
 
     captions = _until_all_finished(advance, state, captions, **options)
-    scores = ops.reshape(
-        _scores(captions.log_probs, captions.lengths, length_penalty), (photos, num_beams)
-    )
-    is_finished = ops.reshape(captions.is_finished, (photos, num_beams))
-    _, unfinished_last = ops.top_k(ops.where(is_finished, scores, scores - 1e6), num_results)
-    rows = ops.reshape(unfinished_last + num_beams * ops.arange(photos)[:, None], (-1,))
-    return _as_result(_take_rows(captions, rows), num_results)
+    lengths = ops.cast(captions.lengths, "float32")
+    scores = caption_score(captions.log_probs, lengths, length_penalty)
+    unfinished_last = ops.where(captions.is_finished, scores, scores - 1e6)
+    unfinished_last = ops.reshape(unfinished_last, (photos, num_beams))
+    _, best = ops.top_k(unfinished_last, num_results)
+    best_rows = ops.reshape(best + first_rows, (-1,))
+    return _as_result(_take_rows(captions, best_rows), num_results)
 
 
-def _choose_word_by_word(step, state, choose, num_results, **options):
-    """Search each row independently; `choose(logits, t, said)` returns the next tokens,
-    given the previous ones.
-    """
-    pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
-
-    def advance(t, input_ids, state, captions):
-        result = step(input_ids, state)
-        logits = ops.cast(result.logits, "float32")
-        token_ids = ops.cast(
-            choose(allowed_logits(logits, **options), t, captions.token_ids), "int32"
-        )
-        log_prob = ops.squeeze(ops.take_along_axis(logits, token_ids[:, None], axis=-1), -1)
-        log_prob -= ops.logsumexp(logits, axis=-1)
-        token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
-        log_prob = ops.where(captions.is_finished, 0.0, log_prob)
-        captions = _append(captions, t, token_ids, log_prob, _seen(result, captions), end_token_id)
-        return t + 1, token_ids, result.state, captions
-
-    return _as_result(
-        _until_all_finished(advance, state, _empty(state, **options), **options), num_results
-    )
+# === Rules ===
 
 
-def _most_blocked(said, size, joining_token_id):
-    """Return the maximum number of words that `_without_repeats` blocks: a search needs
-    that many extra candidates.
-    """
-    return (max(0, said.shape[1] - size + 1) if size else 0) + (
-        0 if joining_token_id is None else 2
-    )
+class RepetitionRules(NamedTuple):
+    """Which words may not be said again; see beam_search."""
 
+    no_repeat_ngram: int = 0
+    joining_token_id: int | None = None
 
-def _without_repeats(log_probs, token_ids, said, t, size, joining_token_id):
-    """Set log p to -inf for tokens that the rules of beam_search forbid.
+    def most_forbidden(self, said):
+        """Return the maximum number of words that `apply` forbids.
 
-    Tokens are (rows, choices), the captions so far are (rows, max_length) with t
-    tokens.
-    """
-    windows = said.shape[1] - size + 1
-    if joining_token_id is not None:
-        last, before = (
-            ops.take(said, ops.maximum(t - back, 0), axis=1)[:, None] for back in (1, 2)
-        )
-        is_echo = (token_ids == last) | ((last == joining_token_id) & (token_ids == before))
-        # At first `last` is `<pad>`, which is no choice.
-        log_probs = ops.where(is_echo, -float("inf"), log_probs)
-    if size == 0 or windows < 1:
+        A search needs that many more candidates. `said` is (rows, max_length).
+        """
+        number = 0
+        if self.no_repeat_ngram:
+            number += max(0, said.shape[1] - self.no_repeat_ngram + 1)
+        if self.joining_token_id is not None:
+            number += 2
+        return number
+
+    def apply(self, log_probs, token_ids, said, t):
+        """Return log p (rows, choices) with -inf for tokens that the rules forbid.
+
+        Args:
+            token_ids: the choices, (rows, choices).
+            said: the captions so far, (rows, max_length) with t tokens.
+            t: number of tokens so far.
+        """
+        if self.joining_token_id is not None:
+            is_echo = self._is_echo(token_ids, said, t)
+            log_probs = ops.where(is_echo, -float("inf"), log_probs)
+        if 0 < self.no_repeat_ngram <= said.shape[1]:
+            is_said_again = self._completes_ngram(token_ids, said, t)
+            log_probs = ops.where(is_said_again, -float("inf"), log_probs)
         return log_probs
-    last = ops.take(said, ops.maximum(t - size + 1, 0) + ops.arange(size - 1), axis=1)
-    again = ops.ones_like(said[:, :windows], dtype="bool")
-    for place in range(size - 1):
-        again &= said[:, place : place + windows] == last[:, place : place + 1]
-    completes = said[:, size - 1 :, None] == token_ids[:, None, :]
-    return ops.where(
-        ops.any(again[:, :, None] & completes, axis=1) & (t >= size), -float("inf"), log_probs
-    )
+
+    def _is_echo(self, token_ids, said, t):
+        """Return which tokens repeat the last word, or that before the joining word."""
+        last = ops.take(said, ops.maximum(t - 1, 0), axis=1)[:, None]
+        second_last = ops.take(said, ops.maximum(t - 2, 0), axis=1)[:, None]
+        # At first `last` is `<pad>`, which is no choice.
+        is_repeated = token_ids == last
+        is_around = (last == self.joining_token_id) & (token_ids == second_last)
+        return is_repeated | is_around
+
+    def _completes_ngram(self, token_ids, said, t):
+        """Return which tokens complete an n-gram that has been said before."""
+        size = self.no_repeat_ngram
+        num_ngrams = said.shape[1] - size + 1
+        # The last n - 1 words, (rows, n - 1), and where they occur, (rows, num_ngrams).
+        start = ops.maximum(t - size + 1, 0)
+        last_words = ops.take(said, start + ops.arange(size - 1), axis=1)
+        is_match = ops.ones_like(said[:, :num_ngrams], dtype="bool")
+        for place in range(size - 1):
+            is_match &= said[:, place : place + num_ngrams] == last_words[:, place : place + 1]
+        # The n-th word of each n-gram: (rows, num_ngrams, choices).
+        is_next_word = said[:, size - 1 :, None] == token_ids[:, None, :]
+        is_said_again = ops.any(is_match[:, :, None] & is_next_word, axis=1)
+        return is_said_again & (t >= size)
+
+
+# === Logits ===
 
 
 def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=(), **_):
@@ -309,17 +360,18 @@ def _most_probable(logits, top_k, top_p):
     if top_p is not None:
         ordered = ops.flip(ops.sort(logits, axis=-1), axis=-1)
         probabilities = ops.softmax(ordered, axis=-1)
-        before = ops.cumsum(probabilities, axis=-1) - probabilities
-        least = ops.min(ops.where(before < top_p, ordered, float("inf")), axis=-1, keepdims=True)
+        sum_before = ops.cumsum(probabilities, axis=-1) - probabilities
+        kept = ops.where(sum_before < top_p, ordered, float("inf"))
+        least = ops.min(kept, axis=-1, keepdims=True)
         logits = ops.where(logits < least, -float("inf"), logits)
     return logits
 
 
-def _scores(log_probs, lengths, length_penalty):
-    return log_probs / ops.cast(lengths, "float32") ** length_penalty
+# === The captions of a search, one in each row ===
 
 
 def _empty(state, *, num_regions, max_length, pad_token_id, extra_dims=None, **_):
+    """Return a SearchResult without tokens, with a row for each of the state."""
     rows = ops.shape(keras.tree.flatten(state)[0])[0]
     return SearchResult(
         token_ids=ops.full((rows, max_length), pad_token_id, dtype="int32"),
@@ -334,15 +386,20 @@ def _empty(state, *, num_regions, max_length, pad_token_id, extra_dims=None, **_
     )
 
 
-def _seen(result, captions):
+def _kept_outputs(result, captions):
     """Return a step's attention weights and the extras that the search keeps."""
     return result.attention_weights, {name: result.extras[name] for name in captions.extras}
 
 
-def _append(captions, t, token_ids, log_prob, seen, end_token_id):
-    """Append a token to each caption.
+def _append(captions, t, token_ids, log_prob, outputs, end_token_id):
+    """Return captions with one more token.
 
-    For an ended caption, it must be `<pad>` with a log_prob of 0. See `_seen`.
+    Args:
+        captions: SearchResult with a caption in each row.
+        t: number of tokens before this one.
+        token_ids, log_prob: the token and its log p, (rows,). For a finished caption
+            they must be `<pad>` and 0.
+        outputs: see `_kept_outputs`; those of finished captions become 0.
     """
     is_open = ~captions.is_finished
     rows = ops.arange(ops.shape(token_ids)[0])
@@ -350,12 +407,13 @@ def _append(captions, t, token_ids, log_prob, seen, end_token_id):
     places = ops.stack([rows, ops.full_like(rows, t)], axis=1)
 
     def write(kept, x):
-        return ops.scatter_update(
-            kept, places, ops.cast(x, "float32") * ops.cast(is_open, "float32")[:, None]
-        )
+        """Write x (rows, dim) into kept (rows, max_length, dim) at time t."""
+        x = ops.cast(x, "float32") * ops.cast(is_open, "float32")[:, None]
+        return ops.scatter_update(kept, places, x)
 
     kept = captions.attention_weights, captions.extras
-    attention_weights, extras = keras.tree.map_structure(write, kept, seen)
+    attention_weights, extras = keras.tree.map_structure(write, kept, outputs)
+    word_prob = ops.where(is_open, ops.exp(log_prob), 0.0)
     return SearchResult(
         token_ids=ops.scatter_update(captions.token_ids, places, token_ids),
         log_probs=captions.log_probs + log_prob,
@@ -363,28 +421,33 @@ def _append(captions, t, token_ids, log_prob, seen, end_token_id):
         is_finished=captions.is_finished | (token_ids == end_token_id),
         attention_weights=attention_weights,
         extras=extras,
-        word_probs=ops.scatter_update(
-            captions.word_probs, places, ops.where(is_open, ops.exp(log_prob), 0.0)
-        ),
+        word_probs=ops.scatter_update(captions.word_probs, places, word_prob),
     )
 
 
 def _until_all_finished(advance, state, captions, *, max_length, start_token_id, **_):
+    """Call `advance(t, input_ids, state, captions)` until all captions have ended, or
+    max_length times; return the captions.
+    """
+
+    def is_any_open(t, input_ids, state, captions):
+        return ~ops.all(captions.is_finished)
+
+    t = ops.convert_to_tensor(0)
     input_ids = ops.full(ops.shape(captions.lengths), start_token_id, dtype="int32")
     *_, captions = ops.while_loop(
-        lambda t, input_ids, state, captions: ~ops.all(captions.is_finished),
-        advance,
-        (ops.convert_to_tensor(0), input_ids, state, captions),
-        maximum_iterations=max_length,
+        is_any_open, advance, (t, input_ids, state, captions), maximum_iterations=max_length
     )
     return captions
 
 
 def _take_rows(nest, rows):
+    """Return these rows of each tensor in a nest."""
     return keras.tree.map_structure(lambda x: ops.take(x, rows, axis=0), nest)
 
 
 def _as_result(captions, num_results):
+    """Reshape rows to (photos, num_results)."""
     return keras.tree.map_structure(
         lambda x: ops.reshape(x, (-1, num_results, *x.shape[1:])), captions
     )

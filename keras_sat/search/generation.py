@@ -172,9 +172,16 @@ class CaptionGenerator:
             [visible_cells(region, self.rows_and_columns()).ravel() for region in regions]
         )
 
-    def _captions(self, options, features, photos, numbers, regions=None):
-        """Return the CaptionResults of a batch; `numbers`, the photos' places among all
-        photos, determine the noise.
+    def _captions(self, options, features, photos, numbers, regions=None, confidence=None):
+        """Return the CaptionResults of a batch.
+
+        Args:
+            options: SearchOptions.
+            features: of the photos, (photos, regions, feature_dim).
+            photos: for `CaptionResult.image`, or None.
+            numbers: the photos' places among all photos, which determine the noise.
+            regions: the region of each photo to describe, or None.
+            confidence: function like Confidence; None: the captioner's own, if any.
         """
         if options.sample_attention and not self.samples_attention:
             problem = "`sample_attention` requires a single captioner with hard attention."
@@ -185,9 +192,11 @@ class CaptionGenerator:
         noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
         visible = [] if regions is None else [self.visible_cells(regions)]
         found = self._run(self.search, features, *noise, *visible, **arguments)
+        if confidence is None:
+            confidence = self.confidence
         confidences = None
-        if self.confidence is not None and regions is None:  # it is fitted on whole photos
-            confidences = np.asarray(self.confidence(found.word_probs, features))
+        if confidence is not None and regions is None:  # it is fitted on whole photos
+            confidences = np.asarray(confidence(found.word_probs, features))
         results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
         return (
             self.consensus(results, features, agreeing, num_results=options.num_results)
