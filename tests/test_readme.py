@@ -25,7 +25,8 @@ from keras_sat.command_line.arguments import build_parser
 from keras_sat.model import scorings, selections
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+IN_THE_ROOT = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
+PAGES = [*IN_THE_ROOT, *sorted((ROOT / "docs").glob("*.md"))]
 OURS = ("keras-sat ", "python -m keras_sat ")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SMALLER = {
