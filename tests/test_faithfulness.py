@@ -7,8 +7,8 @@ import json
 
 import numpy as np
 import pytest
+from helpers import photo_captioner as make_captioner
 from keras import ops
-from test_attend import make_captioner
 
 import keras_sat
 from data_utils import draw_scenes

@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but
+from helpers import all_slow_but
 from keras import ops
 
 from keras_sat.accelerated.loop import loop_over_time

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import all_slow_but
+from helpers import all_slow_but
 from PIL import ExifTags, Image, ImageDraw
 
 import keras_sat
