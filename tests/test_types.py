@@ -2,6 +2,7 @@
 return.
 """
 
+import ast
 import importlib
 import subprocess
 import sys
@@ -52,7 +53,7 @@ def test_a_right_program_passes(tmp_path):
 
 
 def test_mistakes_are_found(tmp_path):
-    """Each line with one of them is named: a program that passes is checked."""
+    """Each use with one of them is named: a program that passes is checked."""
     wrong = {
         "num_beams=1": 'num_beams="one"',
         "found.caption,": "found.captoin,",
@@ -70,7 +71,13 @@ def test_mistakes_are_found(tmp_path):
     result = checked(tmp_path, text)
     named = {int(line.split(":")[1]) for line in result.stdout.splitlines() if ": error:" in line}
     for mistake in wrong.values():
-        lines = [
-            number for number, line in enumerate(text.splitlines(), start=1) if mistake in line
-        ]
-        assert named & {*lines, lines[0] - 1}, f"{mistake} passed:\n{result.stdout}"
+        places = [lines for source, lines in uses(text) if mistake.rstrip(",") in source]
+        assert any(named & lines for lines in places), f"{mistake} passed:\n{result.stdout}"
+
+
+def uses(text):
+    """Yield the source and the set of line numbers of each call and each attribute."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Call, ast.Attribute)):
+            lines = range(node.lineno, node.end_lineno + 1)
+            yield ast.get_source_segment(text, node), {*lines}

@@ -335,9 +335,15 @@ def _kept_in_files(results, files, page_path, min_confidence):
         page = GalleryPage(page_path)
 
     def write():
-        # Otherwise an earlier gallery is kept.
+        problems = []
+        # Without photos, an earlier gallery is kept.
         for file in [*files, page] if page and page.photos else files:
-            file.write()
+            try:
+                file.write()
+            except (OSError, ValueError) as error:  # write the others too
+                problems.append(error)
+        if problems:
+            raise problems[0]
 
     try:
         for path, result in results:

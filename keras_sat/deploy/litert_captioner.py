@@ -7,7 +7,7 @@ converted once by TensorFlow, with float32 weights; for bundled ones, `litert_gr
 makes the same file without TensorFlow:
 
     KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`;
-    litert8-DIGEST has 8-bit weights
+                                           litert8-DIGEST has 8-bit weights
 
 DIGEST is the digest of config.json, which contains the digests of the captioner's other
 files. A folder with config.json is a saved captioner: a LiteRT file in it is never run.

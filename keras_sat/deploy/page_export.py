@@ -4,10 +4,11 @@ serve.
     DIRECTORY/index.html, *.js, *.css    the page
     DIRECTORY/page.json                  list of the captioners on the page
     DIRECTORY/photo/                     the captioner: see `litert_folder`, with
-    model.json and caption.py DIRECTORY/scenes.../                 the bundled
-    captioners of synthetic scenes, for the playground DIRECTORY/examples/
-    six free photos DIRECTORY/runtime/                   LiteRT.js, see
-    `keras_sat.deploy.page_runtime`
+                                         model.json and caption.py
+    DIRECTORY/scenes.../                 the bundled captioners of synthetic scenes, for
+                                         the playground
+    DIRECTORY/examples/                  six free photos
+    DIRECTORY/runtime/                   LiteRT.js, see `keras_sat.deploy.page_runtime`
 
 The next export replaces the page. Other files in the folder, such as those of a
 repository, are kept. An empty file .lock ensures that only one process writes at a

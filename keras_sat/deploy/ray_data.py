@@ -6,10 +6,10 @@ blocks of workers and nodes that died to others. A block may be done twice: it w
 the same bytes again. A folder of captions contains
 
     _photos.jsonl            the paths, one JSON string a line, as the first run found
-    them _settings.json           the settings of the first run, which later runs must
-    share
+                             them
+    _settings.json           the settings of the first run, which later runs must share
     part-000000.jsonl ...    the captions of the first block of photos, and so on: whole
-        or not there
+                             or not there
 """
 
 from __future__ import annotations

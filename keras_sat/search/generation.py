@@ -1,9 +1,10 @@
 """Generate captions for photos in three steps.
 
 photos -> features              `features_of`: the encoder reads photos at its input
-size features -> SearchResult        `search`: from tensors to tensors, in one graph
+                                size
+features -> SearchResult        `search`: from tensors to tensors, in one graph
 SearchResult -> CaptionResult   `results_of`: ids become words, and maps get rows and
-columns
+                                columns
 """
 
 import dataclasses
