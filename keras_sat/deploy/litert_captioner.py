@@ -418,7 +418,11 @@ class LiteRTCaptioner:
     def _result(self, found, number, photo, words=None):
         """Build the CaptionResult of one caption from the outputs of a signature."""
         count, ids = int(found["num_words"][number]), found["token_ids"][number]
-        words = words or [self.vocabulary.tokens[token] for token in ids[:count]]
+        tokens = self.vocabulary.tokens
+        if ids.max() >= len(tokens):
+            problem = f"{self._folder}: vocabulary.txt lacks words of the network."
+            raise ValueError(f"{problem} Export the captioner again.")
+        words = words or [tokens[token] for token in ids[:count]]
         return CaptionResult(
             " ".join(words),
             words,

@@ -184,9 +184,8 @@ class CaptionGenerator:
         visible = [] if regions is None else [self.visible_cells(regions)]
         found = self._run(self.search, features, *noise, *visible, **arguments)
         confidences = None
-        if self.confidence is not None:
-            shown = equations.only_visible(features, *visible) if visible else features
-            confidences = np.asarray(self.confidence(found.word_probs, shown))
+        if self.confidence is not None and regions is None:  # it is fitted on whole photos
+            confidences = np.asarray(self.confidence(found.word_probs, features))
         results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
         return (
             self.consensus(results, features, agreeing, num_results=options.num_results)
