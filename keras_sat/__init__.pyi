@@ -77,6 +77,7 @@ class AttentionDisplay:
     def from_result(cls, result: CaptionResult, *, image: Any = ...) -> AttentionDisplay: ...
     def upsampled(self, position: int) -> np.ndarray: ...
     def lit(self, position: int, look: str = ...) -> tuple[np.ndarray, list[np.ndarray], str]: ...
+    def share(self, position: int) -> float: ...
     def positions(self, words: Any = ...) -> list[int]: ...
     def plot(
         self,
@@ -85,16 +86,19 @@ class AttentionDisplay:
         words: Any = ...,
         columns: int | None = ...,
         look: str = ...,
+        shares: bool = ...,
         width: float = ...,
     ) -> Any: ...
     @staticmethod
     def compare(
         displays: list[AttentionDisplay],
         *,
+        images: list | None = ...,
         names: list[str] | None = ...,
         ax: Any = ...,
         words: Any = ...,
         look: str = ...,
+        shares: bool = ...,
         width: float = ...,
     ) -> Any: ...
     def save(self, path: str | os.PathLike, *, dpi: int = ..., **options: Any) -> None: ...
@@ -301,6 +305,7 @@ class CaptionResult:
     similar_photos: list
     word_probs: np.ndarray | None
     region: tuple | None
+    image_path: str | None
     def __init__(
         self,
         caption: str,
@@ -316,6 +321,7 @@ class CaptionResult:
         similar_photos: list = ...,
         word_probs: np.ndarray | None = ...,
         region: tuple | None = ...,
+        image_path: str | None = ...,
     ) -> None: ...
     def to_dict(self, *, maps: bool = ...) -> dict[str, Any]: ...
     def of_region(self, region: Any) -> Any: ...

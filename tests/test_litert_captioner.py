@@ -56,6 +56,7 @@ def test_captions_are_those_of_the_captioner(quick, captioner, pictures):
     for one, other in zip(found, expected):
         assert_same_caption(one, other, log_prob={"atol": 1e-3}, maps={"atol": 1e-4})
         assert one.is_finished
+        assert one.image_path == other.image_path and Path(one.image_path).is_file()
         assert one.confidence == pytest.approx(other.confidence, abs=1e-3)
         np.testing.assert_allclose(one.word_probs, other.word_probs, atol=1e-4)
         np.testing.assert_array_equal(one.image, other.image)

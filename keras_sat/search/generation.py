@@ -34,7 +34,7 @@ from keras_sat.options import (
     with_options,
 )
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
-from keras_sat.search.result import CaptionResult
+from keras_sat.search.result import CaptionResult, with_image_paths
 
 PROCESS = os.getpid()  # a fork has another process id
 ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
@@ -88,7 +88,7 @@ class CaptionGenerator:
         results = self._each(
             self._captions_or_phrases(options, photos, regions), photos, options.batch_size
         )
-        results = [result[0] if is_one else result for _, result in results]
+        results = [result[0] if is_one else result for _, result in with_image_paths(results)]
         return results if many else results[0]
 
     @with_options(SearchOptions)
@@ -116,7 +116,9 @@ class CaptionGenerator:
         options = SearchOptions.of("caption_each", options)
         one_of("raise", "yield").check("errors", errors)
         results_of_batch = self._captions_or_phrases(options, images, regions)
-        return self._each(results_of_batch, images, options.batch_size, cache, errors)
+        return with_image_paths(
+            self._each(results_of_batch, images, options.batch_size, cache, errors)
+        )
 
     @with_options(SearchOptions)
     def caption_features(
@@ -265,7 +267,7 @@ class CaptionGenerator:
         """
         one_of("raise", "yield").check("errors", errors)
         given = functools.partial(self._given_captions, words_of_captions(captions, len(images)))
-        return self._each(given, images, batch_size, cache, errors)
+        return with_image_paths(self._each(given, images, batch_size, cache, errors))
 
     def attend_features(
         self, features: Any, captions: Any, *, images: Any = None
