@@ -13,20 +13,20 @@ install: $(INSTALLED)
 $(INSTALLED): setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
 	@echo "Installing into .venv: TensorFlow is large, this takes two to five minutes."
-	$(BIN)/python -m pip install --quiet --editable ".[test,notebooks]"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	$(BIN)/keras-sat caption docs/photo.jpg  # also writes its network for LiteRT to KERAS_HOME, for later calls
 	touch $(INSTALLED)
 
 demo: $(INSTALLED)
 	$(BIN)/python -m keras_sat demo
 
-# Everything that a change can break, each idea once: at most four minutes on two cores.
+# What plain `pytest` runs too: all tests but the slow ones.
 test: $(INSTALLED)
-	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST) -m "not slow"
-
-# These, and those that take long: kills, hosts, long trainings.
-test-all: $(INSTALLED)
 	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST)
+
+# These, and the slow ones: kills, hosts, long trainings.
+test-all: $(INSTALLED)
+	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST) -m ""
 
 # What type checkers and editors read of the public names; a test says when it is to be run again.
 stubs: $(INSTALLED)
@@ -65,12 +65,12 @@ lint: $(INSTALLED)
 bench: .venv/bench
 	$(BIN)/python benchmarks/bench.py
 
-# The tests again, with the oldest packages that setup.cfg allows.
+# All tests, with the oldest packages that setup.cfg allows.
 test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python tests/lowest.py > .venv-lowest/constraints.txt
 	.venv-lowest/bin/python -m pip install --quiet --constraint .venv-lowest/constraints.txt --editable ".[test]"
-	TF_NUM_INTRAOP_THREADS=1 .venv-lowest/bin/python -m $(PYTEST)
+	TF_NUM_INTRAOP_THREADS=1 .venv-lowest/bin/python -m $(PYTEST) -m ""
 
 notebooks-check: $(INSTALLED)
 	$(BIN)/python notebooks/check.py
@@ -78,7 +78,7 @@ notebooks-check: $(INSTALLED)
 notebooks: $(INSTALLED)
 	$(BIN)/python notebooks/check.py --write
 
-# dist/*.tar.gz and dist/*.whl, checked; the version is in setup.cfg alone. Publish with `twine upload dist/*`.
+# dist/*.tar.gz and dist/*.whl, checked, as .github/workflows/release.yml builds them for PyPI.
 release: $(INSTALLED)
 	rm -rf build dist
 	$(BIN)/python -m pip install --quiet build twine

@@ -2,7 +2,6 @@
 names it.
 """
 
-import json
 import os
 import shutil
 import threading
@@ -12,54 +11,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from data_utils import DATASETS, FeatureCache, Vocabulary
+pytest.register_assert_rewrite("helpers")  # its assertions show what they compared
+
+# Some tests still import these from here.
+from helpers import (  # noqa: E402, F401
+    all_slow_but,
+    mean_colour_encoder,
+    numbers,
+    randomise,
+    write_copy_of_data_set,
+    write_photos,
+)
+
+import keras_sat  # noqa: E402
+from data_utils import DATASETS, FeatureCache, Vocabulary  # noqa: E402
 
 # Programs, which tests or people run.
 collect_ignore = ["elsewhere.py", "lowest.py", "distributed_trainings.py", "two_devices.py"]
 collect_ignore += ["golden/make_coco_caption.py", "golden/make_efficientnet_lite.py"]
-
-
-def write_photos(directory, names, *, size=(32, 24)):
-    """Write small pictures, each with other pixels."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for number, name in enumerate(names):
-        pixels = np.random.default_rng(number).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(directory / name)
-
-
-def mean_colour_encoder(images):
-    """A callable encoder without weights: the mean colour of each of 2 x 2 cells,
-    (batch, 2, 2, 3).
-    """
-    batch, height, width, _ = images.shape
-    return images.reshape(batch, 2, height // 2, 2, width // 2, 3).mean(axis=(2, 4))
-
-
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype("float32")
-
-
-def randomise(weights, *, scale, seed=1):
-    """Draw new values for weights, in their order."""
-    random = np.random.default_rng(seed)
-    for weight in weights:
-        weight.assign(random.normal(scale=scale, size=weight.shape))
-
-
-def all_slow_but(quick, values):
-    """Return values for `parametrize`, in their order: `make test` takes the quick one
-    alone, as a sample of them.
-    """
-    others = {"marks": pytest.mark.slow}
-    return [
-        value if value == quick else pytest.param(*_as_tuple(value), **others) for value in values
-    ]
-
-
-def _as_tuple(value):
-    return value if isinstance(value, tuple) else (value,)
 
 
 @pytest.fixture(autouse=True)
@@ -86,50 +56,6 @@ def without_graphs():
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
-
-
-def write_copy_of_data_set(name, directory, num_photos=8):
-    """Write a small data set in the layout of Flickr8k, Flickr30k or COCO: five
-    captions a photo, and its splits.
-    """
-    folder = {"flickr8k": "Flicker8k_Dataset", "flickr30k": "flickr30k-images", "coco": "val2014"}[
-        name
-    ]
-    names = [
-        f"COCO_val2014_{n:012d}.jpg" if name == "coco" else f"{n}.jpg" for n in range(num_photos)
-    ]
-    write_photos(directory / folder, names)
-    splits = ["train"] * (num_photos - 4) + ["dev"] * 2 + ["test"] * 2
-    colours = ("red", "green", "blue", "black", "white")
-    captions = {
-        file: [f"A {colours[(n + i) % 5]} dog runs ." for i in range(5)]
-        for n, file in enumerate(names)
-    }
-    if name == "flickr8k":
-        lines = [
-            f"{file}#{i}\t{text}"
-            for file, texts in captions.items()
-            for i, text in enumerate(texts)
-        ]
-        (directory / "Flickr8k.token.txt").write_text("\n".join(lines) + "\n")
-        for split in ("train", "dev", "test"):
-            chosen = [file for file, its in zip(names, splits) if its == split]
-            (directory / f"Flickr_8k.{split}Images.txt").write_text("\n".join(chosen) + "\n")
-        return
-    karpathy = {"train": "restval" if name == "coco" else "train", "dev": "val", "test": "test"}
-    extra = ["A sixth caption ."] if name == "coco" else []
-    entries = [
-        {
-            "filename": file,
-            "filepath": folder if name == "coco" else "",
-            "split": karpathy[split],
-            "sentences": [{"raw": text} for text in [*captions[file], *extra]],
-        }
-        for file, split in zip(names, splits)
-    ]
-    (directory / f"dataset_{name}.json").write_text(
-        json.dumps({"images": entries, "dataset": name})
-    )
 
 
 @pytest.fixture
@@ -159,6 +85,12 @@ def quick_meteor(monkeypatch):
         return Meteor("for tests", float(shares.mean()), shares)
 
     monkeypatch.setattr(scores, "score_meteor", score)
+
+
+@pytest.fixture(scope="session")
+def captioner():
+    """The bundled captioner of scenes, which no test may change."""
+    return keras_sat.Captioner.from_pretrained("scenes")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import re
 import keras
 import numpy as np
 import pytest
-from conftest import write_photos
+from helpers import write_photos
 
 import keras_sat
 from data_utils import CaptionedImage

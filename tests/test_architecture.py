@@ -2,6 +2,7 @@
 
 import ast
 import configparser
+import functools
 import re
 import subprocess
 import sys
@@ -13,28 +14,16 @@ import keras_sat
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data_utils", "keras_sat")
-# Of keras_sat: a file imports from its own folder and from the floors above it in this
-# list.
-FLOORS = (
-    ("show_attend_tell", "equations", "checks", "weight_paths"),
-    ("options",),
-    ("presets",),
-    ("accelerated",),
-    ("model",),
-    ("search",),
-    ("scoring",),
-    ("beyond",),
-    ("files",),
-    ("captioner",),
-    ("pictures",),
-    ("deploy",),
-    ("training",),
-    ("command_line",),
-    ("__main__",),
+PAGE = ROOT / "docs" / "architecture.md"
+# Its table of folders in the order of imports: (folder, the files that it names).
+TABLE = re.findall(
+    r"^\| ((?:data_utils|keras_sat)\S*) \|.*\| (.*) \|$",
+    PAGE.read_text(encoding="utf-8"),
+    re.MULTILINE,
 )
 DOORS = {("captioner", "deploy")}  # imported inside a function, when it is called
-FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}
 HEAVY_IN_DATA_UTILS = {"batches", "features", "tf_logging"}  # the others deal with text
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))  # an sdist has none
 MODULES = sorted(
     path
     for package in PACKAGES
@@ -44,6 +33,7 @@ MODULES = sorted(
 INITS = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("__init__.py"))
 
 
+@functools.cache
 def imports_of(path, inside_functions=True):
     """Return the full names of the modules that a file imports."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -77,19 +67,54 @@ def room(name):
     return name.split(".")[1]
 
 
+def import_order():
+    """Return {room: number}: a file may import from rooms with smaller numbers.
+
+    Files in no folder come first, except `captioner`, which comes after files, and
+    `__main__`, which comes last.
+    """
+    folders = [folder.partition("/")[2] for folder, _ in TABLE if folder.startswith("keras_sat/")]
+    folders.insert(folders.index("files") + 1, "captioner")
+    alone = {room(module_name(path)) for path in MODULES if path.parent == ROOT / "keras_sat"}
+    first = dict.fromkeys(alone - {"captioner", "__main__"}, 0)
+    return first | {name: number for number, name in enumerate([*folders, "__main__"], start=1)}
+
+
+ORDER = import_order()
+
+
+def test_the_table_of_docs_architecture_has_every_folder_and_its_files_exist():
+    folders = {path.parent.relative_to(ROOT).as_posix() for path in MODULES}
+    assert sorted(folder for folder, _ in TABLE) == sorted(folders)
+    for folder, names in TABLE:
+        for name in re.findall(r"`(.+?)`", names):
+            assert (ROOT / folder / name).exists(), f"{folder}/{name}"
+
+
 @pytest.mark.parametrize(
     "path", [path for path in MODULES if path.is_relative_to(ROOT / "keras_sat")], ids=module_name
 )
-def test_a_file_imports_only_from_its_own_folder_and_from_the_floors_above(path):
+def test_a_file_imports_only_from_its_own_folder_and_from_those_above_it_in_the_table(path):
     own = room(module_name(path))
+    at_import = imports_of(path, inside_functions=False)
     for name in ours(path):
-        if name.startswith("keras_sat."):
-            is_door = (own, room(name)) in DOORS and name not in imports_of(
-                path, inside_functions=False
-            )
-            assert room(name) == own or is_door or FLOOR[room(name)] < FLOOR[own], (
-                f"{name} is not above {own}"
-            )
+        if not name.startswith("keras_sat."):
+            continue
+        other = room(name)
+        are_neighbours = other == own or ORDER[other] == ORDER[own] == 0
+        is_door = (own, other) in DOORS and name not in at_import
+        assert are_neighbours or is_door or ORDER[other] < ORDER[own], (
+            f"{own} imports {name}, which comes after it in {PAGE.name}"
+        )
+
+
+def test_the_paper_in_one_file_stands_alone():
+    alone = "keras_sat.show_attend_tell"
+    for path in MODULES:
+        if module_name(path) == alone:
+            assert not {name for name in ours(path) if name.startswith("keras_sat.")}
+        else:
+            assert alone not in ours(path), path
 
 
 def test_no_imports_go_in_circles():
@@ -117,19 +142,6 @@ def test_what_deals_with_text_imports_neither_tensorflow_nor_matplotlib(path):
     assert (
         not heavy
         or path.relative_to(ROOT / "data_utils").with_suffix("").parts[0] in HEAVY_IN_DATA_UTILS
-    )
-
-
-def test_every_folder_is_in_the_table_of_docs_architecture_and_its_files_exist():
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ((?:data_utils|keras_sat)\S*) \|.*\| (.*) \|$", page, re.MULTILINE)
-    assert {folder for folder, _ in rows} == {
-        path.parent.relative_to(ROOT).as_posix() for path in MODULES
-    }
-    assert all(
-        (ROOT / folder / name).exists()
-        for folder, names in rows
-        for name in re.findall(r"`(.+?)`", names)
     )
 
 
@@ -225,6 +237,21 @@ def test_every_dependency_has_a_lower_bound_that_can_be_pinned():
         [sys.executable, ROOT / "tests" / "lowest.py"], capture_output=True, text=True, check=True
     )
     assert len(printed.stdout.split()) == len(lines)
+
+
+def test_pre_commit_and_the_extras_ask_for_one_ruff():
+    """Another version may format the same file in another way."""
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    extras = read_setup()["options.extras_require"]
+    wanted = [line for line in extras["test"].split("\n") if line.startswith("ruff")]
+    assert wanted and re.findall(r'\["(ruff.+)"\]', hooks) == wanted * 2
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_pin_actions_by_their_commit(path):
+    """A tag can be moved to other code, a commit cannot."""
+    used = re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))
+    assert used and all(re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v[\d.]+", u) for u in used)
 
 
 def test_every_file_that_is_no_code_is_named_in_setup():

@@ -88,9 +88,7 @@ def test_json_with_more_values_than_fit_into_memory_is_not_parsed(tmp_path, monk
     (tmp_path / "a.json").write_text(f"[{','.join(50 * ['[]'])}]")
     assert len(read_json(tmp_path / "a.json")) == 50
     (tmp_path / "a.json").write_text(f"[{','.join(51 * ['[]'])}]")
-    with pytest.raises(
-        ValueError, match=r"a\.json: this file has too many JSON values.*Received: 102 brackets"
-    ):
+    with pytest.raises(ValueError, match=r"a\.json: .*too many JSON values.*102 brackets"):
         read_json(tmp_path / "a.json")
 
 

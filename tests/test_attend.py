@@ -6,32 +6,20 @@ import json
 
 import numpy as np
 import pytest
-from conftest import randomise
+from helpers import assert_same_caption, photo_captioner, random_pixels
 
-from data_utils import Vocabulary
-from keras_sat import Captioner, Ensemble
+from keras_sat import Ensemble
 from keras_sat.__main__ import main
-
-WORDS = ["a", "dog", "cat", "runs", "sleeps"]
-
-
-def make_captioner(seed=1, **options):
-    captioner = Captioner(
-        Vocabulary(WORDS), encoder="tiny", image_size=16, hidden_dim=6, seed=seed, **options
-    )
-    captioner.build(((None, 16, 16, 3), (None, None)))
-    randomise(captioner.decoder.trainable_variables, scale=0.9, seed=seed)
-    return captioner
 
 
 @pytest.fixture
 def photos():
-    return list(np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8))
+    return list(random_pixels(3, 16, 16, 3))
 
 
 @pytest.mark.parametrize("attention", ["soft", "hard", "none"])
 def test_it_is_what_the_whole_caption_at_once_gives(photos, attention):
-    captioner = make_captioner(attention=attention)
+    captioner = photo_captioner(attention=attention)
     result = captioner.attend(photos[0], "A dog flies, a cat runs.")
     assert (
         result.words == ["a", "dog", "flies", "a", "cat", "runs"]
@@ -54,7 +42,7 @@ def test_it_is_what_the_whole_caption_at_once_gives(photos, attention):
 
 
 def test_many_photos_and_captions_of_any_length(photos):
-    captioner = make_captioner()
+    captioner = photo_captioner()
     captions = ["a dog", "a cat sleeps a dog runs a cat sleeps a dog runs", "cat"]
     together = captioner.attend(photos, captions, batch_size=2)
     from_features = captioner.attend_features(captioner.encode(np.stack(photos)), captions)
@@ -64,17 +52,13 @@ def test_many_photos_and_captions_of_any_length(photos):
         )
     for photo, caption, result in zip(photos, captions, together):
         alone = captioner.attend(photo, caption)
-        assert alone.words == result.words and alone.log_prob == pytest.approx(
-            result.log_prob, rel=1e-4
-        )
-        np.testing.assert_allclose(
-            alone.attention_weights, result.attention_weights, rtol=1e-3, atol=1e-6
-        )
+        tolerance = {"rtol": 1e-3, "atol": 1e-6}
+        assert_same_caption(alone, result, log_prob={"rtol": 1e-4}, maps=tolerance)
     assert [result.words for result in captioner.attend(photos, "a dog")] == 3 * [["a", "dog"]]
 
 
 def test_an_ensemble_attends_too(photos):
-    members = [make_captioner(1), make_captioner(2)]
+    members = [photo_captioner(weights_seed=1), photo_captioner(weights_seed=2)]
     maps = [member.attend(photos[0], "a dog runs").attention_weights for member in members]
     together = Ensemble(members).attend(photos[0], "a dog runs")
     np.testing.assert_allclose(
@@ -83,7 +67,7 @@ def test_an_ensemble_attends_too(photos):
 
 
 def test_errors(photos):
-    captioner = make_captioner()
+    captioner = photo_captioner()
     for captions in (["a dog"], None, ["a dog", "a cat", None], "?!"):
         with pytest.raises(ValueError, match="for each of 3 images"):
             captioner.attend(photos, captions)
@@ -94,7 +78,7 @@ def test_errors(photos):
 def test_say_on_the_command_line(photos, tmp_path, capsys):
     from PIL import Image
 
-    captioner = make_captioner()
+    captioner = photo_captioner()
     captioner.save(tmp_path / "model")
     Image.fromarray(photos[0]).save(tmp_path / "photo.png")
     files = [str(tmp_path / name) for name in ("photo.png", "missing.png")]

@@ -22,6 +22,7 @@ import tensorflow as tf
 import where_time_goes
 from conftest import write_photos
 from drawn_data_set import write_data_set
+from helpers import NO_DROPOUT, make_captioner
 from mistakes import count_mistakes
 from other_photos import LIST, measure
 from spread import spread
@@ -37,8 +38,7 @@ from keras_sat.files import model_folder
 def test_the_least_arithmetic_counts_every_product_of_the_decoder():
     dims = {"attention_dim": 4, "embedding_dim": 3, "hidden_dim": 2}
     sizes = limits.Sizes(regions=6, feature_dim=5, vocabulary=7, **dims)
-    captioner = Captioner(["a", "dog", "runs"], encoder=None, **dims)
-    captioner.build(((None, 6, 5), (None, None)))
+    captioner = make_captioner(["a", "dog", "runs"], shape=(6, 5), **dims)
     photos, steps, beams = 2, 3, 4
     weights = {
         weight.path.split("decoder/")[-1]: np.prod(weight.shape)
@@ -122,9 +122,8 @@ def trio(peers):
     """
     keras.utils.set_random_seed(2)
     sizes = {"embedding_dim": 6, "hidden_dim": 8, "attention_dim": 7}
-    no_dropout = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
-    captioner = Captioner([f"w{i}" for i in range(16)], encoder=None, **sizes, **no_dropout)
-    captioner.build(((None, 9, 5), (None, None)))
+    words = [f"w{i}" for i in range(16)]
+    captioner = make_captioner(words, shape=(9, 5), **sizes, **NO_DROPOUT)
     for weight in captioner.decoder.weights:
         weight.assign(np.random.default_rng(len(weight.path)).normal(scale=0.6, size=weight.shape))
     decoders = (
@@ -321,8 +320,7 @@ def test_a_blend_is_between_captioners_and_gets_the_encoder_of_one(tmp_path):
     captioners, folders, out = [], [str(tmp_path / "0"), str(tmp_path / "1")], str(tmp_path / "out")
     for seed, folder in enumerate(folders):
         options = {"encoder": "tiny", "image_size": 32, "hidden_dim": 5, "photo_blur": float(seed)}
-        captioners.append(Captioner(["a", "dog"], seed=seed, **options))
-        captioners[-1].build(((None, 32, 32, 3), (None, None)))
+        captioners.append(make_captioner(seed=seed, **options))
         captioners[-1].save(folder)
     first, second = captioners
     blend.main([out, f"{folders[0]}=.25", f"{folders[1]}=.75", "--encoder-from", folders[0]])

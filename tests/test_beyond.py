@@ -19,7 +19,8 @@ IDEAS = [
 
 @pytest.mark.parametrize("path", IDEAS, ids=lambda path: path.stem)
 def test_an_idea_names_its_source_and_its_gain(path):
-    described = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    described = " ".join(docstring.split())
     assert "Source: " in described and "Gain here: " in described
 
 

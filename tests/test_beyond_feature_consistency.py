@@ -5,6 +5,7 @@ epochs within `fit`.
 import keras
 import numpy as np
 import pytest
+from helpers import make_captioner, random_pixels
 from small_training import train
 
 from data_utils import DATASETS, Vocabulary, make_batches
@@ -23,11 +24,7 @@ def images():
 
 @pytest.fixture
 def captioner(images):
-    made = Captioner(
-        Vocabulary.build(images), encoder="tiny", hidden_dim=8, embedding_dim=8, attention_dim=8
-    )
-    made.build(((None, 64, 64, 3), (None, None)))
-    return made
+    return make_captioner(Vocabulary.build(images), encoder="tiny", image_size=64)
 
 
 def batches_of(images, captioner):
@@ -65,7 +62,7 @@ def test_it_costs_how_far_features_move(captioner, images, monkeypatch):
 
 def test_photos_change_by_their_own_chance(captioner):
     objective = FeatureConsistency(captioner, strength=0.5)
-    photos = np.random.default_rng(0).integers(0, 256, (2, 16, 16, 3)).astype(np.uint8)
+    photos = random_pixels(2, 16, 16, 3)
     found = objective._changed(photos, np.array([[0.25, 0.5], [0.75, 0.125]], np.float32))
     for photo, seed, changed in zip(photos, ([2**22, 2**23], [3 * 2**22, 2**21]), found):
         np.testing.assert_array_equal(changed, jittered(photo, np.random.default_rng(seed), 0.5))
@@ -142,9 +139,7 @@ def test_rewards_follow_it(tmp_path):
 
 def test_a_frozen_encoder_cannot_learn(tmp_path):
     options = {"encoder_training": "frozen", "epochs": 1, "consistency_epochs": 1}
-    with pytest.raises(
-        ValueError, match="no effect on a frozen encoder.* Received: consistency_epochs=1"
-    ):
+    with pytest.raises(ValueError, match="no effect on a frozen encoder.*consistency_epochs=1"):
         train(tmp_path / "run", **options)
     assert not (tmp_path / "run" / "checkpoint").exists()  # it is noticed before an epoch is spent
 

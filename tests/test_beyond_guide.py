@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import WORDS, batch_with_boxes, make_captioner, numbers
 from keras import ops
-from test_beyond_boxes import WORDS, batch_with_boxes, make_captioner, numbers
 
 from data_utils import Vocabulary, make_batches
 from data_utils.datasets.phrase_boxes import PLACELESS
@@ -66,7 +66,7 @@ def read(attention_weights, token_weights):
 
 
 def test_words_that_name_nothing_have_no_detector():
-    assert make_guide().words == ["dog", "cat", "red"]
+    assert make_guide().words == ["dog", "cat", "red", "runs", "sleeps"]
     assert {"a", "the", "is", "of"} <= PLACELESS
     many = Guide(Vocabulary([f"word{number}" for number in range(1200)]), weight=1.0)
     assert len(many.words) == 1000 and many.words[0] == "word0"

@@ -5,7 +5,7 @@ stays without it.
 import numpy as np
 import pytest
 import tensorflow as tf
-from test_beyond_boxes import batch_with_boxes, make_captioner, numbers
+from helpers import batch_with_boxes, make_captioner, numbers
 
 
 @pytest.mark.parametrize("attention", ["soft", "hard"])

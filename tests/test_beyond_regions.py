@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import numbers, write_photos
+from helpers import NO_DROPOUT, WORDS, make_captioner, numbers, write_photos
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
@@ -18,7 +18,6 @@ from keras_sat.__main__ import main
 from keras_sat.accelerated import fused
 from keras_sat.accelerated.switch import without_fast_twins
 
-WORDS = ["a", "dog", "cat", "red", "in"]
 VISIBLE = np.array([[1, 1, 0, 1, 0, 0], [0, 0, 0, 1, 1, 1]], bool)
 CAPTIONS = (
     np.array([[1, 4, 5], [1, 4, 6]]),
@@ -28,18 +27,11 @@ CAPTIONS = (
 AFTER = {"attends": "after", "sentinel": True, "scoring": "bilinear"}
 
 
-def make_captioner(num_regions=6, **options):
-    options = {"embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4, "seed": 1} | options
-    captioner = Captioner(Vocabulary(WORDS), encoder=None, **options)
-    captioner.build(((None, num_regions, 3), (None, None)))
-    return captioner
-
-
 @pytest.mark.parametrize(
     "options", [{}, AFTER, {"attention": "hard", "cell": "gru"}, {"attention": "none"}]
 )
 def test_what_is_hidden_is_as_good_as_absent(options):
-    captioner, features = make_captioner(**options), numbers(2, 6, 3)
+    captioner, features = make_captioner(shape=(6, 3), **options), numbers(2, 6, 3)
     found = captioner.read(features, *CAPTIONS, visible=VISIBLE)
     alone = captioner.read(features[VISIBLE].reshape(2, 3, 3), *CAPTIONS)
     np.testing.assert_allclose(found.log_probs, alone.log_probs, rtol=1e-5)
@@ -60,7 +52,7 @@ def test_what_is_hidden_is_as_good_as_absent(options):
 
 def test_fast_scores_hide_the_same(monkeypatch):
     monkeypatch.setattr(fused, "SMALL", 1)
-    captioner, features = make_captioner(attention_dim=64), numbers(2, 6, 3)
+    captioner, features = make_captioner(shape=(6, 3), attention_dim=64), numbers(2, 6, 3)
     assert captioner.decoder.attention_layer.score_method == "fused"
     assert isinstance(captioner.decoder.project_features(features), fused.Projected)
     found = captioner.read(features, *CAPTIONS, visible=VISIBLE)
@@ -70,7 +62,7 @@ def test_fast_scores_hide_the_same(monkeypatch):
 
 
 def test_the_first_state_is_made_from_the_visible_mean():
-    captioner, features = make_captioner(), numbers(2, 6, 3)
+    captioner, features = make_captioner(shape=(6, 3)), numbers(2, 6, 3)
     shown, _ = captioner.decoder.reveal(features, VISIBLE)
     f_init = [weight.numpy() for weight in captioner.decoder.initial_hidden.weights]
     means = np.stack([photo[visible].mean(axis=0) for photo, visible in zip(features, VISIBLE)])
@@ -79,7 +71,7 @@ def test_the_first_state_is_made_from_the_visible_mean():
 
 
 def test_a_search_starts_a_phrase_and_never_says_its_start():
-    captioner, features = make_captioner(region_weight=1.0), numbers(2, 6, 3)
+    captioner, features = make_captioner(shape=(6, 3), region_weight=1.0), numbers(2, 6, 3)
     region = captioner.vocabulary.region_token_id
     assert (
         captioner.vocabulary.tokens[region] == REGION_TOKEN
@@ -125,9 +117,7 @@ def test_region_of_a_picture():
     ].caption == one.caption
     pair = keras_sat.Ensemble([captioner, captioner]).caption(picture, region=right)
     assert pair.caption == one.caption and not pair.attention_weights[:, :8].any()
-    with pytest.warns(
-        UserWarning, match="less than half of any cell.*cells that it covers most are used"
-    ):
+    with pytest.warns(UserWarning, match="less than half of any cell"):
         tiny = captioner.caption(picture, region=(0.7, 0.7, 0.71, 0.71))
     assert tiny.attention_weights[0].max() == 1  # one cell
 
@@ -208,9 +198,7 @@ def test_phrases_follow_the_view_and_the_seed():
 def test_the_objective_adds_the_cross_entropy_of_phrases(attention, num_samples):
     (_, input_ids, *extra), targets, weights = next(iter(batches_with_phrases()))
     features, options = numbers(2, 4, 3), {"attention": attention, "num_samples": num_samples}
-    captioner = make_captioner(
-        4, region_weight=0.5, dropout_before_readout=0.0, dropout_after_readout=0.0, **options
-    )
+    captioner = make_captioner(region_weight=0.5, **NO_DROPOUT, **options)
     region = captioner.vocabulary.region_token_id
     (term,) = captioner.paper_objective.terms
     captions = [

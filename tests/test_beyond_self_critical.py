@@ -5,7 +5,7 @@ import signal
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import randomise
+from helpers import NO_DROPOUT, make_captioner
 from small_training import SELF_CRITICAL, At, run_training, train
 
 import keras_sat
@@ -21,13 +21,10 @@ WORDS = ["red", "green", "blue"]
 CAPTIONS = [["red green", "green"], ["blue", "blue red"], ["green green"]]
 
 
-def make_captioner(**options):
+def colour_captioner(**options):
     sizes = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 3}
-    quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
-    captioner = Captioner(WORDS, encoder=None, **{**sizes, **quiet, **options})
-    captioner.build(((None, REGIONS, DIM), (None, None)))
-    randomise(captioner.trainable_variables, scale=0.8)
-    return captioner
+    options = {**sizes, **NO_DROPOUT, **options}
+    return make_captioner(WORDS, shape=(REGIONS, DIM), scale=0.8, **options)
 
 
 def batch_of(captions, vocabulary):
@@ -80,7 +77,7 @@ def flat(gradients):
 )
 @pytest.mark.slow
 def test_the_mean_of_drawn_gradients_is_that_of_the_expected_reward(reward_baseline, kind):
-    captioner = make_captioner(**kind)
+    captioner = colour_captioner(**kind)
     options = {
         "num_drawn": 40,
         "temperature": 0.8,
@@ -129,7 +126,7 @@ def test_the_mean_of_the_others():
 
 
 def test_what_is_read_is_what_was_drawn_with_dropout_too():
-    captioner = make_captioner(dropout_before_readout=0.5, dropout_after_readout=0.5)
+    captioner = colour_captioner(dropout_before_readout=0.5, dropout_after_readout=0.5)
     (features, _), *_ = batch_of(CAPTIONS, captioner.vocabulary)
     dropout = DrawnDropout(captioner.decoder, 3)
     assert set(np.unique(dropout.masks[0])) == {0.0, 2.0}
@@ -165,7 +162,7 @@ def test_what_is_read_is_what_was_drawn_with_dropout_too():
 
 
 def test_word_detectors_stay_as_they_are():
-    captioner = make_captioner(guide_weight=0.5, attends="after", sentinel=True)
+    captioner = colour_captioner(guide_weight=0.5, attends="after", sentinel=True)
     captioner.compile(
         "sgd", training_objective=SelfCritical(CAPTIONS, captioner.vocabulary, max_length=3)
     )
@@ -179,7 +176,7 @@ def test_boxes_hold_attention_where_it_is():
     """They cost what they cost with words: of people's captions, in the mean over
     these.
     """
-    captioner = make_captioner(attends="after", box_weight=0.7)
+    captioner = colour_captioner(attends="after", box_weight=0.7)
     (on_boxes,) = captioner.paper_objective.terms
     (features, input_ids), target_ids, weights = batch_of(CAPTIONS, captioner.vocabulary)
     covered = np.zeros((*target_ids.shape, REGIONS), "float32")

@@ -4,7 +4,7 @@ and not measured.
 
 import numpy as np
 import pytest
-from test_beyond_boxes import batch_with_boxes, make_captioner, numbers
+from helpers import batch_with_boxes, make_captioner, numbers
 
 
 @pytest.mark.parametrize("attention", ["soft", "hard", "none"])

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 
 import pytest
-from conftest import write_copy_of_data_set, write_photos
+from helpers import write_copy_of_data_set, write_photos
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -199,9 +199,7 @@ def test_flickr30k_results_csv_with_its_missing_bar(tmp_path):
     )
     (tmp_path / "train.txt").write_text("a\n")
     (tmp_path / "val.txt").write_text("b\n")
-    with pytest.warns(
-        UserWarning, match="without an image or a caption left out: 2 .first: results.csv, line 4"
-    ):
+    with pytest.warns(UserWarning, match="left out: 2 .first: results.csv, line 4"):
         images = flickr30k(tmp_path)
     assert images[0].captions == ['A "dog" | runs .', "A dog runs across the grass ."]
     assert splits_of(images) == {"a": "train", "b": "dev"}
@@ -421,7 +419,5 @@ def test_names_that_lead_out_of_the_data_folder_are_rejected(name, tmp_path):
     (tmp_path / "dataset_coco.json").write_text(
         json.dumps(karpathy([("a.jpg", "train")], filepath=name))
     )
-    with pytest.raises(
-        ValueError, match=r"dataset_coco\.json, image 0: this path leads outside the data folder"
-    ):
+    with pytest.raises(ValueError, match=r"dataset_coco\.json, image 0: .*outside the data folder"):
         coco(tmp_path)

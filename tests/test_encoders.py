@@ -3,7 +3,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but
+from helpers import all_slow_but, random_pixels
 
 from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top
 
@@ -18,7 +18,7 @@ APPLICATIONS = {  # class, module, layer, grid
 
 @pytest.fixture(scope="module")
 def photo():
-    return np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3)).astype(np.float32)
+    return random_pixels(1, 64, 64, 3).astype(np.float32)
 
 
 @pytest.mark.parametrize("name", all_slow_but("tiny", ENCODERS))

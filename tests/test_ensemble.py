@@ -4,47 +4,39 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import randomise
+from helpers import WORDS, assert_same_caption, make_captioner, numbers, random_pixels
 
 import keras_sat
-from data_utils import CaptionedImage, FeatureCache, Vocabulary
+from data_utils import CaptionedImage, FeatureCache
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
 from keras_sat.beyond.ensemble import mean_map
 
-WORDS = ["a", "dog", "cat", "runs", "sleeps"]
 
-
-def make_captioner(seed, words=WORDS, **options):
-    sizes = {"embedding_dim": 4, "hidden_dim": 6, "attention_dim": 4}
-    captioner = Captioner(Vocabulary(words), seed=seed, **{"encoder": None, **sizes, **options})
-    shape = (16, 16, 3) if options.get("encoder") == "tiny" else (4, 3)
-    captioner.build(((None, *shape), (None, None)))
-    randomise(captioner.decoder.trainable_variables, scale=0.9, seed=seed)
-    return captioner
+def make_member(seed, words=WORDS, **options):
+    return make_captioner(words, scale=0.9, seed=seed, weights_seed=seed, **options)
 
 
 @pytest.fixture
 def features():
-    return np.random.default_rng(0).normal(size=(5, 4, 3)).astype("float32")
+    return numbers(5, 4, 3)
 
 
 def test_one_captioner_is_an_ensemble_of_its_own(features):
-    captioner = make_captioner(1, length_penalty=0.4)
+    captioner = make_member(1, length_penalty=0.4)
     alone, ensemble = (
         captioner.caption_features(features),
         Ensemble([captioner]).caption_features(features),
     )
     for one, other in zip(alone, ensemble):
-        assert one.words == other.words and one.log_prob == pytest.approx(other.log_prob, rel=1e-4)
-        np.testing.assert_allclose(one.attention_weights, other.attention_weights, rtol=1e-5)
+        assert_same_caption(one, other, log_prob={"rtol": 1e-4}, maps={"rtol": 1e-5})
 
 
 def test_log_prob_is_that_of_the_mean_of_the_members(features):
     members = [
-        make_captioner(1),
-        make_captioner(2, attention="hard", cell="gru"),
-        make_captioner(3),
+        make_member(1),
+        make_member(2, attention="hard", cell="gru"),
+        make_member(3),
     ]
     for photo, result in zip(features, Ensemble(members).caption_features(features, num_beams=2)):
         ids = members[0].vocabulary.caption_to_ids(result.caption)
@@ -65,7 +57,7 @@ def test_log_prob_is_that_of_the_mean_of_the_members(features):
 
 
 def test_members_without_attention_are_left_out_of_the_maps(features):
-    soft, none = make_captioner(1), make_captioner(2, attention="none")
+    soft, none = make_member(1), make_member(2, attention="none")
     for kinds, expected in (([soft, none], soft), ([none], none)):
         (result,) = Ensemble(kinds).attend_features(features[:1], "a dog runs")
         (alone,) = expected.attend_features(features[:1], "a dog runs")
@@ -73,7 +65,7 @@ def test_members_without_attention_are_left_out_of_the_maps(features):
 
 
 def test_extras_are_the_mean_over_the_members_that_have_them(features):
-    with_sentinel, without = make_captioner(1, sentinel=True), make_captioner(2)
+    with_sentinel, without = make_member(1, sentinel=True), make_member(2)
     (result,) = Ensemble([with_sentinel, without]).attend_features(features[:1], "a dog runs")
     (alone,) = with_sentinel.attend_features(features[:1], "a dog runs")
     np.testing.assert_allclose(result.from_photo, alone.from_photo, rtol=1e-4)
@@ -81,15 +73,12 @@ def test_extras_are_the_mean_over_the_members_that_have_them(features):
 
 def test_grids_of_different_size_meet_on_the_finest():
     coarse, fine = (
-        make_captioner(seed, encoder="tiny", image_size=size) for seed, size in ((1, 16), (2, 32))
+        make_member(seed, encoder="tiny", image_size=size) for seed, size in ((1, 16), (2, 32))
     )
     coarse_grid, fine_grid = coarse.rows_and_columns(), fine.rows_and_columns()
     assert coarse_grid < fine_grid
     ensemble = Ensemble([coarse, fine])
-    photos = [
-        np.random.default_rng(number).integers(0, 256, (20, 30, 3), dtype=np.uint8)
-        for number in range(3)
-    ]
+    photos = list(random_pixels(3, 20, 30, 3))
     assert ensemble.photo_sizes == [(16, 16), (32, 32)]
     results = ensemble.caption(photos)
     assert results[0].attention_weights.shape[1:] == fine_grid and results[0].image.shape == (
@@ -114,7 +103,7 @@ def unknown_encoder(seed):
 def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, monkeypatch):
     shared, other = unknown_encoder(0), unknown_encoder(1)
     members = [
-        make_captioner(seed, encoder=encoder)
+        make_member(seed, encoder=encoder)
         for seed, encoder in ((1, shared), (2, shared), (3, other))
     ]
     ensemble, encoded = Ensemble(members), []
@@ -122,7 +111,7 @@ def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, mon
     monkeypatch.setattr(
         Captioner, "encode", lambda member, photos: encoded.append(member) or whole(member, photos)
     )
-    photo = np.random.default_rng(3).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    photo = random_pixels(16, 16, 3, seed=3)
     one = ensemble.caption(photo)
     assert encoded == [members[0], members[2]]
     features = [member.encode(photo[None]) for member in members]
@@ -142,11 +131,11 @@ def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, mon
 
 
 def test_errors(features):
-    captioner = make_captioner(1)
+    captioner = make_member(1)
     for members, message in (
         (3, "Received: captioners=3"),
         (["scenes"], r"Received: captioners=\['scenes'\]"),
-        ([captioner, make_captioner(2, [*WORDS, "zebra"])], "the same vocabulary"),
+        ([captioner, make_member(2, [*WORDS, "zebra"])], "the same vocabulary"),
         ([Captioner(WORDS, encoder=None)], "built or loaded Captioners"),
     ):
         with pytest.raises(ValueError, match=message):

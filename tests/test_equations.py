@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import numbers
+from helpers import numbers
 from keras import ops
 
 from keras_sat import equations

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
+from keras_sat.scoring import scores
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluate import caption_photos, evaluate_captions
@@ -69,11 +71,15 @@ def test_results_are_kept_where_they_are_asked_for(whole_training, images):
 
 
 def test_bars_beside_the_rows_of_the_paper(described):
+    import matplotlib.pyplot as plt
     from matplotlib.figure import Figure
 
+    plt.switch_backend("agg")
     table = replace(evaluate_captions(entries(), described), settings={"data": "flickr8k"})
     ax = Figure().subplots()
     assert table.plot(ax) is ax
+    assert table.plot() is not ax, "without axes, it makes a figure of its own"
+    plt.close("all")
     rows = ["these captions", "without brevity penalty", *PUBLISHED["flickr8k"]]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == rows
     heights = [[bar.get_height() for bar in bars] for bars in ax.containers]
@@ -115,6 +121,26 @@ def test_features_of_a_cache_give_the_captions_of_the_photos(whole_training, ima
     assert [r.caption for r in drawn[0]] == [r.caption for r in drawn[1]], (
         "each photo has its own chance"
     )
+
+
+def test_a_folder_of_features_is_opened_and_its_unreadable_photos_are_left_out(
+    whole_training, images, tmp_path
+):
+    _, captioner = whole_training
+    photos = []
+    for image in images[:3]:
+        path = tmp_path / f"{image.image_id}.png"
+        Image.fromarray(image.image_path).save(path)
+        photos.append(replace(image, image_path=path, split="test"))
+    photos[1].image_path.write_bytes(b"no picture")
+    ids, paths = [photo.image_id for photo in photos], [photo.image_path for photo in photos]
+    folder, encoder = tmp_path / "features", captioner.encoder_model
+    FeatureCache.build(folder, ids, paths, encoder, errors="skip", show_progress=False)
+    options = {"split": "test", "num_beams": 1, "show_progress": False}
+    with pytest.warns(UserWarning, match=f"1 photos .* unreadable .*: {ids[1]}"):
+        cached = keras_sat.evaluate(captioner, photos, cache=folder, **options)
+    direct = keras_sat.evaluate(captioner, [photos[0], photos[2]], **options)
+    assert cached.captions == direct.captions and len(cached.captions) == 2
 
 
 CAPTIONS = ["a dog runs", "a dog runs", "two cats", ""]
@@ -206,7 +232,7 @@ def test_a_line_for_each_photo(described, tmp_path):
 
 
 def test_without_meteor_the_column_stays_empty(described, tmp_path, monkeypatch):
-    from keras_sat.scoring import meteor, scores
+    from keras_sat.scoring import meteor
 
     monkeypatch.setattr(
         scores, "score_meteor", lambda *_: meteor.Meteor(meteor.NO_METEOR, None, None)
@@ -249,6 +275,7 @@ def test_rows_of_the_paper_and_of_a_person(described):
         ),
         ([{"image_id": "photo0"}], "a list of objects with image_id and caption"),
         (["a dog"], "a list of objects with image_id and caption"),
+        (7, "a list of objects with image_id and caption"),
     ],
 )
 def test_captions_that_do_not_fit(captions, message, described, tmp_path):
@@ -284,3 +311,10 @@ def test_errors(whole_training, images):
     _, captioner = whole_training
     with pytest.raises(ValueError, match="Expected one of: train, dev, test"):
         keras_sat.evaluate(captioner, images, split="val")
+    with pytest.raises(ValueError, match="first argument must be a Captioner"):
+        keras_sat.evaluate(images, captioner)
+
+
+def test_meteor_of_sentences_names_its_kind():
+    found = scores.meteor([["A dog runs."]], ["a dog sleeps"])
+    assert found == {"meteor": pytest.approx(2 / 4), "meteor_kind": "for tests"}

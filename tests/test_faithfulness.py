@@ -7,8 +7,8 @@ import json
 
 import numpy as np
 import pytest
+from helpers import photo_captioner, random_pixels
 from keras import ops
-from test_attend import make_captioner
 
 import keras_sat
 from data_utils import draw_scenes
@@ -28,7 +28,7 @@ from keras_sat.scoring.faithfulness import (
 
 @pytest.fixture
 def photos():
-    return list(np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8))
+    return list(random_pixels(3, 16, 16, 3))
 
 
 def test_which_cells_are_replaced():
@@ -70,7 +70,7 @@ def log_prob(captioner, grids, replaced=None, maps=None, position=3):
     "options", [{}, {"attention": "hard"}, {"attends": "after", "sentinel": True}]
 )
 def test_what_replaced_cells_and_other_maps_do(photos, options):
-    captioner = make_captioner(**options)
+    captioner = photo_captioner(**options)
     grids = captioner.encode(np.stack(photos[:1]))
     (read,) = captioner.attend_features(grids, "a dog cat runs a")
     assert log_prob(captioner, grids)[0] == pytest.approx(np.log(read.word_probs[3]), rel=1e-4)
@@ -93,7 +93,7 @@ def test_what_replaced_cells_and_other_maps_do(photos, options):
 
 def test_a_forced_map_by_the_equations(photos):
     """Only alpha_t of the word is forced: the steps before are the network's own."""
-    captioner = make_captioner()
+    captioner = photo_captioner()
     decoder, grids = captioner.decoder, captioner.encode(np.stack(photos[:1]))
     forced = np.eye(16, dtype="float32")[5][None]
     ids = [
@@ -160,7 +160,7 @@ def test_words_of_scenes_depend_on_the_objects(name):
 
 
 def test_batches_and_empty_captions_change_nothing(photos):
-    captioner = make_captioner()
+    captioner = photo_captioner()
     words = [["a", "dog", "runs"], [], ["cat", "sleeps", "dog"]]
     of_photos = measure(captioner, photos, words, pixel_photos=3)
     np.testing.assert_array_equal(of_photos[:, 0], [2, 0, 3])
@@ -222,3 +222,8 @@ def test_through_evaluate_files_and_compare(
         assert main([*evaluate, *flags]) == 2
         error = capsys.readouterr().err
         assert problem in error and error.count("\n") == 1
+
+
+def test_it_needs_a_photo():
+    with pytest.raises(ValueError, match="at least one photo"):
+        photo_captioner().faithfulness([])

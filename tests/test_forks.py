@@ -4,21 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
-
-from keras_sat import Captioner
-
-
-def captioner():
-    made = Captioner(["dog", "runs"], encoder=None, embedding_dim=3, hidden_dim=4, attention_dim=5)
-    made.build(((None, 6, 7), (None, None)))
-    return made
+from helpers import make_captioner
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
 def test_a_fork_is_told_instead_of_waiting_forever():
-    used, features = captioner(), np.ones((1, 6, 7), np.float32)
+    used, features = make_captioner(), np.ones((1, 4, 3), np.float32)
     used.caption_features(features)
-    for use in (lambda: used.caption_features(features), captioner, lambda: used.fit(None)):
+    for use in (lambda: used.caption_features(features), make_captioner, lambda: used.fit(None)):
         reading, writing = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python 3.12 says that a fork has no threads

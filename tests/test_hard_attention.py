@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but, randomise
+from helpers import NO_DROPOUT, all_slow_but, make_captioner
 
 from keras_sat import ATTENTIONS, Captioner, equations
 
@@ -23,16 +23,20 @@ WORDS = ["red", "green", "blue"]
 KINDS = [("hard", False, 50), ("hard", False, 400), ("hard", True, 400), ("pairs", False, 100)]
 
 
-def make_captioner(**options):
-    zero = ("entropy_weight", "expectation_probability", "attention_penalty_weight")
-    hard = {"reward_weight": 1.0, **dict.fromkeys(zero, 0.0)}
+# The bound alone: no entropy, no expectation in its place, no penalty.
+HARD = {
+    "attention": "hard",
+    "reward_weight": 1.0,
+    "entropy_weight": 0.0,
+    "expectation_probability": 0.0,
+    "attention_penalty_weight": 0.0,
+}
+
+
+def hard_captioner(**options):
     sizes = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 3}
-    quiet = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
-    captioner = Captioner(
-        WORDS, encoder=None, **{"attention": "hard", **hard, **sizes, **quiet, **options}
-    )
-    captioner.build(((None, REGIONS, DIM), (None, None)))
-    randomise(captioner.trainable_variables, scale=0.8)
+    options = {**sizes, **HARD, **NO_DROPOUT, **options}
+    captioner = make_captioner(WORDS, shape=(REGIONS, DIM), scale=0.8, **options)
     captioner.compile("adam")
     return captioner
 
@@ -105,7 +109,7 @@ def change(captioner, **options):
 @pytest.mark.usefixtures("pairs")
 @pytest.mark.parametrize("attention, with_baseline, number", all_slow_but(KINDS[0], KINDS))
 def test_the_mean_of_sampled_gradients_is_the_exact_gradient(attention, with_baseline, number):
-    captioner = make_captioner(attention=attention, use_baseline=with_baseline, num_samples=40)
+    captioner = hard_captioner(attention=attention, use_baseline=with_baseline, num_samples=40)
     bound, exact = exact_bound(captioner)
     captioner.baseline.assign(bound)
     sampled = sampled_gradients(captioner, number)
@@ -126,9 +130,9 @@ def test_the_mean_of_sampled_gradients_is_the_exact_gradient(attention, with_bas
 
 @pytest.mark.slow
 def test_the_baseline_lowers_the_variance(number=300):
-    without = make_captioner(use_baseline=False)
+    without = hard_captioner(use_baseline=False)
     bound, _ = exact_bound(without)
-    with_baseline = make_captioner(use_baseline=True)
+    with_baseline = hard_captioner(use_baseline=True)
     with_baseline.baseline.assign(bound)
     variances = [
         sampled_gradients(captioner, number).var(axis=0).sum()
@@ -139,7 +143,7 @@ def test_the_baseline_lowers_the_variance(number=300):
 
 @pytest.mark.parametrize("is_sampled", [True, False])
 def test_the_baseline_follows_log_p_of_samples_after_its_use(is_sampled):
-    captioner = make_captioner(num_samples=3, expectation_probability=float(not is_sampled))
+    captioner = hard_captioner(num_samples=3, expectation_probability=float(not is_sampled))
     captioner.baseline.assign(-2.0)
     objective = captioner.objective(one_caption(), training=True)
     assert float(captioner.baseline) == -2.0 and np.asarray(objective.sampled).all() == is_sampled
@@ -150,7 +154,7 @@ def test_the_baseline_follows_log_p_of_samples_after_its_use(is_sampled):
 
 @pytest.mark.parametrize("expectation_for", all_slow_but("image", ["image", "pass"]))
 def test_the_coin_chooses_between_sample_and_expectation(expectation_for):
-    captioner = make_captioner(
+    captioner = hard_captioner(
         expectation_probability=0.5, expectation_for=expectation_for, num_samples=2
     )
     (features, input_ids), target_ids, token_weights = one_caption()
@@ -168,7 +172,7 @@ def test_the_coin_chooses_between_sample_and_expectation(expectation_for):
 
 
 def test_measuring_uses_the_expectation_and_no_chance():
-    captioner = make_captioner()
+    captioner = hard_captioner()
     one, other = (captioner.objective(one_caption(), training=False) for _ in range(2))
     np.testing.assert_array_equal(one.log_prob, other.log_prob)
     soft = Captioner.from_config({**captioner.get_config(), "attention": "soft"})

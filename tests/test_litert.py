@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from data_utils import draw_scenes
-from keras_sat import Captioner
 from keras_sat.deploy.export import search_arguments
 from keras_sat.deploy.litert import SIGNATURES, litert_file
 from keras_sat.deploy.litert_weights import rounded
@@ -16,11 +15,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is depreca
 
 
 WHOLE = {"visible": np.ones((1, 16, 16), np.uint8), "start_id": np.ones(1, np.int32)}
-
-
-@pytest.fixture(scope="module")
-def captioner():
-    return Captioner.from_pretrained("scenes")
 
 
 @pytest.fixture(scope="module")

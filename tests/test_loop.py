@@ -4,7 +4,7 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but
+from helpers import all_slow_but
 from keras import ops
 
 from keras_sat.accelerated.loop import late_product_of, loop_over_time

@@ -88,7 +88,7 @@ def test_every_kind_of_damage_is_one_clear_error(model_dir):
 def test_a_folder_of_something_else_is_rejected(tmp_path, model_dir):
     with pytest.raises(
         ValueError,
-        match=r"this folder has no model \(config.json is missing\). Expected: a captioner",
+        match=r"no model \(config.json is missing\)",
     ):
         read_model(tmp_path / "other")
     (tmp_path / "other").mkdir()
@@ -106,9 +106,7 @@ def test_only_the_files_of_a_model_are_replaced(tmp_path, model_dir):
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text(json.dumps({"model_type": "bert"}))
     for folder in (tmp_path, tmp_path / "photo.jpg", tmp_path / "bert"):
-        with pytest.raises(
-            ValueError, match="A model must have its own folder|config.json: .* of the wrong kind"
-        ):
+        with pytest.raises(ValueError, match="its own folder|config.json: .* of the wrong kind"):
             write_model(folder, SETTINGS, Vocabulary(["dog"]), ARRAYS)
     assert (tmp_path / "photo.jpg").read_bytes() == b"mine" and len(
         list((tmp_path / "bert").iterdir())
@@ -118,9 +116,7 @@ def test_only_the_files_of_a_model_are_replaced(tmp_path, model_dir):
     assert (model_dir / "weights-mine.npz").exists() and len(list(model_dir.iterdir())) == 5
     config = model_dir / "config.json"
     config.write_bytes(config.read_bytes()[:40])
-    with pytest.raises(
-        ValueError, match=r"config\.json, line .*not valid JSON.*Choose another folder, or remove"
-    ):
+    with pytest.raises(ValueError, match=r"config\.json, line .*not valid JSON.*another folder"):
         write_model(model_dir, SETTINGS, Vocabulary(["cat"]), ARRAYS)
 
 

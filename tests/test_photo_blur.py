@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from helpers import make_captioner, random_pixels
 from PIL import Image
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, make_batches
@@ -54,7 +55,7 @@ def test_an_encoder_sees_blurred_photos():
     plain = make_encoder("tiny")
     blurred = make_encoder("tiny", blur=1.0)
     blurred.set_weights(plain.get_weights())
-    photos = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3)).astype(np.float32)
+    photos = random_pixels(2, 64, 64, 3).astype(np.float32)
     np.testing.assert_allclose(
         blurred(photos), plain(BlurPhotos(1.0)(photos)), rtol=1e-5, atol=1e-5
     )
@@ -63,18 +64,13 @@ def test_an_encoder_sees_blurred_photos():
 
 @pytest.fixture
 def captioner():
-    vocabulary = Vocabulary(["a", "dog"])
-    made = Captioner(
-        vocabulary, encoder="tiny", photo_blur=0.7, hidden_dim=8, embedding_dim=8, attention_dim=8
-    )
-    made.build(((None, 64, 64, 3), (None, None)))
-    return made
+    return make_captioner(encoder="tiny", image_size=64, photo_blur=0.7)
 
 
 def test_a_captioner_keeps_it(captioner, tmp_path):
     captioner.save(tmp_path / "model")
     loaded = Captioner.load(tmp_path / "model")
-    photos = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3)).astype(np.uint8)
+    photos = random_pixels(2, 64, 64, 3)
     assert loaded.photo_blur == 0.7
     np.testing.assert_allclose(
         loaded.encode(photos), captioner.encode(photos), rtol=1e-5, atol=1e-5
@@ -103,9 +99,7 @@ def test_features_of_blurred_photos_are_not_mixed_with_others(images, captioner,
     ids, paths = [image.image_id for image in images], [image.image_path for image in images]
     plain = captioner.adapted(photo_blur=0.0)
     FeatureCache.build(tmp_path / "cache", ids, paths, plain.encoder_model, show_progress=False)
-    with pytest.raises(
-        ValueError, match="The folder was built with other settings: blur 0.0 instead of 0.7"
-    ):
+    with pytest.raises(ValueError, match="built with other settings: blur 0.0 instead of 0.7"):
         FeatureCache.build(
             tmp_path / "cache", ids, paths, captioner.encoder_model, show_progress=False
         )
@@ -113,7 +107,7 @@ def test_features_of_blurred_photos_are_not_mixed_with_others(images, captioner,
 
 def test_each_captioner_of_an_ensemble_has_its_own_blur(captioner):
     other = captioner.adapted(photo_blur=1.4)
-    photos = {(64, 64): np.random.default_rng(0).integers(0, 256, (1, 64, 64, 3)).astype(np.uint8)}
+    photos = {(64, 64): random_pixels(1, 64, 64, 3)}
     first, second = Ensemble([captioner, other]).features_of(photos)
     assert np.abs(first - second).max() > 0.01
 

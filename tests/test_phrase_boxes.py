@@ -116,9 +116,7 @@ def test_json_without_boxes(tmp_path, content, message):
 
 
 def test_folders_without_annotations(tmp_path):
-    with pytest.raises(
-        ValueError, match="Expected: a folder of Flickr30k Entities with Annotations and Sentences"
-    ):
+    with pytest.raises(ValueError, match="a folder of Flickr30k Entities"):
         read_boxes(tmp_path, [GIRL])
     for objects, size in (
         ([thing(0, 0, "many", 9)], "<width>2</width><height>1</height>"),

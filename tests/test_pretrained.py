@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import all_slow_but
+from helpers import all_slow_but, make_captioner
 from PIL import ExifTags, Image, ImageDraw
 
 import keras_sat
@@ -305,3 +305,12 @@ def test_captions_one_by_one_go_on_past_what_cannot_be_read(tmp_path):
         list(captioner.caption_each(given, errors="skip"))
     (nothing,) = captioner.caption_each([given[2]], errors="yield")
     assert isinstance(nothing[1], FileNotFoundError), "a batch in which nothing can be read"
+
+
+def test_bundled_encoder_weights_are_not_for_saved_captioners(tmp_path):
+    weights = tmp_path / "tiny.weights.h5"
+    keras_sat.ENCODERS["tiny"](image_size=16).save_weights(weights)
+    frozen = {"encoder_training": "frozen", "encoder_weights": str(weights)}
+    make_captioner(encoder="tiny", image_size=16, **frozen).save(tmp_path / "model")
+    with pytest.raises(ValueError, match="only for a new captioner, not for a saved one"):
+        keras_sat.Captioner.load(tmp_path / "model", encoder_weights="bundled")

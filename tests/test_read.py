@@ -2,7 +2,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from conftest import write_photos
+from helpers import write_photos
 
 from data_utils import CaptionedImage, draw_scenes, photos_of_split, read_data
 from data_utils.datasets import read as sources
@@ -73,6 +73,6 @@ def test_a_missing_split_is_an_error_that_lists_the_others():
     assert [image.image_id for image in photos_of_split(images, "train")] == ["a", "b"]
     with pytest.raises(
         ValueError,
-        match="has: 2 in 'train', 1 in 'test'.*or pass split_seed=0.*Received: split='dev'",
+        match="2 in 'train', 1 in 'test'.*split_seed=0.*split='dev'",
     ):
         photos_of_split(images, "dev")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write_copy_of_data_set
+from helpers import ROOT, fences, python_blocks, write_copy_of_data_set
 from PIL import Image
 
 import data_utils
@@ -24,8 +24,8 @@ from keras_sat.__main__ import main
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.model import scorings, selections
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+IN_THE_ROOT = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
+PAGES = [*IN_THE_ROOT, *sorted((ROOT / "docs").glob("*.md"))]
 OURS = ("keras-sat ", "python -m keras_sat ")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SMALLER = {
@@ -35,21 +35,9 @@ SMALLER = {
 }
 
 
-def fences(page):
-    """Return (language, text) of the fenced blocks of a page."""
-    return re.findall(
-        r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-
-
 def blocks(page):
     """Return the texts of the fenced blocks of a page."""
     return [text for _, text in fences(page)]
-
-
-def python_blocks(page):
-    """Return the blocks of Python."""
-    return [text for language, text in fences(page) if language == "python"]
 
 
 def commands(page):

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import randomise
+from helpers import randomise
 from keras import ops
 
 from data_utils import make_batches

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
-from test_readme import ROOT, python_blocks
+from helpers import ROOT, python_blocks
 
 import keras_sat
 

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
+from helpers import random_pixels
 
 from data_utils.views import MIN_AREA, part_of_photo, view_of
 
 
 @pytest.fixture
 def photo():
-    return np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    return random_pixels(40, 60, 3)
 
 
 def test_the_first_two_views(photo):
