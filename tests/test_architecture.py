@@ -17,7 +17,7 @@ PACKAGES = ("data_utils", "keras_sat")
 # list.
 FLOORS = (
     ("show_attend_tell", "equations", "checks", "weight_paths"),
-    ("options",),
+    ("options", "option_types"),
     ("presets",),
     ("model",),
     ("accelerated",),
@@ -131,6 +131,8 @@ def test_every_folder_is_in_the_table_of_docs_architecture_and_its_files_exist()
         for folder, names in rows
         for name in re.findall(r"`(.+?)`", names)
     )
+    floors = [FLOOR[folder.split("/")[1]] for folder, _ in rows if folder.startswith("keras_sat/")]
+    assert floors == sorted(floors), "each folder imports from those above it"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)

@@ -111,7 +111,7 @@ class Consensus:
         )
         shown = {"label": "photos indexed", "unit": "photos", "show": show_progress}
         for _, features in Progress.over(
-            captioner.features_each(images, cache=cache), len(images), **shown
+            captioner.encode_each(images, cache=cache), len(images), **shown
         ):
             means.append(features.mean(axis=0))
         mean = np.mean(means, axis=0, dtype=np.float32)

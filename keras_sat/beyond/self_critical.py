@@ -85,7 +85,7 @@ class SelfCritical:
                 'group_by="image").'
             )
             raise ValueError(f"{problem} Received: target_ids of shape {tuple(target_ids.shape)}")
-        features = captioner.adapter(captioner.features(features, training=True), training=True)
+        features = captioner.decoder_features(features, training=True)
         photos = ops.shape(target_ids)[0]
         dropout = DrawnDropout(captioner.decoder, photos)
         is_photo = photos_with_words(token_weights, photos)

@@ -65,9 +65,7 @@ class PaperObjective:
             chance = self._chance(
                 captioner, photos_with_words(token_weights, ops.shape(features)[0]), captions[0]
             )
-        features = captioner.adapter(
-            captioner.features(features, training=training), training=training
-        )
+        features = captioner.decoder_features(features, training=training)
         read = captioner.read(features, *captions, training=training, **chance)
         is_caption = ops.cast(ops.any(read.token_weights > 0, axis=-1), "float32")
 

@@ -142,24 +142,28 @@ def measure(
     """
     if not len(images):
         raise ValueError("Faithfulness requires at least one photo. Received: no photos")
-    last = []
+    batches = captioner.batches(images, batch_size, cache)
+    found = _of_photos(captioner, batches, images, captions, pixel_photos)
+    shown = {"label": "faithfulness", "unit": "photos", "show": show_progress}
+    return np.stack([*Progress.over(found, len(images), **shown)])
 
-    def of_batch(features, photos, numbers):
-        results = captioner._given_captions(captions, features, photos, numbers)
-        others = [*(last or results[-1:]), *results]  # the other photo is the one before
-        last[:] = results[-1:]
-        for number, grid, result, other in zip(
-            numbers, np.asarray(captioner.adapt(features)), results, others
-        ):
+
+def _of_photos(captioner, batches, images, captions, pixel_photos):
+    """Yield the sums of each photo; see `measure` and `_of_photo`."""
+    previous = None
+    for batch in batches:
+        captions_of_batch = [captions[number] for number in batch.numbers]
+        results = captioner._given_captions(captions_of_batch, batch.features, batch.photos)
+        grids = np.asarray(captioner.decoder_features(batch.features))
+        for number, grid, result in zip(batch.numbers, grids, results):
+            # Of the first photo, the other one is the last of the batch.
+            other = results[-1] if previous is None else previous
             image = getattr(images[number], "image_path", images[number])
             photo = load_image(image, captioner.photo_sizes[0]) if number < pixel_photos else None
             yield _of_photo(
                 captioner, grid[None], result, other, photo, np.random.default_rng([SEED, number])
             )
-
-    found = captioner._each(of_batch, images, batch_size, cache)
-    shown = {"label": "faithfulness", "unit": "photos", "show": show_progress}
-    return np.stack([sums for _, sums in Progress.over(found, len(images), **shown)])
+            previous = result
 
 
 def _of_photo(captioner, grid, result, other, photo, chance):
@@ -194,7 +198,7 @@ def _of_photo(captioner, grid, result, other, photo, chance):
         ]
         if photo is not None:
             masks, maps = masks[: len(CELLS)], maps[: len(CELLS)]
-            grids = captioner.adapt(
+            grids = captioner.decoder_features(
                 captioner.encode(_blurred(photo, masks.reshape(-1, *own.shape)))
             )
             found += [
