@@ -78,12 +78,16 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         reject_fork()
         # Noise stays in float32; `decoder_features` casts the rest.
         super().__init__(name=name, autocast=False)
-        given, keras_options = split_options("Captioner", options, CaptionerOptions, also=OF_KERAS)
+        own_options, keras_options = split_options(
+            "Captioner", options, CaptionerOptions, also=OF_KERAS
+        )
         if "dtype" in keras_options:
             keras_options["dtype"] = resolved_dtype(keras_options["dtype"])
-        self.options = options = CaptionerOptions(**given)
+        self.options = options = CaptionerOptions(**own_options)
         self.vocabulary = _as_vocabulary(vocabulary, has_regions=bool(options.region_weight))
-        self.decoder = make_decoder(len(self.vocabulary), given, name="decoder", **keras_options)
+        self.decoder = make_decoder(
+            len(self.vocabulary), own_options, name="decoder", **keras_options
+        )
         self.confidence = None
         self.consensus = None
         self.training_photos = None
@@ -167,7 +171,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         say(f"{self.name}: {self.description()}")
         super().summary(line_length, positions, print_fn, **options)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make an equal captioner, without its weights."""
         options = {name: getattr(self, name) for name in CaptionerOptions.names()}
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
 
@@ -214,6 +219,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         return self.photo_encoder.rows_and_columns(self.feature_shape[0])
 
     def build(self, input_shape):
+        """Create the weights for the shapes of features or photos, and input_ids."""
         features_shape, _ = input_shape
         if len(features_shape) == 4:
             features_shape = self.photo_encoder.features_shape
