@@ -8,9 +8,10 @@ machine's limit (limits.py), of the bare encoder, or of the bare copy of the row
 ratio is our speed over that of a peer (peers.py).
 
     python benchmarks/bench.py                     everything, in twenty minutes on two
-    cores python benchmarks/bench.py train_soft import   some figures; the others in
-    results.json stay python benchmarks/bench.py train_soft --batch-size 1024 --results
-    gpu.json
+                                                   cores
+    python benchmarks/bench.py train_soft import   some figures; the others in
+                                                   results.json stay
+    python benchmarks/bench.py train_soft --batch-size 1024 --results gpu.json
 """
 
 import argparse

@@ -2,9 +2,9 @@
 is true.
 
     pip install --target others --no-deps scikit-image scikit-learn imgaug ...
-    (other_photos.json names the packages) python benchmarks/other_photos.py --folders
-    others SITE_PACKAGES unpacked_sources/* -- flickr8k flickr8k-hard
+    python benchmarks/other_photos.py --folders others SITE_PACKAGES -- flickr8k
 
+other_photos.json names the packages; unpacked sources can be folders, too.
 Each photo in other_photos.json has the nouns that are true of it, written down by
 looking at it; all other words of its list of "things" are untrue there. These photos
 are for measuring, never for training. A name with + is an ensemble. `--specific 0.2`

@@ -168,9 +168,9 @@ def _digest(value):
 
 
 @contextlib.contextmanager
-def exclusive_lock(path, holder_does, *, wait_s=0):
+def exclusive_lock(path, holder_does, *, wait_s=0, quiet_s=0):
     """Hold the lock file `path` while the block runs; raise ValueError if another
-    process holds it, after `wait_s`.
+    process holds it, after `wait_s`. The first `quiet_s` of them are not mentioned.
 
     The operating system releases the lock when the process dies. On a network folder,
     the file system must support locks, as NFS and SMB do. `holder_does` is for the
@@ -185,7 +185,7 @@ def exclusive_lock(path, holder_does, *, wait_s=0):
         if path.is_file() and path.stat().st_size:  # some versions of filelock would empty it
             raise ValueError("the file is not empty")
         try:
-            lock.acquire()
+            lock.acquire(timeout=quiet_s, blocking=quiet_s > 0)
         except filelock.Timeout:
             if wait_s:
                 print(

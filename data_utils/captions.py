@@ -15,7 +15,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from data_utils.atomic_files import read_bytes, write_whole
 from data_utils.foreign_text import brief, shortened
@@ -71,6 +71,48 @@ class Skipped:
             warnings.warn(f"{source}: {'; '.join(parts)}.", stacklevel=level)
 
 
+BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+
+
+class Document(NamedTuple):
+    """The text of a file with its own line endings, and how to encode text for it."""
+
+    text: str
+    mark: bytes = b""  # the byte order mark
+    encoding: str = "utf-8"
+
+    def encoded(self, text):
+        """Return other text as the bytes of the same file."""
+        return self.mark + text.encode(self.encoding, "backslashreplace")
+
+
+def decoded(path, content):
+    """Return the bytes of a text file, `path`, as a Document.
+
+    Bytes that are not UTF-8 are read as Windows-1252, with a warning. Such a file is to
+    be written as UTF-8 with a byte order mark, by which spreadsheets recognise UTF-8.
+    """
+    mark = next((mark for mark in BYTE_ORDER_MARKS if content.startswith(mark)), b"")
+    encoding = BYTE_ORDER_MARKS.get(mark, "utf-8")
+    content = content.removeprefix(mark)
+    try:
+        return Document(content.decode(encoding), mark, encoding)
+    except UnicodeDecodeError:
+        text = content.decode(encoding, errors="windows-1252")
+        skipped, valid = Skipped(), content.decode(encoding, errors="ignore")
+        name = encoding.upper().removesuffix("-LE").removesuffix("-BE")
+        reason = f"lines that are not {name}, read as Windows-1252"
+        lines = zip(text.split("\n"), valid.split("\n"))
+        for number, (line, valid_line) in enumerate(lines, start=1):
+            skipped.add(reason, f"line {number}", line != valid_line)
+        skipped.warn(path)
+        return Document(text, mark or codecs.BOM_UTF8, encoding)
+
+
 def load_document(path: str | os.PathLike) -> str:
     """Return the content of a text file as one string, with "\\n" as the line ending.
 
@@ -79,26 +121,17 @@ def load_document(path: str | os.PathLike) -> str:
     long for captions is rejected.
     """
     path = Path(path).expanduser()
-    content = read_bytes(path)
-    encoding = (
-        "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-    )
-    try:
-        document = content.decode(encoding)
-    except UnicodeDecodeError:
-        document = content.decode(encoding, errors="windows-1252")
-        skipped, valid = Skipped(), content.decode(encoding, errors="ignore")
-        reason = f"lines that are not {encoding.upper().removesuffix('-SIG')}, read as Windows-1252"
-        for number, (line, valid_line) in enumerate(
-            zip(document.split("\n"), valid.split("\n")), start=1
-        ):
-            skipped.add(reason, f"line {number}", line != valid_line)
-        skipped.warn(path)
+    document = decoded(path, read_bytes(path)).text
     document = document.replace("\r\n", "\n").replace("\r", "\n")
-    if (longest := max(map(len, document.split("\n")))) > MOST_LETTERS_IN_LINE:
+    reject_long_line(path, document.split("\n"))
+    return document
+
+
+def reject_long_line(path, lines):
+    """Raise ValueError if one of the lines of a file is too long for captions."""
+    if (longest := max(map(len, lines), default=0)) > MOST_LETTERS_IN_LINE:
         expected = f"at most {MOST_LETTERS_IN_LINE} characters"
         raise ValueError(f"{path}: a line is too long. Expected: {expected}. Received: {longest}")
-    return document
 
 
 def reject_long_caption(text, image_id, source):
@@ -156,13 +189,18 @@ def image_id_of(name):
     return stem if stem and (dot + ending).lower() in IMAGE_ENDINGS else name
 
 
+def leads_outside(name):
+    """Return whether the path of a picture in a table leads outside the data folder."""
+    # Handles drives, / and \\: a table is read the same way on every system.
+    path = PureWindowsPath(name)
+    return bool(path.drive or path.root or ".." in path.parts)
+
+
 def reject_outside(name, where):
     """Raise ValueError if a path leads outside the data folder; `where` is the file and
     line to name in the message.
     """
-    # Handles drives, / and \\: a table is read the same way on every system.
-    path = PureWindowsPath(name)
-    if path.drive or path.root or ".." in path.parts:
+    if leads_outside(name):
         problem = "this path leads outside the data folder. Expected: a relative path without '..'."
         raise ValueError(f"{where}: {problem} Received: {brief(name)}")
 

@@ -7,6 +7,7 @@ import glob
 import itertools
 import numbers
 import os
+import re
 import threading
 import warnings
 from typing import Any
@@ -43,6 +44,14 @@ MANY_BYTES = 200_000_000
 BYTES_OF_A_PIXEL = {"WEBP": 16, "JPEG2000": 20, "AVIF": 16, "HEIF": 16, "TIFF": 8}
 BLOCK_BYTES = 2**26  # above 2**25, memory is returned to the system at once
 STRIP_PIXELS = 10_000_000  # converted to RGB at a time
+# Each scan of a JPEG may have a few bytes only, but its decoder visits all pixels.
+# Cameras and websites write about 10 scans; Chrome's decoder (Skia) and libtiff stop at
+# 100.
+MOST_SCANS = 100
+MOST_EXIF_SEGMENTS = 1000  # one is usual, and Pillow copies all earlier ones at each
+SCAN, EXIF_SEGMENT, END_OF_JPEG = b"\xff\xda", b"\xff\xe1", b"\xff\xd9"
+# The end, and the segments that start with their length. Any other marker stands alone.
+JPEG_MARKER = re.compile(rb"\xff[\xc0-\xc4\xc9-\xcc\xd9-\xdf\xe0-\xef\xfe]")
 _one_at_a_time = threading.Lock()
 
 
@@ -50,9 +59,10 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
     """Return a picture as a uint8 RGB array of shape (height, width, 3), with values
     0..255.
 
-    EXIF rotation is applied, transparent pixels become white, and 16 bits become 8.
-    Only the first frame of an animation is read. `image_size` stretches the picture
-    instead of cropping it.
+    EXIF rotation is applied, transparent pixels become white, and 16 bits become 8. A
+    picture with 32-bit integers (PIL's mode "I") is read as one of 8 bits if no value
+    is above 255, otherwise as one of 16. Only the first frame of an animation is read.
+    `image_size` stretches the picture instead of cropping it.
 
     Args:
         image: a path, an open binary file, a PIL image, or an array or tensor (height,
@@ -222,7 +232,10 @@ def _decoded(image, size, name):
     from PIL import Image, UnidentifiedImageError
 
     try:
-        image = image if isinstance(image, Image.Image) else _identified(image)
+        if not isinstance(image, Image.Image):
+            image = _identified(image)
+        elif image.format in ("JPEG", "MPO") and getattr(image, "fp", None) is not None:
+            _check_jpeg(image.fp)  # it is not decoded yet
         width, height = image.size  # before a JPEG is drafted
         if (needed_bytes := _prepared(image, size)) > MOST_BYTES:
             raise ValueError(
@@ -276,6 +289,10 @@ def _as_uint8(array):
 
     Reject values outside 0..255 and shapes that are not those of an image.
     """
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        problem = "An image array must contain real numbers."
+        way_out = "Pass paths, or images of several sizes, as a list."
+        raise ValueError(f"{problem} {way_out} Received: dtype={array.dtype}")
     if (
         array.ndim not in (2, 3)
         or (array.ndim == 3 and array.shape[2] not in (1, 3, 4))
@@ -306,6 +323,8 @@ def _identified(file):
     file.seek(0)
     if not start:
         raise ValueError("the file is empty")
+    if start.startswith(b"\xff\xd8\xff"):
+        _check_jpeg(file)
     if start[4:8] == b"ftyp" and start[8:12] in (
         b"heic",
         b"heix",
@@ -328,6 +347,36 @@ def _identified(file):
         return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
 
 
+def _check_jpeg(file):
+    """Raise ValueError if a JPEG has so many parts that reading it may take hours."""
+    position = file.tell()
+    file.seek(0)
+    content = file.read(MOST_BYTES)
+    file.seek(position)
+    before_scans = itertools.takewhile(lambda marker: marker != SCAN, _jpeg_markers(content))
+    if sum(marker == EXIF_SEGMENT for marker in before_scans) > MOST_EXIF_SEGMENTS:
+        problem = f"a JPEG of more than {MOST_EXIF_SEGMENTS} APP1 segments could take hours to read"
+        raise ValueError(f"{problem}. Save the picture without its metadata")
+    # Counting bytes is fast, but they may also be part of a thumbnail, of metadata, or
+    # of a video after the end. Only markers count.
+    if content.count(SCAN) <= MOST_SCANS:
+        return
+    if sum(marker == SCAN for marker in _jpeg_markers(content)) > MOST_SCANS:
+        problem = f"a JPEG of more than {MOST_SCANS} scans could take hours to decode"
+        raise ValueError(f"{problem}. Save the picture as a non-progressive JPEG")
+
+
+def _jpeg_markers(content):
+    """Yield the markers of a JPEG, two bytes each, as its decoder meets them."""
+    position = 0
+    while found := JPEG_MARKER.search(content, position):
+        if found[0] == END_OF_JPEG:
+            return
+        yield found[0]
+        num_bytes = int.from_bytes(content[found.end() : found.end() + 2], "big")
+        position = found.end() + num_bytes
+
+
 def _upright_rgb(image, size):
     """Decode a PIL image into an upright RGB array with a white background, resized to
     `size`.
@@ -341,6 +390,8 @@ def _upright_rgb(image, size):
                 image = ImageOps.exif_transpose(image)
     if image.mode == "F":  # floating-point pixels
         image = Image.fromarray(_as_uint8(np.array(image)))
+    if image.mode == "I" and image.getextrema()[1] <= 255:  # 8 bits in numbers of 32
+        image = image.convert("L")
     if image.mode != "RGB" or "transparency" in image.info:
         whole, rows = Image.new("RGB", image.size), max(1, STRIP_PIXELS // image.width)
         # Saves memory: only one strip has copies in other modes.

@@ -3,7 +3,11 @@
 import sys
 import time
 
-PLAIN_LINE = "{desc}: {n_fmt}/{total_fmt}{unit} ({percentage:.0f} %), {rate_fmt}, {remaining} left"
+# tqdm's usual formats write "9.89s/ photos" for less than one a second.
+PLAIN_LINE = (
+    "{desc}: {n_fmt}/{total_fmt}{unit} ({percentage:.0f} %), {rate_noinv_fmt}, {remaining} left"
+)
+BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 
 
 class Progress:
@@ -67,9 +71,8 @@ class Progress:
         shown = {"total": self.total, "unit": f" {self.unit}", "initial": self._skipped}
         if self.rewrites:
             if self._bar is None:
-                self._bar = tqdm(
-                    desc=self.label, file=self.stream, dynamic_ncols=True, miniters=1, **shown
-                )
+                look = {"dynamic_ncols": True, "miniters": 1, "bar_format": BAR}
+                self._bar = tqdm(desc=self.label, file=self.stream, **look, **shown)
                 # The work started earlier.
                 self._bar.start_t = self._bar.last_print_t = self._bar.start_t - seconds
             self._bar.update(self.done - self._bar.n)

@@ -2,7 +2,11 @@
 inside it.
 """
 
-from data_utils.lazy_imports import attach_lazily
+from keras_sat.shadowed import reject_other_data_utils
+
+reject_other_data_utils()
+
+from data_utils.lazy_imports import attach_lazily  # noqa: E402 (after the check)
 
 __version__ = "0.1.0"
 

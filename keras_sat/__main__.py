@@ -11,11 +11,18 @@ from data_utils.tf_logging import import_tensorflow
 from keras_sat.checks import STOPPED_EARLY
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.command_line.commands import COMMANDS
-from keras_sat.command_line.messages import recorded_ctrl_c, say_error, say_stopped, show_warning
+from keras_sat.command_line.messages import (
+    open_closed_streams,
+    recorded_ctrl_c,
+    say_error,
+    say_stopped,
+    show_warning,
+)
 
 
 def main(argv=None):
     """Run a keras-sat command and return its exit status."""
+    open_closed_streams()
     arguments = vars(build_parser().parse_args(argv))
     command = arguments.pop("command")
     warnings.showwarning = functools.partial(show_warning, command)
@@ -27,6 +34,8 @@ def main(argv=None):
     with recorded_ctrl_c() as pressed:
         try:
             os.environ["KERAS_BACKEND"] = "tensorflow"  # overrides Keras' settings
+            if not os.environ.get("KERAS_HOME"):
+                os.environ.pop("KERAS_HOME", None)  # "" would be the current folder
             if command != "caption":  # which may not need it
                 import_tensorflow()
             if pressed:

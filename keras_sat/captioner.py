@@ -353,9 +353,11 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         return captioner
 
     def push_to_hub(self, repository: str, **options) -> str:
-        """Upload the captioner to the Hugging Face Hub as "owner/name".
+        """Upload the captioner to the Hugging Face Hub.
 
-        See `keras_sat.files.model_card.push`.
+        Args:
+            repository: "owner/name", or "owner/name@branch".
+            **options: see `keras_sat.files.model_card.push`.
         """
         from keras_sat.files.model_card import push
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 
 def keras_home():
-    """Return the folder in which Keras stores its downloads."""
-    return Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+    """Return the folder of Keras' downloads: KERAS_HOME, unless it is empty, or
+    ~/.keras.
+    """
+    return Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
 
 
 def find_installed_weights(name):

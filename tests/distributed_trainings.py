@@ -2,8 +2,9 @@
 and the same on one.
 
 python distributed_trainings.py devices FOLDER              on two logical CPUs, and on
-one python distributed_trainings.py host FOLDER NUMBER [BATCH]  on a host of TF_CONFIG;
-it kills itself in that batch
+                                                            one
+python distributed_trainings.py host FOLDER NUMBER [BATCH]  on a host of TF_CONFIG; it
+                                                            kills itself in that batch
 """
 
 import json

@@ -2,6 +2,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 from unittest.mock import Mock
 
 import pytest
@@ -153,6 +154,17 @@ def test_the_lock_can_be_waited_for(tmp_path, monkeypatch):
         monkeypatch.setattr("builtins.print", lambda text, file: (said.append(text), other.close()))
         lock(tmp_path / "lock", wait_s=60)  # free as soon as it has said that it waits
         assert said == ["Another process is busy: waiting for up to 60 s."]
+
+
+def test_a_short_wait_for_the_lock_is_not_mentioned(tmp_path, capsys):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", HOLD], cwd=tmp_path, **pipes) as holder:
+        assert holder.stdout.readline() == "held\n"
+        freed = threading.Thread(target=holder.kill)
+        freed.start()
+        lock(tmp_path / "lock", wait_s=60, quiet_s=60)
+        freed.join()
+    assert capsys.readouterr().err == ""
 
 
 def test_a_file_that_is_not_a_lock_file_is_left_alone(tmp_path):

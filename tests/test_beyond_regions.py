@@ -108,8 +108,12 @@ def test_region_of_a_picture():
     left, right, whole = (0.0, 0.0, 0.5, 1.0), (0.5, 0.5, 1.0, 1.0), captioner.caption(picture)
     one = captioner.caption(picture, region=right)
     assert one.region == right and "red square" in one.caption and whole.region is None
-    assert not one.attention_weights[:, :8].any() and one.confidence != whole.confidence
-    assert {other.region for other in one.alternatives} <= {right}
+    assert not one.attention_weights[:, :8].any()
+    several = captioner.caption(picture, region=right, num_results=3)
+    described = [one, several, *several.alternatives]
+    assert {other.region for other in described} == {right}
+    assert whole.confidence is not None
+    assert {other.confidence for other in described} == {None}, "it is fitted on whole photos"
     with pytest.raises(ValueError, match="A region must be"):
         captioner.caption(picture, region=[])
     with pytest.raises(ValueError, match="no grid until it is built"):
@@ -133,6 +137,9 @@ def test_the_command_line_takes_regions(tmp_path, capsys):
     assert main([*command, "--json", "--region", ".5,0,1,1", "--region", "0,0,.5,1"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["region"] for line in lines] == [[0.5, 0, 1, 1], [0, 0, 0.5, 1]]
+    assert not any("confidence" in line for line in lines)
+    assert main([*command, "--region", "0,0,.5,1", "--min-confidence", ".5"]) == 2
+    assert "--min-confidence cannot be combined with --region" in capsys.readouterr().err
     drawn = ["--region", "0,0,.5,1", "--plot", str(tmp_path / "drawn.png")]
     for options in (["0,0,2,1"], ["a,b"], ["0,0,nan,1"], [".5,0,1,1", *drawn]):
         assert main([*command, "--region", *options]) == 2

@@ -1,4 +1,5 @@
 import csv
+import functools
 import json
 import re
 from collections import Counter
@@ -8,8 +9,9 @@ from conftest import write_copy_of_data_set, write_photos
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_utils import DATASETS, coco, flickr8k, flickr30k, folder
-from data_utils.datasets.tables import cell_of, read_csv, text_of
+from data_utils import DATASETS, coco, flickr8k, flickr30k, folder, read_data
+from data_utils.datasets import draw_split
+from data_utils.datasets.tables import cell_of, read_table, text_of
 
 NAMES = ("a.jpg", "b.jpg", "c.jpg", "d.jpg")
 TOKENS = "".join(f"{name}#{i}\tCaption {i} of {name[0]} .\n" for name in NAMES for i in range(2))
@@ -253,7 +255,8 @@ def test_folder_with_csv(tmp_path):
         "image;caption;split\na.jpg;A dog, running;train\na.jpg;A brown "
         "dog;train\nb.png;A cat;val\nsub/c.jpg;A cow;\n"
     )
-    images = folder(tmp_path)
+    with pytest.warns(UserWarning, match="without a split in captions.csv, not used: 1 .first: c"):
+        images = folder(tmp_path)
     check_contract(images)
     assert splits_of(images) == {"a": "train", "b": "dev", "c": None}
     assert images[0].captions == ["A dog, running", "A brown dog"]
@@ -266,10 +269,64 @@ def test_folder_with_jsonl(tmp_path):
         {"image": "b.jpg", "caption": "A cat", "split": "dev"},
     )
     (tmp_path / "captions.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
-    assert splits_of(folder(tmp_path)) == {"a": None, "b": "dev"}
+    with pytest.warns(UserWarning, match="photos without a split in captions.jsonl, not used: 1"):
+        assert splits_of(folder(tmp_path)) == {"a": None, "b": "dev"}
     for bad in ("[1]", '{"image": 3, "caption": "x"}', '{"image": "a.jpg"}', "nonsense"):
         (tmp_path / "captions.jsonl").write_text('{"image": "a.jpg", "caption": "A dog"}\n' + bad)
         with pytest.raises(ValueError, match="captions.jsonl, line 2: expected an object"):
+            folder(tmp_path)
+
+
+def test_a_seed_replaces_the_splits_of_a_table_and_says_so(tmp_path):
+    write_photos(tmp_path, NAMES)
+    rows = ("a.jpg,A dog,train", "b.jpg,A cat,test", "c.jpg,A cow,")
+    (tmp_path / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
+    splits = []
+    for read in (folder, functools.partial(read_data, "folder")):
+        with pytest.warns(UserWarning) as warned:
+            splits.append(splits_of(read(tmp_path, split_seed=0)))
+        (warning,) = warned
+        assert "splits in captions.csv ignored because of split_seed=0: 2" in str(warning.message)
+        assert "without a split" not in str(warning.message)
+    assert splits[0] == splits[1] == draw_split("abc", 0)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ("image,caption,split,caption", "a.jpg,one,dev,two", "b.jpg,,dev,three", "c.jpg,,dev,"),
+        ("file_name;Text1;text_2", "a.jpg;one;two", "b.jpg;;three", "c.jpg;;"),
+        ("caption,image,caption.1", "one,a.jpg,two", ",b.jpg,three", ",c.jpg"),
+    ],
+)
+def test_a_table_may_have_several_columns_with_captions(rows, tmp_path):
+    write_photos(tmp_path, ("a.jpg", "b.jpg", "c.jpg"))
+    (tmp_path / "captions.csv").write_text("\n".join(rows))
+    left_out = "rows without an image or a caption left out: 1 .first: captions.csv, line 4"
+    with pytest.warns(UserWarning, match=left_out):
+        images = folder(tmp_path)
+    assert [image.captions for image in images] == [["one", "two"], ["three"]]
+
+
+def test_columns_that_cannot_be_told_apart_are_an_error(tmp_path):
+    for text, message in (
+        ("image,caption,caption\na.jpg,one, two, three\n", "line 2: this row has 4 columns, but"),
+        ("image,caption,image\na.jpg,one,b.jpg\n", "line 1: the header has the column image twice"),
+        ("image,caption,split,split\na.jpg,a,dev,test\n", "line 1: .* the column split twice"),
+    ):
+        (tmp_path / "captions.csv").write_text(text)
+        with pytest.raises(ValueError, match=message):
+            folder(tmp_path)
+
+
+def test_folder_finds_pictures_with_backslashes_and_spaces_in_their_names(tmp_path):
+    write_photos(tmp_path / "sub", ("a.jpg", "b.jpg"))
+    rows = ("image,caption", "sub\\A.JPG,A dog", " ./sub//b.jpg ,A cat")
+    (tmp_path / "captions.csv").write_text("\n".join(rows))
+    assert [image.captions for image in folder(tmp_path)] == [["A dog"], ["A cat"]]
+    for name in (" ../a.jpg", " /etc/a.jpg"):
+        (tmp_path / "captions.csv").write_text(f"image,caption\n{name},A dog\n")
+        with pytest.raises(ValueError, match="line 2: this path leads outside"):
             folder(tmp_path)
 
 
@@ -346,8 +403,8 @@ def test_formulas_are_quoted_for_spreadsheets_and_read_back(tmp_path, text):
     assert not re.match(r"[=+\-@\t\r\n]", cell) and not re.search(r"[;\t\r\n][=+\-@]", cell)
     with open(tmp_path / "captions.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["caption", "image"], [cell, cell_of("-a.jpg")]])
-    (row,) = read_csv(tmp_path / "captions.csv")
-    assert row[1:] == ("-a.jpg", " ".join(text.split()), None)
+    (row,) = read_table(tmp_path / "captions.csv").rows()
+    assert row.image == "-a.jpg" and " ".join(row.captions) == " ".join(text.split())
 
 
 @pytest.mark.parametrize("name", ["/etc/a.jpg", "b/../../a.jpg", "c:a.jpg", "\\\\host\\a.jpg"])

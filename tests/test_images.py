@@ -84,6 +84,15 @@ def test_grey_and_16_bit_pictures_keep_their_brightness(tmp_path):
     assert (load_image(saved(Image.new("1", (8, 8), 1), tmp_path / "bits.png")) == 255).all()
 
 
+def test_pictures_of_32_bit_integers_have_8_bits_or_16(tmp_path):
+    grey = np.arange(256, dtype=np.int32).reshape(16, 16)
+    for values in (grey, 257 * grey):
+        picture = Image.fromarray(values)
+        assert picture.mode == "I"
+        for image in (picture, saved(picture, tmp_path / "a.tif")):
+            np.testing.assert_array_equal(load_image(image)[..., 0], grey)
+
+
 def test_the_first_frame_of_an_animation(tmp_path):
     red, green = (Image.new("RGB", (8, 8), colour) for colour in ("#f00", "#0f0"))
     path = saved(red, tmp_path / "a.gif", save_all=True, append_images=[green])
@@ -108,6 +117,22 @@ def test_pil_images_and_arrays(picture):
         with pytest.raises(ValueError, match="values 0..255, not 0..1"):
             load_image(np.full((4, 4, 3), wrong))
     assert load_image(np.zeros((4, 4, 3))).max() == 0
+
+
+@pytest.mark.parametrize("kind", [object, str, bytes, complex, "datetime64[s]", [("red", "u1")]])
+def test_arrays_of_what_is_no_real_number_are_rejected(kind):
+    array = np.full((4, 4, 3), 200).astype(kind)
+    with pytest.raises(ValueError, match="must contain real numbers. .* Received: dtype="):
+        load_image(array)
+    with pytest.raises(ValueError, match="Pass paths, or images of several sizes, as a list"):
+        load_image(np.array(["a.jpg", "b.jpg"]))
+
+
+def test_arrays_of_16_bit_floats_are_pictures():
+    array = np.full((4, 4, 3), 200, np.float16)
+    assert load_image(array).max() == 200
+    tensorflow = pytest.importorskip("tensorflow")
+    assert load_image(tensorflow.cast(array, "bfloat16")).max() == 200
 
 
 def test_a_large_jpeg_is_averaged_down_not_sampled(tmp_path):
@@ -229,6 +254,45 @@ def test_a_picture_that_would_take_too_much_memory_is_rejected(tmp_path):
         ValueError, match=r"large.webp: .*too large: 10000 x 10000 pixels.*the limit is 1.1 GB"
     ):
         load_image(tmp_path / "large.webp", 32)
+
+
+def jpeg_of(picture, **options):
+    """Return a JPEG up to its last scan, that scan, and the end."""
+    file = io.BytesIO()
+    picture.save(file, format="JPEG", **options)
+    content = file.getvalue()
+    last = content.rindex(b"\xff\xda")
+    return content[:last], content[last:-2], content[-2:]
+
+
+def test_a_jpeg_of_many_scans_is_rejected_before_it_is_decoded(picture, tmp_path):
+    start, scan, end = jpeg_of(picture, progressive=True)
+    path = tmp_path / "scans.jpg"
+    path.write_bytes(start + 200 * scan + end)
+    with pytest.raises(ValueError, match="scans.jpg.*more than 100 scans.*non-progressive"):
+        load_image(path, 32)
+    with Image.open(path) as opened, pytest.raises(ValueError, match="more than 100 scans"):
+        load_image(opened)
+    path.write_bytes(start + 20 * scan + end)
+    assert_red_and_blue(load_image(path))
+
+
+def test_what_only_looks_like_a_scan_is_not_counted(picture, tmp_path):
+    start, scan, end = jpeg_of(picture, progressive=True, restart_marker_blocks=1)
+    looks_like_scans = 300 * b"\xff\xda"
+    metadata = b"\xff\xfe" + struct.pack(">H", 2 + len(looks_like_scans)) + looks_like_scans
+    path = tmp_path / "motion_photo.jpg"
+    path.write_bytes(start[:2] + metadata + start[2:] + scan + end + looks_like_scans)
+    np.testing.assert_array_equal(load_image(path), np.array(Image.open(path)))
+
+
+def test_a_jpeg_of_many_exif_segments_is_rejected_before_they_are_joined(picture, tmp_path):
+    start, scan, end = jpeg_of(picture)
+    segment = b"\xff\xe1" + struct.pack(">H", 8) + b"Exif\0\0"
+    path = tmp_path / "exif.jpg"
+    path.write_bytes(start[:2] + 2000 * segment + start[2:] + scan + end)
+    with pytest.raises(ValueError, match="more than 1000 APP1 segments.*without its metadata"):
+        load_image(path)
 
 
 def test_folders_and_patterns(tmp_path):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +21,7 @@ from keras_sat.__main__ import main
 from keras_sat.captioner import Captioner
 from keras_sat.command_line import commands, demo, paths
 from keras_sat.command_line.arguments import build_parser
+from keras_sat.command_line.messages import one_line
 from keras_sat.deploy.ray_data import load_models
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.options import (
@@ -33,6 +35,7 @@ from keras_sat.options import (
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
+from keras_sat.weight_paths import keras_home
 
 
 def help_of(*arguments):
@@ -166,6 +169,9 @@ def raise_(error):
             PermissionError(13, "Permission denied", "a"),
             "a: Permission denied. Check the permissions, or choose",
         ),
+        (FileNotFoundError(2, "No such file", "a.json"), "a.json: No such file. Check the path.\n"),
+        (IsADirectoryError(21, "Is a folder", "a"), "a: Is a folder. Check the path.\n"),
+        (FileExistsError(17, "File exists", "a"), "a: File exists. Check the path, or choose"),
         (ValueError(f"Keras' own. Received: {5000 * 'a '}"), "Keras' own. Received: a a"),
         (
             RuntimeError("Could not determine home directory."),
@@ -182,6 +188,51 @@ def test_errors_are_one_line(error, expected, monkeypatch, capsys):
     assert main(["fit", "--data", "scenes"]) == 2
     line = capsys.readouterr().err
     assert line.startswith(f"keras-sat: {expected}") and line.count("\n") == 1 and len(line) < 2000
+
+
+def test_nobody_is_sent_to_another_folder_for_what_cannot_be_read(tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_text("")
+    error = PermissionError(13, "Permission denied", str(tmp_path / "a.json"))
+    assert "choose a folder that can be written to" in one_line(error, "fit")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
+    assert one_line(error, "fit").endswith("Permission denied. Check the permissions.")
+
+
+def test_a_current_folder_that_was_removed_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    try:
+        (tmp_path / "gone").rmdir()
+    except OSError:
+        pytest.skip("this system does not remove the current folder")
+    assert main(["caption", "a.jpg", "--model", "scenes"]) == 2
+    assert "The current folder was removed. Change to another folder" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="cmd.exe does not close streams")
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_what_belongs_on_a_stream_that_the_shell_closed_goes_nowhere(tmp_path, closed):
+    write_photos(tmp_path, ["a.png"])
+    picture, missing = str(tmp_path / "a.png"), str(tmp_path / "missing.png")
+    command = [sys.executable, "-m", "keras_sat", "caption", picture, missing, "--model", "scenes"]
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *command, "--text-files"]
+    environment = {**os.environ, "KERAS_HOME": str(tmp_path / "keras")}
+    ran = subprocess.run(shell, capture_output=True, text=True, env=environment)
+    caption = (tmp_path / "a.txt").read_text()
+    assert ran.returncode == 2, "one picture is missing"
+    if closed == ">&-":
+        assert ran.stdout == "" and ran.stderr.startswith(f"keras-sat: {missing}: ")
+        assert "Traceback" not in ran.stderr
+    else:
+        assert (ran.stdout, ran.stderr) == (f"{picture}\t{caption}", "")
+
+
+def test_an_empty_home_of_keras_is_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERAS_HOME", "")
+    assert keras_home() == Path("~/.keras").expanduser()
+    assert main(["compare", "a", "b"]) == 2 and "KERAS_HOME" not in os.environ
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.fixture

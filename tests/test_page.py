@@ -262,6 +262,9 @@ def test_the_first_example_is_captioned_on_load_and_the_others_by_a_tap(
     page.open(states=("done",))
     examples = page.browser.find_elements("css selector", ".sat-examples button")
     assert len(examples) == 6
+    label = page.find(".sat-examples small")
+    assert label.value_of_css_property("writing-mode") == "horizontal-tb"
+    assert float(label.value_of_css_property("font-size").removesuffix("px")) >= 12
     for number in (0, 5):
         if number:
             page.after(examples[number].click)
@@ -330,6 +333,32 @@ def test_the_words_and_the_photo_are_seen_without_scrolling(
         )
         assert stage["bottom"] <= height and stage["width"] >= min(width, 400) * 0.7
         assert stage["top"] - words["bottom"] < 20, "the photo is directly below the words"
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_the_page_says_that_it_captions_without_an_index(other_site, serve, has_index):
+    settings = json.loads((other_site / "page" / "page.json").read_text())
+    assert settings["photo"]["has_index"] is False, "this captioner has none"
+    settings["photo"]["has_index"] = has_index
+    write_json(other_site / "page" / "page.json", settings)
+    page = serve(other_site)
+    page.open()
+    (sentence,) = page.texts('[data-role="no-index"]')
+    assert "similar training photos, which this page does not have" in " ".join(sentence.split())
+    hidden = "return document.querySelector('[data-role=\"no-index\"]').hidden"
+    assert page.browser.execute_script(hidden) != has_index
+
+
+def test_words_can_be_chosen_while_they_appear(page, browser, tmp_path):
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    page.give(scenes_in(tmp_path, 1)[0])
+    at_their_start = "for (const one of all) { one.pause(); one.currentTime = 0; }"
+    script = f"const all = document.getAnimations(); {at_their_start} return all.length"
+    assert browser.execute_script(script)
+    words = browser.find_elements("css selector", ".sat-words button")
+    assert all(word.is_displayed() for word in words)
+    page.word(3).click()
+    assert page.step == 3
 
 
 # === A part is covered ===
@@ -429,8 +458,8 @@ def test_a_part_that_is_drawn_is_described_and_pointing_stays_what_it_was(
             page.texts(".sat-several button")
             == [one.caption for one in (expected, *expected.alternatives)]
         )
-        percent = int(page.find(".sat-several small").text.split()[1])
-        assert not same[-1] or percent == pytest.approx(100 * expected.confidence, abs=2)
+        assert all(text.startswith("log probability") for text in page.texts(".sat-several small"))
+        assert "Confidence" not in page.find(note).text, "it is fitted on whole photos"
 
     at(0, 0).click().perform()
     assert page.find(note).text.startswith("Here:") and not page.texts(".sat-rectangle"), (

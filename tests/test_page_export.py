@@ -1,6 +1,7 @@
 """The captioner as a page: its folder, runtime, server, and script."""
 
 import base64
+import dataclasses
 import functools
 import hashlib
 import http.client
@@ -27,7 +28,7 @@ from data_utils.atomic_files import write_json, write_whole
 from data_utils.images import load_image
 from keras_sat import Captioner
 from keras_sat.__main__ import main
-from keras_sat.deploy import page_export, page_runtime
+from keras_sat.deploy import caption_script, page_export, page_runtime
 from keras_sat.deploy.export import CAPTION_SCRIPT
 from keras_sat.deploy.litert import litert_file
 from keras_sat.deploy.litert_captioner import export_folder
@@ -140,6 +141,17 @@ def test_a_page_has_all_that_it_needs(page, captioner):
     assert settings["feature_shape"] == list(captioner.feature_shape)
     assert read_litert(page / "photo") == (b"a network", captioner.vocabulary)
     assert export_folder(page) == page / "photo" and "WEIGHTS_LICENSE.txt" in names
+
+
+@pytest.mark.parametrize("weight, has_index", [(40.0, True), (0.0, False)])
+def test_a_page_knows_whether_the_captioner_has_an_index_which_it_does_not(
+    captioner, npm, tmp_path, monkeypatch, weight, has_index
+):
+    monkeypatch.setattr(captioner, "consensus", "an index")
+    options = dataclasses.replace(captioner.options, consensus_weight=weight)
+    monkeypatch.setattr(captioner, "options", options)
+    page = write_page(captioner, tmp_path / "page", scenes=False, runtime=npm)
+    assert json.loads((page / "page.json").read_text())["photo"]["has_index"] is has_index
 
 
 def test_the_page_has_the_hooks_that_programs_read_and_allows_no_script_but_its_own():
@@ -326,6 +338,66 @@ def test_caption_py_names_what_is_damaged_or_missing(page, tmp_path, name):
     assert done.returncode == 1 and expected in done.stderr and done.stderr.count("\n") == 1
 
 
+@pytest.fixture
+def words_of_network(monkeypatch):
+    """The words that a stand-in for the network says of any picture."""
+    words = ["a", "dog"]
+
+    def outputs_of(photo):
+        return {"token_ids": np.array([[0, 1]]), "num_words": np.array([2])}
+
+    monkeypatch.setattr(caption_script, "load", lambda: (outputs_of, (8, 8), words))
+    return words
+
+
+def status_of_caption_py(*paths):
+    with pytest.raises(SystemExit) as end:
+        caption_script.main([str(path) for path in paths])
+    return end.value.code
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_caption_py_does_not_wait_for_a_pipe(words_of_network, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
+    assert status_of_caption_py(tmp_path / "pipe.jpg", tmp_path, tmp_path / "a.png") == 2
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path / 'a.png'}\ta dog\n"
+    assert err.count("a folder, a pipe or a device") == 2
+
+
+def test_caption_py_prints_nothing_that_a_terminal_would_obey(words_of_network, tmp_path, capsys):
+    words_of_network[0] = "\x1b[31m"
+    words_of_network[1] = "क्\u200dष"  # of Hindi, with an invisible sign that belongs to the word
+    odd = tmp_path / "\x1b]0;title\x07\u202egnp.png"
+    Image.new("RGB", (9, 9)).save(odd)
+    assert status_of_caption_py(odd, f"{odd}.gone") == 2
+    out, err = capsys.readouterr()
+    assert not set("\x1b\x07\u202e") & set(out + err)
+    assert r"\x1b]0;title\x07\u202egnp.png" in out and r"\x1b]0;title\x07" in err
+    assert out.endswith("\t\\x1b[31m क्\u200dष\n")
+
+
+def test_caption_py_says_that_its_vocabulary_is_too_short(words_of_network, tmp_path):
+    Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
+    del words_of_network[1]
+    status = status_of_caption_py(tmp_path / "a.png")
+    assert "vocabulary.txt lacks words of the network. Export" in status
+
+
+def test_a_vocabulary_of_something_else_is_rejected_by_caption_py(page, tmp_path):
+    folder = shutil.copytree(page / "photo", tmp_path / "photo")
+    manifest = json.loads((folder / "litert.json").read_text())
+    (folder / "vocabulary.txt").write_text("dog\n")
+    without_running = WITHOUT_RUNNING.format(package="mock.Mock()")
+    manifest["sha256"]["vocabulary.txt"] = hashlib.sha256(b"dog\n").hexdigest()
+    write_json(folder / "litert.json", manifest)
+    command = [sys.executable, "-c", without_running, folder / "caption.py", "a.png"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "vocabulary.txt is not the vocabulary of a captioner" in done.stderr
+
+
 def test_caption_py_reads_pictures_as_load_image_does(tmp_path):
     script = runpy.run_path(str(CAPTION_SCRIPT))
     rng = np.random.default_rng(5)
@@ -338,6 +410,7 @@ def test_caption_py_reads_pictures_as_load_image_does(tmp_path):
         "see-through.png": np.dstack([pixels, rng.integers(0, 256, (300, 410), np.uint8)]),
         "grey.png": pixels[..., 0],
         "16-bits.png": rng.integers(0, 65536, (300, 410)).astype(np.uint16),
+        "8-of-32-bits.tif": rng.integers(0, 256, (300, 410)).astype(np.int32),
     }
     for name, picture in pictures.items():
         Image.fromarray(picture).save(tmp_path / name, exif=turned)

@@ -9,13 +9,15 @@ from conftest import write_photos
 from data_utils import load_image
 from keras_sat.deploy.photo_process import PhotoProcess
 
-# A decoder that crashes: Python runs this file at the start of each process whose
-# PYTHONPATH has its folder.
+# A decoder that crashes, and one that never ends: Python runs this file at the start of
+# each process whose PYTHONPATH has its folder.
 CRASHES = """
-import builtins, os, signal
+import builtins, os, signal, threading
 def crash_or_open(path, *arguments, open=open, **options):
     if str(path).endswith("crash.png"):
         os.kill(os.getpid(), signal.SIGKILL)
+    if str(path).endswith("endless.png"):
+        threading.Event().wait()
     return open(path, *arguments, **options)
 builtins.open = crash_or_open
 """
@@ -43,10 +45,14 @@ def test_another_process_reads_the_same_pixels(tmp_path):
     )
 
 
-def test_a_crash_is_the_reason_of_one_photo(tmp_path, monkeypatch):
+@pytest.fixture
+def crashes(tmp_path, monkeypatch):
     (tmp_path / "hooks").mkdir()
     (tmp_path / "hooks" / "sitecustomize.py").write_text(CRASHES)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hooks"), prepend=":")
+
+
+def test_a_crash_is_the_reason_of_one_photo(tmp_path, crashes):
     write_photos(tmp_path, ["one.png", "crash.png"])
     process = PhotoProcess()
     with pytest.raises(
@@ -54,6 +60,20 @@ def test_a_crash_is_the_reason_of_one_photo(tmp_path, monkeypatch):
     ):
         process.load(tmp_path / "crash.png", (16, 16))
     assert process.load(tmp_path / "one.png", (16, 16)).shape == (16, 16, 3)
+    process.close()
+
+
+def test_a_photo_that_is_never_read_is_given_up(tmp_path, crashes):
+    write_photos(tmp_path, ["one.png", "endless.png"])
+    expected = load_image(tmp_path / "one.png", (16, 16))
+    process = PhotoProcess()
+    np.testing.assert_array_equal(process.load(tmp_path / "one.png", (16, 16)), expected)
+    endless, process.deadline_s = process._process, 0.1
+    with pytest.raises(ValueError, match="endless.png: the picture was not read within 0.1 s"):
+        process.load(tmp_path / "endless.png", (16, 16))
+    assert endless.returncode not in (None, 0), "it was killed"
+    process.deadline_s = 600
+    np.testing.assert_array_equal(process.load(tmp_path / "one.png", (16, 16)), expected)
     process.close()
 
 
@@ -83,6 +103,12 @@ def test_what_libraries_print_is_no_answer_and_what_the_machine_lacks_is_not_the
         expected = load_image(tmp_path / name, (16, 16))
         np.testing.assert_array_equal(process.load(tmp_path / name, (16, 16)), expected)
     process.close()
+
+
+def test_a_process_that_does_not_start_is_not_the_photos_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.executable", str(tmp_path / "missing"))
+    with pytest.raises(RuntimeError, match="did not start"):
+        PhotoProcess().load(tmp_path / "one.png", (16, 16))
 
 
 def test_an_address_is_read_through_fsspec(tmp_path):

@@ -65,6 +65,12 @@ def test_skipped_steps_do_not_enter_the_speed(clock):
     )
 
 
+def test_less_than_one_a_second_is_written_with_spaces_too(clock):
+    plain = shown(io.StringIO(), clock, seconds=200)
+    assert "100/100 photos (100 %),  0.05 photos/s, 00:00 left\n" in plain
+    assert "100/100 [33:20<00:00,  0.05 photos/s]" in shown(Terminal(), clock, seconds=200)
+
+
 @pytest.mark.parametrize("stream", [Terminal, io.StringIO])
 def test_short_work_is_not_shown_where_there_is_a_delay(clock, stream):
     assert (

@@ -2,12 +2,14 @@
 everything dies once.
 """
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,10 +29,12 @@ from ray.cluster_utils import Cluster
 memory = {"object_store_memory": 100_000_000}
 cluster = Cluster()
 def add(**options):
-    try:
-        cluster.add_node(**options, **memory)
-    except Exception:  # on a busy machine, a node may take longer than Ray waits
-        cluster.add_node(**options, **memory)
+    for _ in range(5):  # on a busy machine, a node takes longer than the 15 s that Ray waits
+        try:
+            return cluster.add_node(**options, **memory)
+        except Exception:
+            pass
+    sys.exit("no node of the cluster has started")
 add(num_cpus=0, include_dashboard=False)
 for _ in range(3):
     add(num_cpus=1)
@@ -67,10 +71,7 @@ builtins.open = crash_or_open
 LISTENERS = """
 import psutil
 from keras_sat.deploy.ray_data import Workers
-try:
-    Workers("local")
-except ValueError:  # on a busy machine, it may take longer than Ray waits
-    Workers("local")
+Workers("local")
 processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
 connections = [x for process in processes for x in process.net_connections()]
 found = [x.laddr.ip for x in connections if x.status == psutil.CONN_LISTEN]
@@ -101,10 +102,10 @@ def cluster(tmp_path_factory):
     with program(
         "-c", CLUSTER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     ) as running:
-        yield (
-            next(line.split()[1] for line in running.stdout if line.startswith("address")),
-            folder / "faults",
-        )
+        lines = (line.split() for line in running.stdout if line.startswith("address"))
+        _, address = next(lines, (None, None))
+        assert address, "the cluster did not start, see its standard error"
+        yield address, folder / "faults"
         running.stdin.close()
 
 
@@ -129,7 +130,7 @@ def photos(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tmp_path):
+def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tmp_path, capsys):
     address, faults = cluster
     for fault in ("part-000000@worker", "part-000001@full", "part-000002@node"):
         (faults / fault).touch()
@@ -146,16 +147,23 @@ def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tm
         address,
     ]
     command += ["--output", tmp_path / "out", "--part-size", 64]
-    with program(*command) as driver:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with program(*command, **pipes) as driver:
         (faults / f"part-000003@{driver.pid}").touch()
-    assert driver.returncode == -signal.SIGKILL
+        printed = driver.stdout.read()
+    assert driver.returncode == -signal.SIGKILL, printed
+    assert "raylet" not in printed and "\x1b" not in printed, "Ray's own messages are not shown"
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
-    with program(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as driver:
-        assert f"{tmp_path / 'out'}: 322 pictures in 6 parts\n" in driver.stdout.read()
-    # 2 if one of the two photos with an error is in a part that the first run had not
-    # written
-    assert driver.returncode in (0, 2) and not [*faults.iterdir()], "all of it happened"
-    assert main([*map(str, command[2:])]) == 0, "nothing is left to do"
+    with program(*command, **pipes) as driver:
+        printed = driver.stdout.read()
+    assert f"{tmp_path / 'out'}: 322 pictures in 6 parts\n" in printed
+    assert "failed: 2 pictures" in printed and driver.returncode == 2
+    assert "raylet" not in printed and "\x1b" not in printed
+    assert not [*faults.iterdir()], "all of it happened"
+    capsys.readouterr()
+    assert main([*map(str, command[2:])]) == 2
+    told_again = capsys.readouterr().err
+    assert "failed: 2 pictures" in told_again and "captions:" not in told_again
     parts = sorted((tmp_path / "out").glob("part-*"))
     assert len(parts) == 6 and before == {path: path.stat().st_mtime_ns for path in before}
     rows = [json.loads(line) for path in parts for line in path.read_text().splitlines()]
@@ -311,8 +319,9 @@ def test_a_list_is_made_once_and_read_in_parts(tmp_path):
         "options": {"num_beams": 1},
     }
     (tmp_path / "out").mkdir()
-    for _ in range(2):
-        path = ray_data._list_of_photos(tmp_path / "out", settings)
+    for added in (None, "1 photos were added after the first run and are left out"):
+        with contextlib.nullcontext() if added is None else pytest.warns(UserWarning, match=added):
+            path = ray_data._list_of_photos(tmp_path / "out", settings)
         parts = [*ray_data._parts_of(path, 2)]
         content = path.read_bytes()
         of_parts = [content[start : start + size].splitlines() for start, size, _ in parts]
@@ -320,12 +329,53 @@ def test_a_list_is_made_once_and_read_in_parts(tmp_path):
         names = [os.path.basename(json.loads(line)) for lines in of_parts for line in lines]
         assert names == sorted(["a.png", "\u00e9\n.png", "\udcff.png"])
         write_photos(tmp_path / "photos", ["later.png"])
-    with pytest.raises(ValueError, match="No photos were found"):
-        (tmp_path / "empty").mkdir()
-        ray_data._list_of_photos(tmp_path / "empty", settings | {"images": []})
-    assert not (tmp_path / "empty" / "_settings.json").exists()
     with pytest.raises(ValueError, match="other settings: options .*1.* instead of .*2.*--output"):
         ray_data._list_of_photos(tmp_path / "out", settings | {"options": {"num_beams": 2}})
+
+
+def test_without_photos_nothing_is_started(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "list.txt").touch()
+    for images, problem in (
+        ([], "No photos were found"),
+        (["empty"], "empty: no pictures were found here"),
+        (["empty/*.jpg"], r"No such file.*\*.jpg"),
+        (["list.txt"], "list.txt: no pictures were found here"),
+        (["missing"], "No such file.*missing"),
+    ):
+        for recursive in (False, True):
+            images = [str(tmp_path / image) for image in images]
+            settings = {"images": images, "recursive": recursive}
+            with pytest.raises((ValueError, FileNotFoundError), match=problem):
+                ray_data._list_of_photos(tmp_path, settings)
+            assert not (tmp_path / "_settings.json").exists()
+
+
+def test_a_list_that_is_gone_or_changed_is_noticed(tmp_path):
+    write_photos(tmp_path / "photos", ["a.png", "b.png"])
+    settings = {"images": [str(tmp_path / "photos")], "recursive": False}
+    output = tmp_path / "out"
+    output.mkdir()
+    photos, kept = output / "_photos.jsonl", output / "_settings.json"
+    ray_data._list_of_photos(output, settings)
+    (output / "part-000000.jsonl").touch()
+    content = photos.read_bytes()
+    photos.write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="missing or was changed.*another folder"):
+        ray_data._list_of_photos(output, settings)
+    photos.unlink()
+    with pytest.raises(ValueError, match="missing or was changed.*another folder"):
+        ray_data._list_of_photos(output, settings)
+    photos.write_bytes(content)
+    settings_before = kept.read_bytes()
+    kept.write_bytes(settings_before.replace(b"false", b"true"))
+    with pytest.raises(ValueError, match="_settings.json: the file is damaged.*another folder"):
+        ray_data._list_of_photos(output, settings)
+    kept.unlink()
+    with pytest.raises(ValueError, match="parts of captions, but not their settings"):
+        ray_data._list_of_photos(output, settings)
+    kept.write_bytes(settings_before)
+    assert ray_data._list_of_photos(output, settings) == photos
 
 
 def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
@@ -333,6 +383,7 @@ def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
         ray_data._row("a.png", ValueError("torn")),
         ray_data._row("b.png", ValueError("torn too")),
     ]
+    rows[1]["similar_photos"] = ["c"]
     assert [*rows[0]] == list(ray_data.COLUMNS) and rows[0]["error"] == "torn"
     (tmp_path / "part.jsonl").write_bytes(ray_data._encoded(rows, False))
     assert ray_data._rows_in({"path": str(tmp_path / "part.jsonl")}) == rows
@@ -340,6 +391,120 @@ def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed: Parquet is not tested")
     (tmp_path / "part.parquet").write_bytes(ray_data._encoded(rows, True))
     assert ray_data._rows_in({"path": str(tmp_path / "part.parquet")}) == rows
+
+
+@pytest.mark.parametrize("file_type", ["jsonl", "parquet"])
+def test_a_file_name_that_is_not_utf_8_has_its_row(tmp_path, file_type):
+    path = tmp_path / f"part.{file_type}"
+    if file_type == "parquet":
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed: Parquet is not tested")
+    row = ray_data._row("bad\udcff.jpg", ValueError("bad\udcff.jpg: torn"))
+    row["similar_photos"] = ["bad\udcff"]
+    path.write_bytes(ray_data._encoded([row], file_type == "parquet"))
+    (found,) = ray_data._rows_in({"path": str(path)})
+    shown = "\udcff" if file_type == "jsonl" else r"\udcff"
+    assert found["image"] == f"bad{shown}.jpg" and found["error"] == f"bad{shown}.jpg: torn"
+    assert [*found["similar_photos"]] == [f"bad{shown}"]
+
+
+class Here(Workers):
+    """Workers without a cluster or a model: torn photos have an error."""
+
+    def __init__(self, **options):
+        self.done = []
+
+    def do(self, make, blocks):
+        for part in blocks:
+            results = [
+                (photo, ValueError("torn") if "torn" in photo else Caption())
+                for photo in ray_data._photos_of_part(part)
+            ]
+            rows = [ray_data._row(*result) for result in results]
+            Path(part[0]).write_bytes(ray_data._encoded(rows, part[0].endswith("parquet")))
+            yield part, sum(row["error"] is not None for row in rows)
+
+
+class Caption:
+    def to_dict(self):
+        return {"caption": 'a sign that says "error": null'}
+
+
+@pytest.mark.filterwarnings("always:.*made again")
+@pytest.mark.parametrize("file_type", ["jsonl", "parquet"])
+def test_each_run_looks_at_the_parts_of_earlier_runs(tmp_path, monkeypatch, capsys, file_type):
+    if file_type == "parquet":
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed: Parquet is not tested")
+    monkeypatch.setattr(ray_data, "Workers", Here)
+    names = [f"{number:03d}.png" for number in range(70)]
+    write_photos(tmp_path / "photos", [*names, "torn.png"], size=(2, 2))
+    command = ["caption", str(tmp_path / "photos"), "--model", "scenes", "--ray", "local"]
+    command += ["--output", str(tmp_path / "out"), "--part-size", "64", "--file-type", file_type]
+    for _ in range(2):
+        assert main(command) == 2
+        printed = capsys.readouterr()
+        assert "71 pictures in 2 parts" in printed.out
+        assert "failed: 1 pictures; their rows have an error. Remove a part" in printed.err
+    first, second = sorted((tmp_path / "out").glob("part-*"))
+    whole = first.read_bytes()
+    damages = [b"", whole[: len(whole) // 2], whole[:-1], second.read_bytes()]
+    for damage in damages:
+        first.write_bytes(damage)
+        assert main(command) == 2
+        assert "1 parts are damaged and made again" in capsys.readouterr().err
+        assert first.read_bytes() == whole
+
+
+class RayThatFails(types.ModuleType):
+    """A package `ray` whose clusters do not start in the first tries."""
+
+    def __init__(self, num_failures):
+        super().__init__("ray")
+        self.data, self.num_failures, self.num_tries = types.ModuleType("ray.data"), num_failures, 0
+
+    def is_initialized(self):
+        return False
+
+    def init(self, **options):
+        self.num_tries += 1
+        if self.num_tries <= self.num_failures:
+            raise RuntimeError("The current node timed out during startup.\nSecond line.")
+
+    def shutdown(self):
+        pass
+
+
+@pytest.fixture
+def failing_ray(monkeypatch):
+    def use(num_failures):
+        ray = RayThatFails(num_failures)
+        monkeypatch.setitem(sys.modules, "ray", ray)
+        monkeypatch.setitem(sys.modules, "ray.data", ray.data)
+        return ray
+
+    for name in (*ray_data.ENVIRONMENT, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # restores it
+    return use
+
+
+def test_a_cluster_on_a_busy_computer_is_started_again(failing_ray):
+    ray = failing_ray(2)
+    with pytest.warns(UserWarning, match="trying again"):
+        assert ray_data._connected("local") is ray
+    assert ray.num_tries == 3
+    failing_ray(3)
+    with pytest.warns(UserWarning, match="trying again"), pytest.raises(ValueError) as error:
+        ray_data._connected("local")
+    assert str(error.value) == (
+        "Ray did not start on this computer, which may be busy: run the same command again. "
+        "Ray's reason: The current node timed out during startup."
+    )
+
+
+def test_a_cluster_that_does_not_answer_is_asked_once(failing_ray):
+    ray = failing_ray(1)
+    with pytest.raises(ValueError, match=r"did not answer: .*during startup\. Expected: .*auto"):
+        ray_data._connected("auto")
+    assert ray.num_tries == 1
 
 
 def test_relative_paths_mean_the_same_on_all_nodes(tmp_path, monkeypatch):
@@ -369,7 +534,8 @@ def test_errors(tmp_path, monkeypatch, capsys):
         distributed_caption("photos", InTurn(), output=tmp_path)
     with pytest.raises(ValueError, match="Leave out the feature cache"):
         DistributedCaptioner(None, None, None).caption_each([], cache=True)
-    caption = ["caption", str(tmp_path), "--model", "scenes"]
+    write_photos(tmp_path / "photos", ["a.png"])
+    caption = ["caption", str(tmp_path / "photos"), "--model", "scenes"]
     for flags, message in (
         (["--output", "out"], "--output has no effect without --ray"),
         (["--ray", "local"], "Pass the folder for the captions as --output"),

@@ -231,14 +231,16 @@ def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
 
 @pytest.mark.slow
 def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
-    """The blocks of docs/extending.md."""
+    """The blocks of docs/extending.md, each of which stands alone."""
     monkeypatch.setitem(scorings.SCORINGS, "cosine", None)  # removed again at the end
     monkeypatch.setitem(selections.ATTENTIONS, "pairs", None)
     monkeypatch.setitem(DATASETS, "shades", None)
     monkeypatch.setitem(keras_sat.SCORES, "dog", None)
     names = {}
     for block in python_blocks(ROOT / "docs" / "extending.md"):
-        exec(compile(block, "extending.md", "exec"), names)
+        of_block = {}
+        exec(compile(block, "extending.md", "exec"), of_block)
+        names |= of_block
     assert np.allclose(names["attended"].attention_weights, 0.2)
     assert {*np.unique(names["result"].attention_weights)} == {0.0, 0.5}
     assert names["captioner"].caption(names["images"][0].image_path).attention_weights.shape[

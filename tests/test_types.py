@@ -69,7 +69,7 @@ def test_a_right_program_passes(checked):
 
 @pytest.mark.slow
 def test_mistakes_are_found(checked):
-    """Each statement with one of them is named: a program that passes is checked."""
+    """Each use with one of them is named: a program that passes is checked."""
     wrong = {
         "num_beams=1": 'num_beams="one"',
         "found.caption,": "found.captoin,",
@@ -88,8 +88,14 @@ def test_mistakes_are_found(checked):
         text = text.replace(right, mistake)
     result = checked(text)
     named = {int(line.split(":")[1]) for line in result.stdout.splitlines() if ": error:" in line}
-    starts = {node.lineno for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)}
     for mistake in wrong.values():
-        line = text[: text.index(mistake)].count("\n") + 1
-        start = max(number for number in starts if number <= line)
-        assert named & {*range(start, line + 1)}, f"{mistake} passed:\n{result.stdout}"
+        places = [lines for source, lines in uses(text) if mistake.rstrip(",") in source]
+        assert any(named & lines for lines in places), f"{mistake} passed:\n{result.stdout}"
+
+
+def uses(text):
+    """Yield the source and the set of line numbers of each call and each attribute."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Call, ast.Attribute)):
+            lines = range(node.lineno, node.end_lineno + 1)
+            yield ast.get_source_segment(text, node), {*lines}

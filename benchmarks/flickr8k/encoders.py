@@ -4,9 +4,8 @@ and a finer one.
 Each trains a small captioner on half of the photos: this compares encoders, not
 captioners.
 
-    python benchmarks/flickr8k/encoders.py flickr8k runs/encoders --weights DIR --boxes
-    flickr8k_boxes.json python benchmarks/flickr8k/encoders.py flickr8k runs/encoders
-    --weights DIR --boxes flickr8k_boxes.json --speed
+    python encoders.py FLICKR8K RUNS --weights DIR --boxes BOXES
+    python encoders.py FLICKR8K RUNS --weights DIR --boxes BOXES --speed
 
 DIR holds mobilenet_v2_notop.weights.h5, efficientnet_lite0_imagenet.npz and
 efficientnet_lite2_imagenet.npz. Killed and run again, it resumes. Prints a table in

@@ -87,7 +87,8 @@ def main():
     photos = photos_of_split(DATASETS["flickr8k"](arguments.data_dir), "dev")[: arguments.photos]
     paths = [os.path.abspath(image.image_path) for image in photos]
     captioner = Captioner.from_pretrained(arguments.model)
-    expected = [result.caption for result in captioner.caption(paths)]
+    without_index = captioner.caption(paths, num_beams=3, consensus_weight=0.0)
+    expected = [result.caption for result in without_index]
     with tempfile.TemporaryDirectory() as temporary:
         pages = {
             precision: write_page(

@@ -1,9 +1,8 @@
 """Correct how often a captioner says each word, by adding a constant to the bias of the
 word's logit.
 
-    python benchmarks/flickr8k/word_offsets.py MODEL FLICKR8K_FOLDER CORRECTED_MODEL
-    --weight 0.3 keras-sat calibrate CORRECTED_MODEL --data flickr8k --data-dir
-    FLICKR8K_FOLDER
+    python benchmarks/flickr8k/word_offsets.py MODEL FLICKR8K CORRECTED --weight 0.3
+    keras-sat calibrate CORRECTED --data flickr8k --data-dir FLICKR8K
 
 A captioner says "standing", "group" and "man" more often than people do, and "woman"
 and "three" less often. The offset of a word is weight x log(how often people say it /

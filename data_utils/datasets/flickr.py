@@ -22,7 +22,7 @@ from data_utils.datasets.assemble import (
 )
 from data_utils.datasets.karpathy import read_karpathy
 from data_utils.datasets.splits import SPLITS, read_split_lists
-from data_utils.datasets.tables import read_csv
+from data_utils.datasets.tables import read_table
 
 
 def flickr8k(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
@@ -105,8 +105,10 @@ def _read_token_file(path, skipped):
 
 def _read_caption_table(path, skipped):
     captions = {}
-    for line, name, caption, _ in read_csv(path):
-        add_caption(captions, image_id_of(name), caption, skipped, f"{path.name}, line {line}")
+    for row in read_table(path).rows():
+        where = f"{path.name}, line {row.line}"
+        for caption in row.captions or [""]:
+            add_caption(captions, image_id_of(row.image), caption, skipped, where)
     return captions
 
 

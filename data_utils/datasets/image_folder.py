@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
+import posixpath
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from data_utils.captions import (
     CaptionedImage,
     Skipped,
     image_id_of,
+    leads_outside,
     pictures_by_folder,
     reject_outside,
 )
@@ -23,7 +24,7 @@ from data_utils.datasets.assemble import (
     photos_in,
 )
 from data_utils.datasets.splits import add_split
-from data_utils.datasets.tables import read_csv, read_jsonl
+from data_utils.datasets.tables import read_table
 from data_utils.foreign_text import brief, shortened
 
 
@@ -36,10 +37,13 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
             caption, one caption per row) or captions.jsonl (one object per line, with
             image and caption or captions), or the metadata.csv or metadata.jsonl of
             Hugging Face's imagefolder (file_name and text). `image` is relative to the
-            folder, and its case matters only if two pictures differ in nothing else.
-            The optional column split contains train, dev or test; without it, every
-            photo has the split None.
-        split_seed: if given, split the photos 80/10/10 at random with this seed.
+            folder, and its case matters only if two pictures differ in nothing else. A
+            CSV file may have commas, semicolons or tabs between cells, and several
+            columns with captions: caption,caption or caption1,caption2. The optional
+            column split contains train, dev or test. Photos without it have the split
+            None; a warning counts them if others have one.
+        split_seed: if given, split the photos 80/10/10 at random with this seed; a
+            warning says if this replaces splits of the table.
     """
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
     if (
@@ -51,23 +55,15 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
             data_dir, "captions.csv with the columns image and caption, or captions.jsonl"
         )
     captions, photos, splits = {}, {}, {}
-    pictures = functools.cache(lambda: _pictures_in_any_case(data_dir))
-
-    @functools.cache  # a picture has several captions
-    def actual(name):
-        return (
-            name
-            if os.path.isfile(data_dir / name)
-            else pictures().get(Path(name).as_posix().casefold(), name)
-        )
-
-    for line, name, caption, split in (read_jsonl if table.suffix == ".jsonl" else read_csv)(table):
-        where = f"{table.name}, line {line}"
-        reject_outside(name, where)
-        name = actual(name)
+    pictures = PictureNames(data_dir)
+    for row in read_table(table).rows():
+        where = f"{table.name}, line {row.line}"
+        reject_outside(row.image.strip(), where)
+        name = pictures.actual(row.image)
         image_id, path = image_id_of(name), str(data_dir / name)
-        add_caption(captions, name and image_id, caption, skipped, where)
-        if not name or not caption:
+        for caption in row.captions or [""]:
+            add_caption(captions, name and image_id, caption, skipped, where)
+        if not name or not row.captions:
             continue
         if photos.setdefault(image_id, path) != path:
             raise ValueError(
@@ -76,15 +72,22 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
                 f"extension): {shortened(photos[image_id])} and {shortened(path)}. Rename "
                 "one of them."
             )
-        if split:
-            add_split(splits, image_id, split, where)
+        if row.split:
+            add_split(splits, image_id, row.split, where)
     photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
     photos = photos_in(data_dir) | photos
-    nested = (
-        None
-        if photos.keys() & captions
-        else next((name for name in pictures().values() if "/" in name), None)
-    )
+    kept = [image_id for image_id in captions if image_id in photos]
+    if split_seed is not None:
+        reason = f"splits in {table.name} ignored because of split_seed={split_seed}"
+        for image_id in splits:
+            skipped.add(reason, image_id)
+    elif splits:
+        reason = f"photos without a split in {table.name}, not used"
+        for image_id in kept:
+            skipped.add(reason, image_id, image_id not in splits)
+    nested = None
+    if not kept:
+        nested = next((name for name in pictures.in_any_case().values() if "/" in name), None)
     hint = (
         f" Name pictures in subfolders with the folder, such as {shortened(nested)}."
         if nested
@@ -93,11 +96,66 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
     return assemble(data_dir, captions, photos, splits, skipped, split_seed, hint)
 
 
-def _pictures_in_any_case(data_dir):
-    """Return a dict from lower-case picture names to actual names, without those that
-    several pictures share.
+class PictureNames:
+    """Finds the pictures of a folder by the names that people write in tables.
+
+    A name means the picture with exactly this name. If there is none, it means the one
+    whose name differs only in spaces at the ends, in backslashes for slashes, or in its
+    case; but not if several pictures differ only in case.
+
+    Args:
+        folder: the folder of the table.
+        names: the pictures that may be meant in another case, as paths relative to the
+            folder, with slashes. None: all in the folder and its subfolders.
     """
-    paths = itertools.chain(*pictures_by_folder(str(data_dir), lenient=True))
-    names = [Path(path).relative_to(data_dir).as_posix() for path in paths]
-    times = Counter(map(str.casefold, names))
-    return {name.casefold(): name for name in names if times[name.casefold()] == 1}
+
+    def __init__(self, folder, names=None):
+        self.folder = Path(folder)
+        self.names = None if names is None else set(names)
+        self._in_any_case = None
+        self._listings = {}
+        self._actual = {}
+
+    def actual(self, name):
+        """Return the picture that a name means, as a path relative to the folder.
+
+        If there is none, return the name itself.
+        """
+        if name not in self._actual:  # tables repeat the name for each caption
+            self._actual[name] = self._found(name)
+        return self._actual[name]
+
+    def in_any_case(self):
+        """Return a dict from lower-case names to actual ones, without shared ones."""
+        if self._in_any_case is None:
+            names = self._all_names() if self.names is None else self.names
+            times = Counter(map(str.casefold, names))
+            unique = [name for name in names if times[name.casefold()] == 1]
+            self._in_any_case = {name.casefold(): name for name in unique}
+        return self._in_any_case
+
+    def _found(self, name):
+        trimmed = name.strip()
+        if not trimmed or leads_outside(trimmed):
+            return trimmed
+        for spelling in (name, trimmed, trimmed.replace("\\", "/")):
+            path = posixpath.normpath(spelling)  # without "./" and "//"
+            if self._exists(path):
+                return path
+        return self.in_any_case().get(path.casefold(), trimmed)
+
+    def _exists(self, path):
+        """Return whether there is a file of this name, in this case on every system."""
+        if self.names is not None and path in self.names:
+            return True
+        parent, name = posixpath.split(path)
+        if parent not in self._listings:
+            try:
+                self._listings[parent] = {*os.listdir(self.folder / parent)}
+            except (OSError, ValueError):  # ValueError: a null character
+                self._listings[parent] = set()
+        return name in self._listings[parent]
+
+    def _all_names(self):
+        paths = itertools.chain(*pictures_by_folder(str(self.folder), lenient=True))
+        return [Path(path).relative_to(self.folder).as_posix() for path in paths]

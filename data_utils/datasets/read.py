@@ -6,6 +6,7 @@ If its folder is empty or missing, download it first where possible.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from collections import Counter
 from pathlib import Path
@@ -51,7 +52,11 @@ def read_data(
         and _is_to_be_downloaded(Path(data_dir).expanduser())
     ):
         download(data, data_dir, show_progress=show_progress)
-    return _checked(DATASETS[data](data_dir), split_seed)
+    reader = DATASETS[data]
+    options = {}
+    if split_seed is not None and "split_seed" in inspect.signature(reader).parameters:
+        options["split_seed"] = split_seed  # the reader warns if this replaces other splits
+    return _checked(reader(data_dir, **options), split_seed)
 
 
 def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[CaptionedImage]:

@@ -1,12 +1,12 @@
 """Open and write the files of a feature cache in one folder.
 
     manifest.json    encoder, layer, digest of its weights, image size, dtype, grid,
-    view; image ids in the order of
-                     the rows; the reasons why photos cannot be read
+                     view; image ids in the order of the rows; the reasons why photos
+                     cannot be read
     features.npy     (photos, regions, feature_dim), a memory map that NumPy alone can
-    open too
+                     open too
     rows.npy         for each row: whether it is done, its CRC-32, and the size, time
-        and digests of its photo
+                     and digests of its photo
 
 A row is marked as done once its features are on disk. rows.npy is created last: it
 marks the folder as a cache.

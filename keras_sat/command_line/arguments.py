@@ -322,8 +322,8 @@ def _add_caption(parser):
         parser,
         metadata="write metadata.jsonl into the folder of the pictures, as Hugging Face's "
         "imagefolder reads it",
-        overwrite="replace existing captions in these files; default: keep them, and caption only "
-        "what is missing",
+        overwrite="replace the captions that these files have of these pictures; default: keep "
+        "them, and caption only what is missing",
     )
     _add_values(
         parser,

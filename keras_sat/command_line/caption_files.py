@@ -3,18 +3,21 @@
 Captions that these files already have are kept.
 """
 
-import csv
-import io
-import json
+import codecs
+import itertools
 import os
 from pathlib import Path
 
-from data_utils.atomic_files import write_whole
-from data_utils.captions import load_document
-from data_utils.datasets.tables import cell_of, read_csv, read_jsonl
-from keras_sat.command_line.paths import prepare_files
+from data_utils.atomic_files import clear_half_written, exclusive_lock, read_bytes, write_whole
+from data_utils.captions import decoded
+from data_utils.datasets.image_folder import PictureNames
+from data_utils.datasets.tables import table_of
+from keras_sat.command_line.paths import check_can_be_written, prepare_files
 
-CSV_HEADER = "image,caption"
+NEW_TABLES = {".csv": "image,caption\n", ".jsonl": ""}
+# For another process to write the same table, which takes less than a second:
+LONGEST_WAIT_S = 60
+QUIET_WAIT_S = 5  # a longer wait is mentioned
 
 
 def caption_files(images, paths, *, text_files=False, csv=None, metadata=False, overwrite=False):
@@ -25,7 +28,7 @@ def caption_files(images, paths, *, text_files=False, csv=None, metadata=False, 
     if csv is not None:
         if Path(csv).suffix.lower() != ".csv":
             raise ValueError(f"Expected a file name that ends in .csv. Received: --csv {csv}")
-        files.append(Table(Path(csv).expanduser(), paths, overwrite, CSV_HEADER))
+        files.append(Table(Path(csv).expanduser(), paths, overwrite))
     if metadata:
         given = [os.path.abspath(os.path.expanduser(path)) for path in (*images, *paths)]
         common = os.path.commonpath(
@@ -42,12 +45,20 @@ class TextFiles:
 
     def __init__(self, paths, overwrite):
         self.overwrite, owners = overwrite, {}
+        pictures = {os.path.realpath(path) for path in paths}
         for path in paths:  # some systems do not distinguish photo.txt from Photo.txt
-            other = owners.setdefault(os.path.abspath(_text_path(path)).casefold(), path)
-            if os.path.abspath(other) != os.path.abspath(path):
+            text_path = _text_path(path)
+            if os.path.realpath(text_path) in pictures:
                 raise ValueError(
-                    "Two pictures would have the same text file. Rename one. Received: "
-                    f"{other}, {path}"
+                    f"The output would overwrite the picture. Received: --text-files, {text_path}"
+                )
+            other = owners.setdefault(os.path.abspath(text_path).casefold(), path)
+            if os.path.abspath(other) != os.path.abspath(path):
+                problem = "Two pictures would have the same text file. Rename one."
+                raise ValueError(f"{problem} Received: {other}, {path}")
+            if overwrite and not _may_be_overwritten(text_path):
+                raise ValueError(
+                    f"--overwrite replaces text files only. Rename or move this file: {text_path}"
                 )
         prepare_files([_text_path(path) for path in paths if not self.has(path)])
 
@@ -62,55 +73,136 @@ class TextFiles:
 
 
 class Table:
-    """A CSV or JSON Lines file, in which each picture is named by its path relative to
-    the table's folder.
+    """A CSV or JSON Lines file. It names pictures by their paths from its folder.
+
+    The file may change while captions are made: somebody corrects a row, or another
+    process adds rows. So it is read again before it is written, and only the rows of
+    pictures that were captioned here are changed. A lock keeps other processes from
+    writing in between.
+
+    A table keeps its form: its columns, delimiter, encoding and line endings.
     """
 
-    def __init__(self, path, paths, overwrite, header=None):
-        self.path, self.is_csv, self.names, self.lines = (
-            path,
-            header is not None,
-            set(),
-            [header] if header else [],
-        )
+    def __init__(self, path, paths, overwrite):
+        self.given_path, self.overwrite = path, overwrite
         self.folder = os.path.abspath(path.parent)
-        if outside := [
-            path for path in paths if not Path(os.path.abspath(path)).is_relative_to(self.folder)
-        ]:
-            raise ValueError(
-                f"This table must be in a folder that contains {outside[0]}. Received: {path}"
-            )
-        prepare_files([path])
-        if not overwrite and path.exists() and (text := load_document(path).rstrip("\n")):
-            if self.is_csv and not text.startswith(header):
-                raise ValueError(
-                    f"{path}: the header is not {header}. Choose another file, or pass --overwrite."
-                )
-            self.names, self.lines = (
-                {row[1] for row in (read_csv if self.is_csv else read_jsonl)(path)},
-                [text],
-            )
-
-    def _name(self, path):
-        name = Path(os.path.abspath(path)).relative_to(self.folder).as_posix().strip()
-        return name.encode("utf-8", "backslashreplace").decode()
+        for picture in paths:
+            if not Path(os.path.abspath(picture)).is_relative_to(self.folder):
+                expected = f"This table must be in a folder that contains {picture}."
+                raise ValueError(f"{expected} Received: {path}")
+        self.path = Path(os.path.realpath(path))  # a link stays a link
+        self.picture_names = PictureNames(self.folder, map(self._name, paths))
+        self.captions = {}  # those made here, by the name of the picture
+        self.unwritten = {}  # those of them that are not in the file yet
+        self.content = None  # of the file, in bytes
+        check_can_be_written(self.path)
+        self._read()
+        with self._lock():
+            clear_half_written(self.path)
 
     def has(self, path):
-        return self._name(path) in self.names
+        name = self._name(path)
+        return name in self.captions or (name in self.names and not self.overwrite)
 
     def add(self, path, caption):
-        name, line = self._name(path), io.StringIO()
-        if self.is_csv:
-            csv.writer(line, lineterminator="").writerow([cell_of(name), cell_of(caption)])
-        else:
-            json.dump({"file_name": name, "text": caption}, line, ensure_ascii=False)
-        self.names.add(name)
-        self.lines.append(line.getvalue())
+        name = self._name(path)
+        self.captions[name] = self.unwritten[name] = caption
 
     def write(self):
-        if self.names:
-            write_whole(self.path, "\n".join(self.lines) + "\n")
+        """Bring the captions made here into the table as it is now."""
+        if not self.captions:
+            return
+        try:
+            with self._lock():
+                self._read()
+                self._merge()
+                self._write()
+        except ValueError as error:  # the table was damaged, or another process hangs
+            if not self.unwritten:
+                raise
+            spare = self._write_spare()
+            raise ValueError(
+                f"{error} The captions that could not be added are in {spare}."
+            ) from None
+
+    def _name(self, path):
+        name = Path(os.path.abspath(path)).relative_to(self.folder).as_posix()
+        return name.encode("utf-8", "backslashreplace").decode()
+
+    def _lock(self):
+        """Return the lock that is held while the table is read and written once."""
+        path = self.path.with_name(f".{self.path.name}.lock")
+        holder_does = f"is writing {self.given_path}"
+        return exclusive_lock(path, holder_does, wait_s=LONGEST_WAIT_S, quiet_s=QUIET_WAIT_S)
+
+    def _read(self):
+        """Read the table, unless it is as it was when it was last read or written."""
+        content = read_bytes(self.path) if self.path.exists() else b""
+        if content == self.content:
+            return
+        document = decoded(self.given_path, content)
+        text = document.text if document.text.strip() else self._new_text()
+        table = table_of(self.given_path, text)
+        self.rows = [(self.picture_names.actual(row.image), row) for row in table.rows()]
+        self.names = {name for name, _ in self.rows}
+        self.content, self.document, self.table = content, document, table
+
+    def _new_text(self):
+        return NEW_TABLES[self.given_path.suffix.lower()]
+
+    def _merge(self):
+        """Change the rows of pictures captioned here, and add missing rows."""
+        if self.overwrite:
+            self._change_rows()
+        # Also those written before: an editor may have saved an older copy since.
+        for name, caption in self.captions.items():
+            if name not in self.names:
+                self.rows.append((name, self.table.new_row(name, caption)))
+                self.names.add(name)
+
+    def _change_rows(self):
+        """Replace all rows of each picture with an unwritten caption by one with it."""
+        changed, rows = set(), []
+        for name, row in self.rows:
+            if name in changed:
+                continue
+            if name in self.unwritten:
+                row = self.table.changed_row(row, self.unwritten[name])
+                changed.add(name)
+            rows.append((name, row))
+        self.rows = rows
+
+    def _write(self):
+        text = self.table.head + "".join(row.source for _, row in self.rows)
+        content = self.document.encoded(text)
+        if content != self.content:
+            write_whole(self.path, content)
+            self.content = content
+        self.unwritten = {}
+
+    def _write_spare(self):
+        """Write the unwritten captions to a new table next to this; return its path."""
+        table = table_of(self.given_path, self._new_text())
+        rows = [table.new_row(name, caption) for name, caption in self.unwritten.items()]
+        stem = self.given_path.stem
+        spares = (self.given_path.with_stem(f"{stem}-{number}") for number in itertools.count(2))
+        spare = next(path for path in spares if not os.path.lexists(path))
+        write_whole(spare, table.head + "".join(row.source for row in rows))
+        self.captions, self.unwritten = {}, {}
+        return spare
 
 
 def _text_path(path):
     return Path(path).with_suffix(".txt")
+
+
+def _may_be_overwritten(path):
+    """Return whether this is a text file, or no file.
+
+    Pictures and other files have null characters, text has them only in UTF-16.
+    """
+    if not os.path.isfile(path):
+        return True
+    with open(path, "rb") as file:
+        start = file.read(2**16)
+    return b"\0" not in start or start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))

@@ -127,6 +127,11 @@ def run_caption(
     file_options = ("text_files", "csv", "metadata", "overwrite")
     of_files = {name: options.pop(name) for name in file_options if name in options}
     regions = [checked_region(region.split(",")) for region in options.pop("region", ())]
+    if regions and min_confidence is not None:
+        raise ValueError(
+            "--min-confidence cannot be combined with --region: the confidence is that of "
+            "captions of whole photos."
+        )
     if (outputs or of_files) and len(regions) > 1:
         flag = flag_of(next(iter(outputs | of_files)))
         raise ValueError(f"{flag} takes one result for each picture: pass one --region.")
@@ -253,7 +258,8 @@ def _caption_on_ray(images, models, workers, others, **options):
         ) from None
     print(f"{visible(workers['output'])}: {num_photos} pictures in {len(paths)} parts")
     if num_errors:
-        raise ValueError(f"failed: {num_errors} pictures; their rows have an error")
+        problem = f"failed: {num_errors} pictures; their rows have an error"
+        raise ValueError(f"{problem}. Remove a part to try its pictures again.")
 
 
 def _models_or_default(models, data=None):
@@ -336,9 +342,15 @@ def _kept_in_files(results, files, page_path, min_confidence):
         page = GalleryPage(page_path)
 
     def write():
-        # Otherwise an earlier gallery is kept.
+        problems = []
+        # Without photos, an earlier gallery is kept.
         for file in [*files, page] if page and page.photos else files:
-            file.write()
+            try:
+                file.write()
+            except (OSError, ValueError) as error:  # write the others too
+                problems.append(error)
+        if problems:
+            raise problems[0]
 
     try:
         for path, result in results:

@@ -26,12 +26,22 @@ WAYS_OUT = {
     **dict.fromkeys(
         (errno.EACCES, errno.EPERM, errno.EROFS), f"Check the permissions, {ELSEWHERE}"
     ),
-    **dict.fromkeys(
-        (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR), f"Check the path, {ELSEWHERE}"
-    ),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), "Check the path."),
+    errno.EEXIST: f"Check the path, {ELSEWHERE}",  # a file where a folder is to be made
     MemoryError: "There is not enough memory. Choose smaller values for the options.",
     RuntimeError: "Write the full path instead of ~.",  # Path.expanduser's error
 }
+
+
+def open_closed_streams():
+    """Open the null device for each standard stream that the shell has closed (`>&-`).
+
+    Python has None for such a stream, and would print on standard output what is meant
+    for standard error.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))
 
 
 @contextlib.contextmanager
@@ -99,15 +109,43 @@ def one_line(error, command):
     """Return the message of an error in one line, with argument names replaced by the
     command's flags.
     """
+    names_no_path = isinstance(error, FileNotFoundError) and error.filename is None
+    if names_no_path and not _has_current_folder():
+        return "The current folder was removed. Change to another folder, and try again there."
     text = (
         error.text(options_of(command))
         if isinstance(error, ArgumentError)
         else reason_without_number(error)
     )
-    kinds = (getattr(error, "errno", None), *type(error).__mro__)
-    way_out = next((f". {WAYS_OUT[kind]}" for kind in kinds if kind in WAYS_OUT), "")
     text = textwrap.shorten(text, MOST_SHOWN, placeholder=" ...")
-    return visible(text.removesuffix(way_out[:1]) + way_out)
+    way_out = _way_out(error)
+    return visible(f"{text.removesuffix('.')}. {way_out}" if way_out else text)
+
+
+def _way_out(error):
+    """Return what to do after an error, in a sentence, or "" if its message says it."""
+    if isinstance(error, PermissionError) and _cannot_be_read(error.filename):
+        return "Check the permissions."
+    kinds = (getattr(error, "errno", None), *type(error).__mro__)
+    return next((WAYS_OUT[kind] for kind in kinds if kind in WAYS_OUT), "")
+
+
+def _cannot_be_read(path):
+    """Return whether something is at a path that this user cannot read or look at."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True
+    except (OSError, TypeError):  # there is nothing, or no path is known
+        return False
+    return not os.access(path, os.R_OK)
+
+
+def _has_current_folder():
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
 
 
 def show_warning(command, message, category, filename, lineno, file=None, line=None):

@@ -91,13 +91,14 @@ def prepare_files(paths):
     Raise OSError if one cannot be written.
     """
     for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if (
-            number := errno.EISDIR
-            if path.is_dir()
-            else 0
-            if os.access(path.parent, os.W_OK)
-            else errno.EACCES
-        ):
-            raise OSError(number, os.strerror(number), str(path))
+        check_can_be_written(path)
     clear_half_written(*paths)
+
+
+def check_can_be_written(path):
+    """Create the folder of an output file; raise OSError if it cannot be written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not os.access(path.parent, os.W_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))

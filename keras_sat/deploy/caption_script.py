@@ -11,7 +11,9 @@ import gzip
 import hashlib
 import importlib
 import json
+import os
 import sys
+import unicodedata
 import warnings
 from pathlib import Path
 
@@ -68,7 +70,10 @@ def load():
             "captioner again."
         )
     content = gzip.decompress(files[model]) if model.endswith(".gz") else files[model]
-    words = files["vocabulary.txt"].decode().split("\n")
+    words = files["vocabulary.txt"].decode().split("\n")[:-1]
+    if "<start>" not in words:
+        problem = f"{HERE}: vocabulary.txt is not the vocabulary of a captioner."
+        sys.exit(f"{problem} Export the captioner again.")
     if is_onnx:
         session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
@@ -88,6 +93,8 @@ def read_photo(path, height, width):
 
     Return the input of the model, uint8 (1, height, width, 3).
     """
+    if Path(path).exists() and not Path(path).is_file():
+        raise ValueError("it is a folder, a pipe or a device")  # opening a pipe would wait for ever
     Image.init()
     with Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN]) as image:
         if image.format == "JPEG":  # large ones are decoded at reduced size
@@ -95,6 +102,8 @@ def read_photo(path, height, width):
         image.load()
         with contextlib.suppress(Exception):  # damaged metadata: the pixels are intact
             image = ImageOps.exif_transpose(image)
+        if image.mode == "I" and image.getextrema()[1] <= 255:  # 8 bits in numbers of 32
+            image = image.convert("L")
         if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
             image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
         if "transparency" in image.info or image.mode in (
@@ -128,10 +137,26 @@ def run(interpreter, words, photo):
     )
 
 
+def visible(text):
+    """Return text, such as a file name, with what a terminal would obey or hide
+    escaped.
+    """
+    hidden = filter(is_hidden, text)
+    escaped = {sign: sign.encode("unicode_escape").decode() for sign in hidden}
+    return text.translate(str.maketrans(escaped))
+
+
+def is_hidden(sign):
+    """Return whether it is a control character, a format character or a surrogate."""
+    is_in_words = sign in "\u200c\u200d"  # of many languages
+    return unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp") and not is_in_words
+
+
 def main(paths):
     if not paths:
         sys.exit("usage: python caption.py PICTURE ...")
     warnings.simplefilter("ignore")  # about odd metadata
+    errors = sys.stderr or open(os.devnull, "w")  # None if the shell has closed it
     outputs_of, (height, width), words = load()
     status = 0
     for path in paths:
@@ -139,11 +164,15 @@ def main(paths):
             photo = read_photo(path, height, width)
         except Exception as error:  # Pillow raises many kinds of errors for damaged files
             status = 2
-            print(f"{path}: cannot be read as a picture ({error})", file=sys.stderr)
-        else:
-            found = outputs_of(photo)
-            ids = found["token_ids"][0][: np.ravel(found["num_words"])[0]]
-            print(f"{path}\t{' '.join(words[token] for token in ids)}", flush=True)
+            print(visible(f"{path}: cannot be read as a picture ({error})"), file=errors)
+            continue
+        found = outputs_of(photo)
+        ids = found["token_ids"][0][: np.ravel(found["num_words"])[0]]
+        if max(ids, default=0) >= len(words):
+            problem = f"{HERE}: vocabulary.txt lacks words of the network."
+            sys.exit(f"{problem} Export the captioner again.")
+        caption = " ".join(words[token] for token in ids)
+        print(f"{visible(str(path))}\t{visible(caption)}", flush=True)
     sys.exit(status)
 
 

@@ -2,13 +2,15 @@
 Lite) file or an ONNX file.
 
     DIRECTORY/1/saved_model.pb, variables/    for TensorFlow Serving and
-    `tf.saved_model.load`
+                                              `tf.saved_model.load`
     DIRECTORY/1/model.tflite                  for LiteRT: greedy search, one photo of
-        the encoder's size
+                                              the encoder's size
     DIRECTORY/1/model.onnx                    for onnxruntime: beam search, one photo,
-    see `onnx_file` DIRECTORY/1/caption.py                    captions images with one
-    of these files, without TensorFlow DIRECTORY/1/vocabulary.txt, litert.json   see
-    `litert_folder`; for ONNX, the manifest is onnx.json
+                                              see `onnx_file`
+    DIRECTORY/1/caption.py                    captions images with one of these files,
+                                              without TensorFlow
+    DIRECTORY/1/vocabulary.txt, litert.json   see `litert_folder`; for ONNX, the
+                                              manifest is onnx.json
 
 All contain the encoder and the search as a graph. The next export is DIRECTORY/2;
 TensorFlow Serving serves the highest number. An empty file .lock ensures that only one

@@ -52,6 +52,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, eight_bit=Fa
             captioner.search(features, visible=visible, start_token_id=start_id[0], **beams)
         )
         if captioner.confidence is not None:
+            # It is calibrated for whole photos. What describes parts leaves it out.
             features = equations.only_visible(features, visible)
             outputs["confidence"] = captioner.confidence(found.word_probs[None], features)[0]
         return outputs

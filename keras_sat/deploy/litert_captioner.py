@@ -7,7 +7,7 @@ converted once by TensorFlow, with float32 weights; for bundled ones, `litert_gr
 makes the same file without TensorFlow:
 
     KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`;
-    litert8-DIGEST has 8-bit weights
+                                           litert8-DIGEST has 8-bit weights
 
 DIGEST is the digest of config.json, which contains the digests of the captioner's other
 files. A folder with config.json is a saved captioner: a LiteRT file in it is never run.
@@ -418,7 +418,11 @@ class LiteRTCaptioner:
     def _result(self, found, number, photo, words=None):
         """Build the CaptionResult of one caption from the outputs of a signature."""
         count, ids = int(found["num_words"][number]), found["token_ids"][number]
-        words = words or [self.vocabulary.tokens[token] for token in ids[:count]]
+        tokens = self.vocabulary.tokens
+        if ids.max() >= len(tokens):
+            problem = f"{self._folder}: vocabulary.txt lacks words of the network."
+            raise ValueError(f"{problem} Export the captioner again.")
+        words = words or [tokens[token] for token in ids[:count]]
         return CaptionResult(
             " ".join(words),
             words,

@@ -1,11 +1,12 @@
 """The files of a LiteRT captioner: the network, its vocabulary, and a manifest with
 their digests.
 
-    model.tflite or model.tflite.gz    the network vocabulary.txt
-    one token per line; the line number, from 0, is its id litert.json
-    the manifest
+    model.tflite or model.tflite.gz    the network
+    vocabulary.txt                     one token per line; the line number, from 0, is
+                                       its id
+    litert.json                        the manifest
     index-DIGEST.npz                   optional: the index of training photos, see
-        `keras_sat.beyond.consensus`
+                                       `keras_sat.beyond.consensus`
 
 LiteRT's parser trusts its input: a damaged file can crash it or silently change
 captions. So it only reads bytes whose digest was checked. Digests detect damage, not

@@ -2,7 +2,7 @@
 own files have.
 
     pretrained/NAME/graph.json    the rest of the network (70 kB compressed), and where
-    which array belongs
+                                  which array belongs
 
 `write_graph` takes the weights out of a network that TensorFlow converted, and `filled`
 puts them back with numpy alone. The digest in the file ensures that the result is the

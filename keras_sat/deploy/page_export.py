@@ -4,10 +4,11 @@ serve.
     DIRECTORY/index.html, *.js, *.css    the page
     DIRECTORY/page.json                  list of the captioners on the page
     DIRECTORY/photo/                     the captioner: see `litert_folder`, with
-    model.json and caption.py DIRECTORY/scenes.../                 the bundled
-    captioners of synthetic scenes, for the playground DIRECTORY/examples/
-    six free photos DIRECTORY/runtime/                   LiteRT.js, see
-    `keras_sat.deploy.page_runtime`
+                                         model.json and caption.py
+    DIRECTORY/scenes.../                 the bundled captioners of synthetic scenes, for
+                                         the playground
+    DIRECTORY/examples/                  six free photos
+    DIRECTORY/runtime/                   LiteRT.js, see `keras_sat.deploy.page_runtime`
 
 The next export replaces the page. Other files in the folder, such as those of a
 repository, are kept. An empty file .lock ensures that only one process writes at a
@@ -27,7 +28,7 @@ from keras_sat.deploy.litert_folder import write_litert
 from keras_sat.deploy.litert_weights import rounded
 from keras_sat.deploy.page_runtime import FILES, runtime_files
 from keras_sat.files.model_folder import WEIGHTS_LICENSE
-from keras_sat.options import one_of
+from keras_sat.options import SearchOptions, one_of
 from keras_sat.pictures.player import empty_figure, fill, template_part
 
 PAGE = Path(__file__).parent / "page"
@@ -87,11 +88,9 @@ def write_page(
             raise
         missing = error
     examples = "people" in captioner.vocabulary if examples is None else examples
-    page = {
-        "photo": {"folder": PHOTO, "name": name},
-        "scenes": SCENES if scenes else [],
-        "examples": examples,
-    }
+    agrees = captioner.consensus_options(SearchOptions()) is not None
+    photo = {"folder": PHOTO, "name": name, "has_index": agrees}  # the page has none, and says so
+    page = {"photo": photo, "scenes": SCENES if scenes else [], "examples": examples}
     # Nothing is written before all networks are converted.
     captioners = {PHOTO: _converted(captioner, search, precision)}
     for bundled in (scene["folder"] for scene in page["scenes"]):

@@ -6,18 +6,22 @@ blocks of workers and nodes that died to others. A block may be done twice: it w
 the same bytes again. A folder of captions contains
 
     _photos.jsonl            the paths, one JSON string a line, as the first run found
-    them _settings.json           the settings of the first run, which later runs must
-    share
+                             them
+    _settings.json           the settings of the first run, which later runs must share,
+                             and a digest of the paths
     part-000000.jsonl ...    the captions of the first block of photos, and so on: whole
-        or not there
+                             or not there
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import glob
+import hashlib
 import inspect
+import io
 import itertools
 import json
 import logging
@@ -26,6 +30,8 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Unpack
+
+import numpy as np
 
 from data_utils.atomic_files import (
     clear_half_written,
@@ -74,7 +80,11 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_NUM_REDIS_GET_RETRIES": "1",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # no lines about dying workers on standard output
 }
+# A Ray node ends if one of its helpers has not started within 15 s, as on a busy
+# computer.
+NUM_STARTS = 3
 
 
 class Workers:
@@ -193,17 +203,31 @@ def _connected(address):
             'Ray is not installed. Run `pip install "keras_sat[ray]"` on every machine.'
         ) from None
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # `Workers.do` reports problems
-    options = {"include_dashboard": False} if address == "local" else {}
-    try:
-        if not ray.is_initialized():
+    if not ray.is_initialized():
+        _initialise(ray, address)
+    return ray
+
+
+def _initialise(ray, address):
+    """Start a Ray cluster on this computer, or connect to a running one."""
+    is_local = address == "local"
+    options = {"include_dashboard": False} if is_local else {}
+    for number in range(NUM_STARTS if is_local else 1):
+        if number:
+            warnings.warn("Ray did not start: trying again.", stacklevel=2)
+        try:
             with nothing_on_standard_error():  # Ray says that its log is off
                 ray.init(address=address, logging_level="ERROR", log_to_driver=False, **options)
-    except Exception as error:  # Ray raises many kinds
-        problem = f"The Ray cluster did not answer: {str(error).splitlines()[0]}"
-        raise ValueError(
-            f'{problem}. Expected: "local", "auto" or host:port. Received: {address}'
-        ) from None
-    return ray
+            return
+        except Exception as error:  # Ray raises many kinds
+            lines = (str(error).strip() or type(error).__name__).splitlines()
+            reason = lines[0].rstrip(".")
+        ray.shutdown()
+    if is_local:
+        problem = "Ray did not start on this computer, which may be busy"
+        raise ValueError(f"{problem}: run the same command again. Ray's reason: {reason}.")
+    expected = 'Expected: "local", "auto" or host:port'
+    raise ValueError(f"The Ray cluster did not answer: {reason}. {expected}. Received: {address}")
 
 
 @with_options(BeamSearchOptions)
@@ -225,9 +249,9 @@ def distributed_caption(
     """Caption photos on a Ray cluster, write the captions in parts, and return a Ray
     Dataset that reads them.
 
-    Parts that exist are kept: remove a part to have it done again. A photo that cannot
-    be read has a row with an error. All nodes must see the photos, the model and
-    `output` under the same paths.
+    Whole parts are kept: remove a part to have it done again. A photo that cannot be
+    read has a row with an error. All nodes must see the photos, the model and `output`
+    under the same paths.
 
     Args:
         images: a folder, a pattern, a photo, a file with the path of a photo in each
@@ -275,7 +299,7 @@ def write_captions(
 ):
     """Do what `distributed_caption` does, with its `**options` as a dict.
 
-    Return the paths of the parts, and the numbers of photos and new errors.
+    Return the paths of the parts, and the numbers of photos and of errors.
     """
     options = {} if options is None else options
     known = inspect.signature(distributed_caption).parameters
@@ -307,8 +331,7 @@ def write_captions(
     with exclusive_lock(output / "_lock", f"is captioning into {output}"):
         parts = list(_parts_of(_list_of_photos(output, settings), part_size))
         paths = [str(output / f"part-{number:06d}.{file_type}") for number in range(len(parts))]
-        to_do = [(path, *part) for path, part in zip(paths, parts) if not os.path.exists(path)]
-        num_errors = 0
+        to_do, num_errors = _unfinished(paths, parts)
         if to_do:
             clear_half_written(*(path for path, *_ in to_do))
             workers = Workers(**of_workers)
@@ -322,6 +345,49 @@ def write_captions(
                     num_errors += errors
                     progress.advance(1)
     return paths, sum(num_photos for *_, num_photos in parts), num_errors
+
+
+def _unfinished(paths, parts):
+    """Return (path, *part) of each part to do, and the number of errors in others."""
+    to_do, damaged, num_errors = [], [], 0
+    for path, part in zip(paths, parts):
+        if not os.path.exists(path):
+            to_do.append((path, *part))
+            continue
+        *_, num_photos = part
+        try:
+            num_errors += _num_errors(path, num_photos)
+        except (ValueError, LookupError, TypeError):
+            damaged.append(path)
+            to_do.append((path, *part))
+    if damaged:
+        problem = f"{len(damaged)} parts are damaged and made again (first: {damaged[0]})"
+        warnings.warn(f"{problem}.", stacklevel=2)
+    return to_do, num_errors
+
+
+def _num_errors(path, num_photos):
+    """Return the number of rows with an error in a part.
+
+    Raise ValueError, LookupError or TypeError if the part is damaged.
+    """
+    content = Path(path).read_bytes()
+    if path.endswith("jsonl"):
+        lines = content.splitlines()
+        unlike_a_caption = [line for line in lines if b'"error": null' not in line]
+        num_errors = sum(json.loads(line)["error"] is not None for line in unlike_a_caption)
+        num_rows = len(lines) if content.endswith(b"\n") else None
+    else:
+        from pyarrow import parquet
+
+        try:
+            errors = parquet.read_table(io.BytesIO(content), columns=["error"])["error"]
+        except OSError as error:
+            raise ValueError(f"{path}: {error}") from None
+        num_rows, num_errors = len(errors), len(errors) - errors.null_count
+    if num_rows != num_photos:
+        raise ValueError(f"{path}: the part has another number of rows. Expected: {num_photos}.")
+    return num_errors
 
 
 def load_models(models, encoder_weights):
@@ -394,16 +460,23 @@ def _captioning_parts(load, digests, options):
     captioner = _captioner_on_node(load, digests)
 
     def caption(part):
-        path, start, num_bytes, _ = part
-        with open(Path(path).parent / "_photos.jsonl", "rb") as file:
-            file.seek(start)
-            photos = list(map(json.loads, file.read(num_bytes).splitlines()))
+        path, photos = part[0], _photos_of_part(part)
         results = captioner.caption_each(photos, errors="yield", batch_size=BATCH_SIZE, **options)
         rows = [_row(*result) for result in results]
         write_whole(path, _encoded(rows, is_parquet=path.endswith("parquet")))
         return sum(row["error"] is not None for row in rows)
 
     return caption
+
+
+def _photos_of_part(part):
+    """Return the paths of the photos of a part, given as (path, first byte, number of
+    bytes, number of photos).
+    """
+    path, start, num_bytes, _ = part
+    with open(Path(path).parent / "_photos.jsonl", "rb") as file:
+        file.seek(start)
+        return list(map(json.loads, file.read(num_bytes).splitlines()))
 
 
 def _captioning(load, digests, options):
@@ -435,7 +508,15 @@ def _encoded(rows, is_parquet):
         )
     import pandas
 
+    rows = [{name: _as_utf8(value) for name, value in row.items()} for row in rows]
     return pandas.DataFrame(rows).to_parquet()
+
+
+def _as_utf8(value):
+    """Escape the bytes of file names that are not UTF-8, which Parquet cannot store."""
+    if isinstance(value, list):
+        return [_as_utf8(each) for each in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _rows_in(part):
@@ -455,34 +536,82 @@ def _list_of_photos(output, settings):
     Reject other settings than those of that run.
     """
     path, settings_path = output / "_photos.jsonl", output / "_settings.json"
-    if settings_path.exists():
-        reject_differences(
-            read_sealed_json(settings_path, "settings of captions"), settings, output
-        )
+    if not settings_path.exists():
+        if any(output.glob("part-*")):
+            problem = f"{output} contains parts of captions, but not their settings"
+            raise ValueError(f"{problem}. Choose another folder (--output).")
+        with open(path, "wb") as file:
+            file.writelines(_lines(settings))
+            file.flush()
+            os.fsync(file.fileno())
+        write_sealed_json(settings_path, {**settings, "photos_digest": _digest_of(path)})
         return path
-    with open(path, "wb") as file:
-        for photo in _photos_in(settings["images"], settings["recursive"]):
-            file.write(json.dumps(photo).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    if not path.stat().st_size:
-        raise ValueError(f"No photos were found. Received: images={settings['images']}")
-    write_sealed_json(settings_path, settings)
+    way_out = f"Choose another folder (--output); the parts in {output} can still be read."
+    first = read_sealed_json(settings_path, "settings of captions", way_out)
+    reject_differences(first, settings, output)
+    recorded = first.get("photos_digest")  # none in folders from before there was one
+    if not path.is_file() or recorded not in (None, _digest_of(path)):
+        problem = f"{path}: the list of photos is missing or was changed"
+        raise ValueError(f"{problem}, so the rest of it cannot be captioned. {way_out}")
+    _warn_of_added_photos(path, settings)
     return path
+
+
+def _lines(settings):
+    """Yield the lines of the list of photos."""
+    if not settings["images"]:
+        raise ValueError("No photos were found. Received: images=[]")
+    for photo in _photos_in(settings["images"], settings["recursive"]):
+        yield json.dumps(photo).encode() + b"\n"
+
+
+def _digest_of(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _warn_of_added_photos(path, settings):
+    """Warn of photos that the first run did not find.
+
+    Ten million photos take 160 MB of memory: two hashes each.
+    """
+    with open(path, "rb") as lines:
+        known = np.fromiter(map(hash, lines), np.int64)
+    try:
+        found = np.fromiter(map(hash, _lines(settings)), np.int64)
+    except Exception:  # they were moved since; file systems have their own kinds of errors
+        return
+    if num_added := len(np.setdiff1d(found, known)):
+        problem = f"{num_added} photos were added after the first run and are left out"
+        way_out = "list their paths in a .txt file, and choose another folder (--output)"
+        warnings.warn(f"{problem}. To caption them, {way_out}.", stacklevel=2)
 
 
 def _photos_in(images, recursive):
     """Yield the paths and addresses of photos; see `distributed_caption`."""
     for image in images:
-        if "://" in image:
-            yield from _photos_at(image, recursive)
-        elif image.endswith(".txt") and not os.path.isdir(image):
-            with open(image, encoding="utf-8-sig", errors="surrogateescape") as lines:
-                yield from (_absolute(line.rstrip("\r\n")) for line in lines if line.strip())
-        elif recursive and os.path.isdir(image):
-            yield from itertools.chain.from_iterable(pictures_by_folder(image))
-        else:
-            yield from find_pictures(image)
+        photos = _photos_of(image, recursive)
+        first = next(photos, None)
+        if first is None:
+            raise ValueError(f"{image}: no pictures were found here.")
+        yield first
+        yield from photos
+
+
+def _photos_of(image, recursive):
+    """Yield the photos that one of `images` stands for."""
+    if "://" in image:
+        yield from _photos_at(image, recursive)
+    elif image.endswith(".txt") and not os.path.isdir(image):
+        with open(image, encoding="utf-8-sig", errors="surrogateescape") as lines:
+            yield from (_absolute(line.rstrip("\r\n")) for line in lines if line.strip())
+    elif recursive and os.path.isdir(image):
+        yield from itertools.chain.from_iterable(pictures_by_folder(image))
+    else:
+        found = find_pictures(image)
+        if found == [image] and not os.path.exists(image):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), image)
+        yield from (path for path in found if not os.path.isdir(path))
 
 
 def _photos_at(address, recursive):

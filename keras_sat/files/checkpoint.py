@@ -3,7 +3,7 @@ training exactly.
 
     progress.json       the metrics of each epoch so far, and the name of the other file
     state-DIGEST.npz    weights, optimizer, baseline and the state of every random
-    generator
+                        generator
 
 A new state is written next to the old one, and then progress.json is replaced. If the
 process is killed at any moment, the folder contains a complete checkpoint.

@@ -10,12 +10,14 @@ import functools
 import importlib
 import re
 import sys
+import warnings
 from pathlib import Path
 
 from data_utils.atomic_files import file_digest
 from data_utils.foreign_text import brief
 
-ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
+ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
+PINNED = re.compile(ADDRESS.pattern + r" \(config\.json has the digest [0-9a-f]{64}\)", re.ASCII)
 FILES = ("config.json", "weights-*.npz", "vocabulary-*.json", "encoder-*.npz", "index-*.npz")
 
 
@@ -30,10 +32,13 @@ def hub_folder(address):
 
     Within a process, an address without a revision stays the same model.
     """
-    with hub_library(address) as (hub, repository, revision):
-        if not sys.stderr.isatty():
-            importlib.import_module("huggingface_hub.utils").disable_progress_bars()
-        return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=FILES))
+    repository, revision = parts_of(address)
+    hub = hub_library(address)
+    if not sys.stderr.isatty():
+        importlib.import_module("huggingface_hub.utils").disable_progress_bars()
+    with transfers(address):
+        folder = hub.snapshot_download(repository, revision=revision, allow_patterns=FILES)
+    return Path(folder)
 
 
 def pinned(address, folder):
@@ -44,28 +49,54 @@ def pinned(address, folder):
     return f"{address.partition('@')[0]}@{folder.name} (config.json has the digest {digest})"
 
 
-@contextlib.contextmanager
-def hub_library(address):
-    """Yield huggingface_hub, the repository and the revision or None.
+def checked_source(source):
+    """Return a source that `pinned` wrote; for any other, warn and return None."""
+    if source is None or (isinstance(source, str) and PINNED.fullmatch(source)):
+        return source
+    problem = "config.json says that the model started from something that is not on the hub."
+    expected = "hf://owner/name@commit with a digest; this is ignored."
+    warnings.warn(f"{problem} Expected: {expected} Received: {brief(source)}", stacklevel=2)
+    return None
 
-    Turn the library's errors into a ValueError.
-    """
-    if not (parts := ADDRESS.fullmatch(address)):
-        raise ValueError(
-            f"Expected hf://owner/name or hf://owner/name@revision. Received: {brief(address)}"
-        )
+
+def parts_of(address):
+    """Return the repository and the revision (or None) of hf://owner/name@revision."""
+    parts = ADDRESS.fullmatch(address)
+    if not parts:
+        expected = "hf://owner/name or hf://owner/name@revision"
+        raise ValueError(f"Expected {expected}. Received: {brief(address)}")
+    return parts.groups()
+
+
+def hub_library(address):
+    """Import and return huggingface_hub."""
     try:
-        import huggingface_hub
-        from huggingface_hub.errors import HTTPError
+        return importlib.import_module("huggingface_hub")
     except ImportError:
-        raise ValueError(
-            f"{address} requires huggingface_hub: pip install huggingface_hub."
-        ) from None
+        way_out = "pip install huggingface_hub"
+        raise ValueError(f"{address} requires huggingface_hub: {way_out}.") from None
+
+
+@contextlib.contextmanager
+def transfers(address):
+    """Turn any error of huggingface_hub within the block into a ValueError.
+
+    Its own errors are about the network or the repository. Answers that no hub gives,
+    such as the login page of a hotel's network, raise others where it parses them.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HfUriError, HFValidationError, HTTPError
+
     try:
-        yield huggingface_hub, *parts.groups()
-    except (OSError, HTTPError) as error:
+        yield
+    except (OSError, HTTPError, HFValidationError, HfUriError) as error:
         problem = (
             f"{address} cannot be transferred. Check the address, the network, and your "
             "access (`hf auth login`)."
         )
         raise ValueError(f"{problem} Received: {brief(str(error))}") from None
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        problem = f"{address}: what answers at {constants.ENDPOINT} is not the Hugging Face Hub."
+        way_out = "Open that address in a browser: the network may ask for a login first."
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{problem} {way_out} Received: {brief(reason)}") from None

@@ -2,14 +2,16 @@
 a trained captioner.
 
     config.json               settings, the confidence, if any, and the names of the
-    other files with their digests vocabulary-DIGEST.json    the words
+                              other files with their digests
+    vocabulary-DIGEST.json    the words
     weights-DIGEST.npz        named arrays; rounded ones have 16 bits, or 8 bits and a
-    scale per column (matrices)
+                              scale per column (matrices)
     index-DIGEST.npz          optional: the index of training photos, see
-    `keras_sat.beyond.consensus` encoder-DIGEST.npz        the encoder's arrays; bundled
-    models with equal encoders share it, in pretrained/encoders graph.json
-    of bundled models, see `keras_sat.deploy.litert_graph` lock
-    empty; it lets one process save at a time
+                              `keras_sat.beyond.consensus`
+    encoder-DIGEST.npz        the encoder's arrays; bundled models with equal encoders
+                              share it, in pretrained/encoders
+    graph.json                of bundled models, see `keras_sat.deploy.litert_graph`
+    lock                      empty; it lets one process save at a time
 
 The files contain only data: nothing is executed when they are read. Saving into the
 same folder again writes new files next to the old ones and then replaces config.json: a

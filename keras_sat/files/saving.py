@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
-from data_utils.foreign_text import MOST_SHOWN, brief, visible
+from data_utils.foreign_text import brief
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
+from keras_sat.files.hub import checked_source
 from keras_sat.files.model_folder import (
     EXPECTED,
     PRETRAINED,
@@ -105,7 +106,7 @@ def _restore_records(captioner, settings):
     captioner.confidence = (
         Confidence(**settings["confidence"]) if "confidence" in settings else None
     )
-    captioner.source = visible(settings["source"])[:MOST_SHOWN] if "source" in settings else None
+    captioner.source = checked_source(settings.get("source"))
     if "index" in settings:
         captioner.consensus = Consensus(
             captioner.vocabulary, settings["index"], captioner.feature_shape[-1]

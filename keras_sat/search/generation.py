@@ -305,9 +305,7 @@ class CaptionGenerator:
         masks = [] if visible is None else [visible]
         found = self._run(self.search, features, *noise, *masks, **arguments)
         confidences = None
-        if self.confidence is not None:
-            if visible is not None:
-                features = equations.only_visible(features, visible)
+        if self.confidence is not None and visible is None:  # it is fitted on whole photos
             confidences = np.asarray(self.confidence(found.word_probs, features))
         return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
 

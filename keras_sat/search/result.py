@@ -20,8 +20,8 @@ class CaptionResult:
         extras: dict from the names in `keras_sat.options.EXTRAS`, such as "from_photo",
             to (words,) or (words, dim).
         is_finished: False if the caption was cut off at `max_length`.
-        confidence: the probability that the caption is right; None without calibration
-            or for a given caption.
+        confidence: the probability that the caption is right; None without calibration,
+            for a given caption, and for a region.
         image: the photo in the encoder's size, uint8 (height, width, 3); None if only
             features were given.
         alternatives: the other results, best first.
@@ -80,12 +80,12 @@ class CaptionResult:
         return parts
 
     def of_region(self, region: tuple) -> "CaptionResult":
-        """Return a copy in which this result and its alternatives describe a region."""
-        return replace(
-            self,
-            region=region,
-            alternatives=[replace(other, region=region) for other in self.alternatives],
-        )
+        """Return a copy in which this result and its alternatives describe a region.
+
+        They have no confidence, because it is fitted on captions of whole photos.
+        """
+        others = [other.of_region(region) for other in self.alternatives]
+        return replace(self, region=region, confidence=None, alternatives=others)
 
 
 def _rounded(array, decimals):

@@ -85,7 +85,9 @@ class Captioner {
     const { grid } = this.settings, cells = visible ?? new Uint8Array(grid[0] * grid[1]).fill(1);
     const start = (visible && this.ids.get("<region>")) ?? this.ids.get("<start>");
     const inputs = { features: [features, this.featureShape], visible: [cells, [1, ...grid]], start_id: [Int32Array.of(start), [1]] };
-    return this.resultsOf(await this.run("beams", inputs));
+    const results = this.resultsOf(await this.run("beams", inputs));
+    if (!visible) return results;
+    return results.map((result) => ({ ...result, confidence: null })); // fitted on whole photos
   }
 
   // Return the caption of greedy search, from pixels.
