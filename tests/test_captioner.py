@@ -628,6 +628,26 @@ def test_many_photos_in_batches(eight, untrained):
         )
 
 
+def test_results_know_the_file_of_their_photo(eight, untrained):
+    images, _, cache = eight
+    paths = [str(image.image_path) for image in images]
+    assert untrained.caption(images[0].image_path).image_path == paths[0]
+    assert [result.image_path for result in untrained.caption(images)] == paths
+    result = untrained.caption(paths[0], num_beams=3, num_results=3)
+    assert [other.image_path for other in result.alternatives] == [paths[0]] * 2
+    assert untrained.attend(paths[1], "a dog").image_path == paths[1]
+    found = dict(untrained.caption_each([paths[2], "missing.png"], errors="yield"))
+    assert found[paths[2]].image_path == paths[2] and isinstance(
+        found["missing.png"], FileNotFoundError
+    )
+    assert untrained.caption(load_image(paths[0])).image_path is None
+    captioner = make_captioner(eight[1])
+    assert [result.image_path for _, result in captioner.caption_each(images, cache=cache)] == paths
+    assert [
+        result.image_path for _, result in captioner.attend_each(images, "a dog", cache=cache)
+    ] == paths
+
+
 def test_alternatives_come_best_first(eight, untrained):
     result = untrained.caption(eight[0][0].image_path, num_beams=4, num_results=4)
     log_probs = [result.log_prob, *(other.log_prob for other in result.alternatives)]

@@ -2,6 +2,8 @@ import base64
 import io
 import math
 import re
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import matplotlib
@@ -10,9 +12,11 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from keras_sat import AttentionDisplay, CaptionResult, plot_history
+from data_utils import load_image
+from keras_sat import AttentionDisplay, CaptionResult, gallery, plot_history
+from keras_sat.pictures.display import shrink_to_printed_size
 from keras_sat.pictures.sheet import font_size
-from keras_sat.pictures.spotlight import AMBER, DIM, GREY, NAN_COLOUR, spotlight
+from keras_sat.pictures.spotlight import AMBER, DIM, GREY, NAN_COLOUR, half_level, spotlight
 from keras_sat.training.history import Curves
 
 matplotlib.use("Agg")
@@ -47,7 +51,7 @@ def titles(axes):
 
 
 def sentence(figure):
-    """The words below the panels, in lines, as (text, is bold, style)."""
+    """The words above the photo, in lines, as (text, is bold, style)."""
     words = [text for text in figure.texts if text.get_text()]
     return [(text.get_text(), text.get_weight() == "bold", text.get_style()) for text in words]
 
@@ -74,6 +78,8 @@ def test_a_large_photo_and_a_panel_for_each_content_word(display, photo):
     assert sentence(figure) == [
         (word, word in ("dog", "runs", "red", "ball"), "normal") for word in WORDS
     ]
+    lowest = min(text.get_window_extent().y0 for text in figure.texts)
+    assert lowest > axes[0].get_window_extent().y1, "the caption stands above the photo"
     plt.close("all")
 
 
@@ -180,8 +186,8 @@ def test_a_word_from_memory_has_no_map(photo, tmp_path):
         axes[1].images[0].get_array(), spotlight(photo, np.zeros((40, 60)))
     )
     assert axes[1].collections[0].get_segments() == [] != axes[2].collections[0].get_segments()
-    below = sentence(display._new_axes(Figure, width=7)[0].figure)
-    assert below[1] == ("dog", True, "italic") and below[2] == ("runs", True, "normal")
+    above = sentence(display._new_axes(Figure, width=7)[0].figure)
+    assert above[1] == ("dog", True, "italic") and above[2] == ("runs", True, "normal")
     with pytest.raises(ValueError, match="2 words, .* 3 numbers"):
         AttentionDisplay(photo, ["a", "dog"], maps_of(2), np.ones(3))
 
@@ -244,28 +250,164 @@ def test_from_a_result_and_errors(photo, maps):
             AttentionDisplay.from_result(other)
 
 
+# === The shape of the photo ===
+
+
+@pytest.fixture
+def result_of_a_file(tmp_path, maps):
+    """A result as a captioner makes it from a path: square, which the file is not."""
+    photo = np.kron(np.arange(0, 240, 10).reshape(4, 6, 1), np.ones((10, 10, 3))).astype(np.uint8)
+    path = tmp_path / "photo.png"
+    Image.fromarray(photo).save(path)
+    words = ["a", "dog", "runs"]
+    return CaptionResult(
+        "a dog runs", words, -1.0, maps, image=load_image(path, 32), image_path=str(path)
+    )
+
+
+def test_a_photo_that_was_given_as_a_path_keeps_its_shape(result_of_a_file, photo, tmp_path):
+    display = AttentionDisplay.from_result(result_of_a_file)
+    np.testing.assert_array_equal(display.image, load_image(result_of_a_file.image_path))
+    assert display.image.shape == (40, 60, 3)
+    assert AttentionDisplay.from_result(replace(result_of_a_file, image=None)).image.shape == (
+        40,
+        60,
+        3,
+    )
+    own = AttentionDisplay.from_result(result_of_a_file, image=photo[:20])
+    assert own.image.shape == (20, 60, 3), "a given photo counts"
+    axes = AttentionDisplay.compare([result_of_a_file, display], ax=Figure().subplots(2, 4))
+    assert [row[0].images[0].get_array().shape for row in axes] == [(40, 60, 3)] * 2
+    page = gallery([result_of_a_file], tmp_path / "page.html").read_text()
+    assert '"aspect": "1.5000"' in page
+
+
+@pytest.mark.parametrize("fate", ["gone", "damaged", "another photo"])
+def test_a_photo_that_is_no_longer_there_is_shown_as_the_captioner_saw_it(
+    result_of_a_file, fate, photo
+):
+    path = Path(result_of_a_file.image_path)
+    path.unlink()
+    if fate == "damaged":
+        path.write_bytes(b"nothing")
+    elif fate == "another photo":
+        Image.fromarray(photo).save(path)
+    display = AttentionDisplay.from_result(result_of_a_file)
+    np.testing.assert_array_equal(display.image, result_of_a_file.image)
+
+
+def test_compare_takes_photos(photo, maps):
+    result = CaptionResult(
+        "a dog runs", ["a", "dog", "runs"], -1.0, maps, image=np.zeros((32, 32, 3), np.uint8)
+    )
+    display = AttentionDisplay.from_result(result)
+    axes = AttentionDisplay.compare(
+        [result, display], images=[photo, photo[:20]], ax=Figure().subplots(2, 4)
+    )
+    assert [row[0].images[0].get_array().shape for row in axes] == [(40, 60, 3), (20, 60, 3)]
+    with pytest.raises(ValueError, match="`images`, `names` and `ax` must have the same length"):
+        AttentionDisplay.compare([result, display], images=[photo])
+
+
+# === How much of the photo ===
+
+
+def test_panels_can_say_how_much_of_the_photo_they_show(photo, tmp_path):
+    from matplotlib import pyplot as plt
+
+    maps = np.zeros((4, 4, 5))
+    maps[0, 1, 2] = maps[1, 0, 0] = maps[1, 3, 4] = 1
+    maps[2] = 1 / 20
+    display = AttentionDisplay(
+        photo, ["dog", "ball", "snow", "tree"], maps, np.array([1, 1, 1, 0.2])
+    )
+    smooth = display.upsampled(0)
+    assert display.share(0) == pytest.approx((smooth >= half_level(smooth)).mean())
+    axes = display.plot(shares=True)
+    shares = [f"{round(100 * display.share(i))} % of the photo" for i in range(2)]
+    assert titles(axes) == ["", f"dog\n{shares[0]}", f"ball\n{shares[1]}", "snow\n", "tree\n"]
+    figure = axes[0].figure
+    figure.set_dpi(300)
+    renderer = figure.canvas.get_renderer()
+    extents = [
+        text.get_window_extent(renderer) for text in (*figure.texts, axes[1].title, axes[2].title)
+    ]
+    assert not any(one.overlaps(other) for i, one in enumerate(extents) for other in extents[:i])
+    assert extents[-1].width < axes[2].get_window_extent(renderer).width
+    assert titles(display.plot()) == ["", "dog", "ball", "snow", "tree"]
+    axes = AttentionDisplay.compare([display, display], shares=True)
+    assert titles(axes[1])[1] == f"dog\n{shares[0]}"
+    display.save(tmp_path / "a.png", shares=True, dpi=50)
+    plt.close("all")
+
+
+def test_a_very_small_share(photo):
+    maps = np.zeros((1, 40, 60))
+    maps[0, 20, 30] = 1
+    display = AttentionDisplay(np.repeat(photo, 5, axis=1), ["dog"], maps)
+    assert titles(display.plot(Figure().subplots(1, 2), shares=True)) == [
+        "",
+        "dog\n< 1 % of the photo",
+    ]
+
+
 # === Files ===
 
 
-def test_a_pdf_has_the_photo_in_its_own_resolution_and_no_type_3_fonts(tmp_path):
-    photo = np.random.default_rng(0).integers(0, 256, (300, 450, 3), dtype=np.uint8)
+def images_in(path):
+    """The (width, height) of each picture in a PDF or SVG file."""
+    if path.suffix == ".svg":
+        embedded = re.findall(r"data:image/png;base64,([^\"]+)", path.read_text())
+        return [Image.open(io.BytesIO(base64.b64decode(data))).size for data in embedded]
+    images = re.findall(rb"<<[^>]*/Subtype /Image[^>]*", path.read_bytes())
+    return [
+        tuple(int(re.search(rb"/%s (\d+)" % side, image)[1]) for side in (b"Width", b"Height"))
+        for image in images
+    ]
+
+
+@pytest.mark.parametrize("ending", ["pdf", "svg"])
+def test_photos_have_200_pixels_per_printed_inch_or_fewer(ending, tmp_path):
+    photo = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
     display = AttentionDisplay(photo, WORDS, maps_of(len(WORDS)))
+    path = tmp_path / f"a.{ending}"
+    inches = np.array(
+        [panel.get_position().width * 3.3 for panel in display._new_axes(Figure, width=3.3)]
+    )
+    display.save(path, width=3.3)
+    assert [width for width, _ in images_in(path)] == pytest.approx(
+        np.minimum(200 * inches, 300), abs=0.51
+    )
+    assert [width / height for width, height in images_in(path)] == pytest.approx(
+        [1.5] * 5, rel=0.02
+    )
+    display.save(path, width=3.3, dpi=1000)
+    assert images_in(path) == [(300, 200)] * 5, "no photo is enlarged"
+
+
+def test_lines_stay_where_they_are_if_a_photo_is_shrunk():
+    photo = np.random.default_rng(0).integers(0, 256, (600, 900, 3), dtype=np.uint8)
+    display = AttentionDisplay(photo, WORDS, maps_of(len(WORDS)))
+    axes = display.plot(display._new_axes(Figure, width=3.3))
+    for panel, position in zip(axes[1:], display.positions()):
+        shrink_to_printed_size(panel, 200)
+        (image,) = panel.images
+        assert image.get_array().shape[1] < 900
+        assert (
+            image.get_extent()
+            == [-0.5, 899.5, 599.5, -0.5]
+            == [*panel.get_xlim(), *panel.get_ylim()]
+        )
+        _, lines, _ = display.lit(position)
+        np.testing.assert_allclose(panel.collections[0].get_segments()[0], lines[0])
+
+
+def test_a_pdf_has_its_width_and_no_type_3_fonts(display, tmp_path):
     display.save(tmp_path / "a.pdf", width=3.3)
     pdf = (tmp_path / "a.pdf").read_bytes()
     assert b"/Type3" not in pdf and b"/FontFile2" in pdf
     box = [float(side) for side in re.search(rb"/MediaBox \[([^]]*)\]", pdf)[1].split()]
     assert box[2] == pytest.approx(72 * 3.3)
-    images = re.findall(rb"<<[^>]*/Subtype /Image[^>]*", pdf)
-    sides = [
-        [int(re.search(rb"/%s (\d+)" % side, image)[1]) for side in (b"Width", b"Height")]
-        for image in images
-    ]
-    assert sides == [[450, 300]] * 5
-    display.save(tmp_path / "a.svg", width=3.3)
-    embedded = re.findall(r"data:image/png;base64,([^\"]+)", (tmp_path / "a.svg").read_text())
-    assert [Image.open(io.BytesIO(base64.b64decode(data))).size for data in embedded] == [
-        (450, 300)
-    ] * 5
 
 
 def test_the_width_and_resolution_of_a_file(display, tmp_path):
@@ -275,10 +417,10 @@ def test_the_width_and_resolution_of_a_file(display, tmp_path):
             assert picture.width == round(width * dpi)
     display.save(tmp_path / "dog", words="all", columns=2, look="paper")
     with Image.open(tmp_path / "dog.png") as picture:
-        assert picture.width == 300 * 8
+        assert picture.width == 200 * 8
     for wrong in ({"width": 0}, {"width": 41}, {"columns": 0}):
         with pytest.raises(
-            ValueError, match="Expected 1 to 40 inches and 1 column or more. Received: width="
+            ValueError, match="Expected 1 to 40 inches and 1 column or more.* Received: width="
         ):
             display.save(tmp_path / "dog.png", **wrong)
 
@@ -300,7 +442,7 @@ def test_any_photo_and_any_grid(shape, grid, drawn, tmp_path):
     display.animate(tmp_path / "dog.gif", width=64)
     display.to_html(tmp_path / "dog.html")
     with Image.open(tmp_path / "dog.png") as picture:
-        assert picture.width == 2400 and picture.height < 2400
+        assert picture.width == 1600 and picture.height < 1600
 
 
 def test_an_empty_caption(photo, tmp_path):

@@ -59,6 +59,7 @@ def test_captions_are_those_of_the_captioner(quick, captioner, pictures):
     assert len(found) == 12 and quick.has_confidence and quick.photo_size == (64, 64)
     for one, other in zip(found, expected):
         assert one.caption == other.caption and one.is_finished
+        assert one.image_path == other.image_path and Path(one.image_path).is_file()
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
         assert one.confidence == pytest.approx(other.confidence, abs=1e-3)
         np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-4)

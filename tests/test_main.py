@@ -337,9 +337,10 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(
     assert main([*command, "--plot", str(drawn)]) == 2
     output, error = capsys.readouterr()
     assert output.count("\n") == 2 and len(list(drawn.iterdir())) == 2
-    assert error.startswith(
+    reasons = (
         f"keras-sat: {loop}: Too many levels of symbolic links; {pipe}: this is a pipe or a device"
     )
+    assert error.startswith(f"plot: 2 files in {drawn}\n{reasons}")
     assert main([*command, "--plot", str(loop / "sub")]) == 2
     output, error = capsys.readouterr()
     assert error.count("\n") == 1 and not output and f"{loop}" in error
@@ -361,7 +362,9 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(
     output, error = capsys.readouterr()
     shown = [line.split("\t")[0] for line in output.removesuffix("\n").split("\n")]
     assert shown == [f"{pictures}{os.sep}{name}" for name in names.values()]
-    assert r"\x1b[2J\n.gif: " in error and error.count("\n") == 1
+    where, problem = error.splitlines()
+    assert where == rf"html: 4 files in {tmp_path}{os.sep}\x1b[7m"
+    assert r"\x1b[2J\n.gif: " in problem
     assert all(text.replace("\n", "").replace("\t", "").isprintable() for text in (output, error))
     assert main(["caption", *paths, *model, "--json"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -379,7 +382,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         main(["caption", str(pictures / "*.png"), *model, "--plot", str(tmp_path / "one.png")]) == 0
     )
     output, error = capsys.readouterr()
-    assert output.count("\n") == 1 and not error
+    assert output.count("\n") == 1 and error == f"plot: {tmp_path / 'one.png'}\n"
     assert (tmp_path / "one.png").stat().st_size > 1000
     both = [str(pictures / "a.png"), str(pictures / "b.jpg")]
     assert main(["caption", *both, *model, "--plot", str(tmp_path / "drawn")]) == 0
@@ -418,6 +421,9 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--maps"], "--maps requires --json"),
         ([both[0], "--words", "all"], "--words has no effect without --plot"),
         ([both[0], "--gif", "a.gif", "--width", "3"], "--width has no effect without --plot"),
+        ([both[0], "--gif", "a.gif", "--shares"], "--shares has no effect without --plot"),
+        ([both[0], "--plot-format", "pdf"], "--plot-format has no effect without --plot"),
+        ([both[0], "--plot", "a.png", "--plot-format", "pdf"], "--plot-format is for a folder"),
     ):
         assert main(["caption", *model, *arguments]) == 2
         output, error = capsys.readouterr()
@@ -448,6 +454,22 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     assert output.count("\n") == 2 and error.count("not drawn") == 2, (
         "captions without the word are printed too"
     )
+    assert not error.startswith("plot:"), "nothing was drawn"
+
+
+def test_plots_in_a_folder_have_the_format_that_is_asked_for(
+    whole_training, pictures, tmp_path, capsys
+):
+    both, drawn = [str(pictures / "a.png"), str(pictures / "b.jpg")], tmp_path / "drawn"
+    model = ["--model", str(whole_training[0] / "model"), "--num-beams", "1", "--max-length", "4"]
+    assert (
+        main(["caption", *both, *model, "--plot", str(drawn), "--plot-format", "svg", "--shares"])
+        == 0
+    )
+    assert sorted(path.name for path in drawn.iterdir()) == ["a-attention.svg", "b-attention.svg"]
+    assert capsys.readouterr().err == f"plot: 2 files in {drawn}\n"
+    comments = re.findall("<!-- (.*) -->", (drawn / "a-attention.svg").read_text(encoding="utf-8"))
+    assert any("% of the photo" in text for text in comments) or "everywhere" in comments
 
 
 def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(

@@ -11,7 +11,15 @@ from PIL import Image
 
 from keras_sat import AttentionDisplay
 from keras_sat.pictures.player import TEMPLATE, data_uri, encoded_maps, figure_data, player_page
-from keras_sat.pictures.spotlight import AMBER, DIM, half_level, light_of, spotlight, upsampled
+from keras_sat.pictures.spotlight import (
+    AMBER,
+    DIM,
+    half_level,
+    is_grey,
+    light_of,
+    spotlight,
+    upsampled,
+)
 
 HOSTILE = ['</script><script>document.title="harmed"</script>', '"><img src=x onerror=alert(1)>']
 HOSTILE += ["{{maps}}", "<!--", "’"]
@@ -320,12 +328,12 @@ def is_amber(pixels):
     return np.abs(pixels - AMBER).max(axis=-1) < 40
 
 
-def test_the_browser_draws_what_python_draws(drawn):
-    maps, photo = (
-        [blob(4, 9), blob(13, 0, width=1.0), 0.5 * blob(2, 2) + 0.5 * blob(11, 11)],
-        smooth_photo(),
-    )
-    page = drawn(maps)
+@pytest.mark.parametrize("colours", ["many", "none"])
+def test_the_browser_draws_what_python_draws(drawn, colours):
+    maps = [blob(4, 9), blob(13, 0, width=1.0), 0.5 * blob(2, 2) + 0.5 * blob(11, 11)]
+    photo = smooth_photo() if colours == "many" else np.repeat(smooth_photo()[..., :1], 3, axis=2)
+    assert is_grey(photo) == (colours == "none")
+    page = drawn(maps, photo)
     page.point_at(0.5, 0.5)  # the mouse is away from the words
     for step, attention_map in enumerate(maps):
         page.word(step).click()
@@ -350,6 +358,22 @@ def test_the_browser_draws_what_python_draws(drawn):
     assert edge[105:, :2].any() and edge[-2:, :15].any(), (
         "where the region meets the edge, the line stays in the photo"
     )
+
+
+def test_a_grey_photo_in_a_notebook_has_a_warm_tint_where_it_is_lit(browser, tmp_path):
+    """Its frame has no origin, and browsers let no page read pictures of others."""
+    photo = np.full((120, 120, 3), 30, np.uint8)
+    notebook = AttentionDisplay(photo, ["coat"], blob(7, 7)[None])._repr_html_()
+    (tmp_path / "notebook.html").write_text(notebook, encoding="utf-8")
+    browser.get((tmp_path / "notebook.html").as_uri())
+    browser.switch_to.frame(0)
+    page = Page(browser)
+    page.word(0).click()
+    seen = page.shown()
+    browser.switch_to.default_content()
+    middle, corner = seen[seen.shape[0] // 2, seen.shape[1] // 2], seen[2, 2]
+    expected = spotlight(photo, np.array([[1.0, 0.0]]).repeat(60, axis=1).repeat(120, axis=0))
+    np.testing.assert_allclose([middle, corner], [expected[0, 0], expected[0, -1]], atol=6)
 
 
 def test_what_is_not_lit_keeps_its_contrast(drawn):

@@ -7,8 +7,10 @@ from keras_sat.pictures.spotlight import (
     GREY,
     NAN_COLOUR,
     half_level,
+    is_grey,
     light_of,
     outline,
+    share_with_half,
     spotlight,
     upsampled,
 )
@@ -41,6 +43,32 @@ def test_what_is_lit_keeps_its_colours_and_the_rest_is_grey_and_keeps_its_contra
     grey = photo[35:] @ np.array(GREY)
     assert 0.45 <= dim[..., 0].std() / grey.std() <= DIM + 0.01
     assert dim.mean() < grey.mean()
+
+
+@pytest.mark.parametrize("brightness", [0, 20, 128, 255])
+def test_in_a_grey_photo_what_is_lit_has_a_warm_tint_and_is_brighter(brightness):
+    photo = np.full((8, 16, 3), brightness, np.uint8)
+    light = np.zeros((8, 16))
+    light[:4] = 1
+    picture = spotlight(photo, light)
+    lit, unlit = picture[0, 0].astype(float), picture[-1, -1].astype(float)
+    assert np.ptp(unlit) == 0 and np.ptp(lit) > 50 and lit[0] > lit[1] > lit[2], "amber"
+    assert lit @ GREY > unlit @ GREY + 25, "in grey print too"
+
+
+def test_a_photo_with_few_coloured_pixels_is_grey(photo):
+    grey = np.repeat(photo[..., :1], 3, axis=2)
+    noisy = (
+        (grey.astype(int) + np.random.default_rng(0).integers(-5, 6, photo.shape))
+        .clip(0, 255)
+        .astype(np.uint8)
+    )
+    assert is_grey(grey) and is_grey(noisy) and not is_grey(photo)
+    skier = grey.copy()
+    skier[20:40, 30:50] = (220, 30, 30)
+    assert not is_grey(skier)
+    light = light_of(blob())
+    np.testing.assert_array_equal(spotlight(skier, np.ones_like(light)), skier)
 
 
 @pytest.mark.parametrize("brightness", [0.05, 0.3, 1])
@@ -79,6 +107,15 @@ def test_a_line_is_closed_at_the_edge_and_can_have_parts():
     for line in lines:
         np.testing.assert_allclose(line[0], line[-1])
         assert line.min() >= -1 and (line <= [140, 70]).all()
+
+
+def test_the_share_is_that_of_the_region_within_the_line():
+    attention_map = blob()
+    share = share_with_half(attention_map)
+    assert share == pytest.approx(area(outline(attention_map)) / attention_map.size, rel=0.05)
+    attention_map[0, 0] = np.nan
+    assert share_with_half(attention_map) == pytest.approx(share)
+    assert share_with_half(np.ones((7, 7))) == 1
 
 
 def test_small_regions_of_a_peaked_map_and_large_ones_of_a_flat_map():

@@ -333,6 +333,11 @@ def _add_caption(parser):
     parser.add_argument(
         "--width", type=float, metavar="INCHES", help="with --plot: 3.3 for a column of a paper"
     )
+    _add_switches(
+        parser, shares='with --plot: write above each word, for example, "10 %% of the photo"'
+    )
+    text = "with a folder as --plot: the format of its files; default: png"
+    parser.add_argument("--plot-format", choices=("png", "pdf", "svg"), help=text)
     group = _add_ray(parser, part_size=True)
     _add_values(
         group, "FOLDER", output="with --ray: write the captions of each block into this folder"

@@ -103,13 +103,13 @@ def run_caption(
         for option in ("plot", "html", "gif", "gallery")
         if option in options
     }
-    drawn = {name: options.pop(name) for name in ("words", "width") if name in options}
-    if idle := [
-        name
-        for name in drawn
-        if not outputs.keys() & ({"plot"} if name == "width" else {"plot", "gif"})
-    ]:
-        raise ValueError(f"{flag_of(idle[0])} has no effect without --plot. Pass both or neither.")
+    drawing_options = ("words", "width", "shares", "plot_format")
+    drawn = {name: options.pop(name) for name in drawing_options if name in options}
+    for name in drawn:
+        drawings_with_it = {"plot", "gif"} if name == "words" else {"plot"}
+        if not outputs.keys() & drawings_with_it:
+            raise ValueError(f"{flag_of(name)} has no effect without --plot. Pass both or neither.")
+    plot_format = drawn.pop("plot_format", None)
     encoder_weights, eight_bit = (
         options.pop("encoder_weights", None),
         options.pop("eight_bit", False),
@@ -162,7 +162,7 @@ def run_caption(
     if options and fast and fast.consensus:
         fast = None  # its file has more beams
     captioner = fast or _captioner_of(models, encoder_weights)
-    drawings = drawing_paths(outputs, to_do)
+    drawings = drawing_paths(outputs, to_do, plot_format=plot_format)
     if say is None:
         results = captioner.caption_each(to_do, errors="yield", **({} if fast else options))
         results = (
@@ -178,7 +178,7 @@ def run_caption(
             print(f"keras-sat: unknown words: {visible(', '.join(unknown))}", file=sys.stderr)
         results = captioner.attend_each(to_do, say, errors="yield")
     results = _kept_in_files(results, files, drawings[to_do[0]].get("gallery"), min_confidence)
-    failed = []
+    failed, num_drawn = [], 0
     show = sys.stderr.isatty() and not sys.stdout.isatty()  # the captions go to a file
     with Progress(
         len(paths) * max(len(regions), 1), label="captions", unit="pictures", show=show, delay=1
@@ -213,10 +213,13 @@ def run_caption(
             else:
                 for prefix, each in [(path, result), *(("", other) for other in others)]:
                     print(_as_line(prefix, each, min_confidence), flush=True)
-            if drawings[path].keys() - {"gallery"} and (
-                problem := _draw(result, path, drawings[path], **drawn)
-            ):
-                failed.append(problem)
+            if drawings[path].keys() - {"gallery"}:
+                problem = _draw(result, path, drawings[path], **drawn)
+                if problem is None:
+                    num_drawn += 1
+                else:
+                    failed.append(problem)
+    _say_where_drawn(outputs, drawings, num_drawn)
     if failed:
         raise ValueError(
             f"failed: {len(failed)} pictures" if files else "; ".join(map(visible, failed))
@@ -329,6 +332,18 @@ def _draw(result, path, drawings, words="content", **options):
     if "gif" in drawings:
         display.animate(drawings["gif"], words=words)
     return None
+
+
+def _say_where_drawn(outputs, drawings, num_drawn):
+    """Print where the drawings are; the gallery has been named before."""
+    for option, out in outputs.items():
+        if option == "gallery" or not num_drawn:
+            continue
+        if len(drawings) == 1:
+            (of_picture,) = drawings.values()
+            print(f"{option}: {visible(of_picture[option])}", file=sys.stderr)
+        else:
+            print(f"{option}: {num_drawn} files in {visible(out)}", file=sys.stderr)
 
 
 def _kept_in_files(results, files, page_path, min_confidence):

@@ -10,7 +10,7 @@ from data_utils.atomic_files import clear_half_written
 from keras_sat.command_line.invocation import flag_of
 
 
-def drawing_paths(outputs, paths):
+def drawing_paths(outputs, paths, *, plot_format=None):
     """Return the output files for each picture, and create their folders.
 
     Args:
@@ -18,6 +18,7 @@ def drawing_paths(outputs, paths):
             pictures; from "gallery" to a file for all pictures, or a folder for its
             index.html.
         paths: list of the paths of pictures.
+        plot_format: "png", "pdf" or "svg", of the plots in a folder; None is "png".
 
     Returns: dict from paths to dicts from options to files.
     """
@@ -26,7 +27,8 @@ def drawing_paths(outputs, paths):
     drawings = {path: {} for path in paths}
     for option, out in outputs.items():
         is_folder = str(out).endswith(("/", os.sep))
-        out, ending = Path(out).expanduser(), {"plot": "png", "gallery": "html"}.get(option, option)
+        out = Path(out).expanduser()
+        ending = {"plot": plot_format or "png", "gallery": "html"}.get(option, option)
         is_file = bool(out.suffix) and not is_folder and not out.is_dir()
         if is_file and out.suffix[1:].lower() not in (endings := _endings(option)):
             raise ValueError(
@@ -38,6 +40,9 @@ def drawing_paths(outputs, paths):
                 f"For many pictures, pass a folder, not a {out.suffix} file. Received: "
                 f"--{option} {out}"
             )
+        if is_file and option == "plot" and plot_format is not None:
+            problem = "--plot-format is for a folder: the ending of a file says its format."
+            raise ValueError(f"{problem} Received: --plot {out} --plot-format {plot_format}")
         for path, name in drawing_names(paths).items():
             drawing = (
                 out

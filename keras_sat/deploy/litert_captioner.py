@@ -48,7 +48,7 @@ from keras_sat.deploy.litert_folder import (
 from keras_sat.deploy.litert_graph import filled, has_graph
 from keras_sat.files.model_folder import model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
-from keras_sat.search.result import CaptionResult
+from keras_sat.search.result import CaptionResult, with_image_paths
 from keras_sat.weight_paths import keras_home
 
 FEWEST_IN_PARALLEL = 32  # photos; for fewer, preparing several interpreters takes longer
@@ -291,17 +291,13 @@ class LiteRTCaptioner:
                 once for all its regions.
         """
         if regions is None:
-            return self._each(images, errors, LiteRTCaptioner._caption)
+            return with_image_paths(self._each(images, errors, LiteRTCaptioner._caption))
         if self._grid is None:
             raise ValueError(
                 "This LiteRT file cannot describe a part of a photo; use one from `export --web`."
             )
-        return self._each(
-            images,
-            errors,
-            LiteRTCaptioner._phrases,
-            checked_regions(regions, len(images), self._grid),
-        )
+        regions = checked_regions(regions, len(images), self._grid)
+        return with_image_paths(self._each(images, errors, LiteRTCaptioner._phrases, regions))
 
     def _caption(self, photo):
         if self._grid is None:
@@ -370,7 +366,7 @@ class LiteRTCaptioner:
             )
             return captioner._result(found, 0, photo, words)
 
-        return self._each(images, errors, attend)
+        return with_image_paths(self._each(images, errors, attend))
 
     def _each(self, images, errors, result_of, *others):
         """Yield (image, result_of(captioner, photo, *of_photo)) for each image, in

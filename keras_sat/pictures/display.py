@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -21,12 +21,22 @@ from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
-from keras_sat.pictures.spotlight import AMBER, FROM_MEMORY, light_of, outline, spotlight, upsampled
+from keras_sat.pictures.spotlight import (
+    AMBER,
+    FROM_MEMORY,
+    light_of,
+    outline,
+    share_with_half,
+    spotlight,
+    upsampled,
+)
 from keras_sat.scoring.scores import unit_and_digits
 from keras_sat.search.result import CaptionResult
 
+MEMORY_NOTE = "from memory"
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
+SAME_PHOTO = 2  # grey levels: the mean difference below which two readings show the same photo
 VECTOR = ("pdf", "svg", "svgz", "ps", "eps")
 CURVES = {
     "cross-entropy per word": {"cross_entropy": "training", "val_cross_entropy": "dev"},
@@ -89,10 +99,13 @@ class AttentionDisplay:
     def from_result(cls, result: CaptionResult, *, image: Any = None) -> AttentionDisplay:
         """Make an AttentionDisplay from a CaptionResult; `image`, such as a path,
         replaces the result's photo.
+
+        If the photo was given as a path and is still there, it is read again, in its
+        own shape. Otherwise it has the shape of the encoder's input, usually a square.
         """
         if not hasattr(result, "attention_weights"):
             raise ValueError(f"`result` must be a single CaptionResult. Received: {brief(result)}")
-        image = result.image if image is None else image
+        image = photo_of_result(result) if image is None else image
         return cls(
             image, result.words, result.attention_weights, result.from_photo, result.confidence
         )
@@ -110,11 +123,17 @@ class AttentionDisplay:
         outline, and a phrase or "".
         """
         if self._is_from_memory(position):
-            return spotlight(self.image, np.zeros(self.image.shape[:2]), look), [], "from memory"
+            return spotlight(self.image, np.zeros(self.image.shape[:2]), look), [], MEMORY_NOTE
         attention_map = self.upsampled(position)
         lines, peak = outline(attention_map), attention_map.max()
         note = "" if lines or peak == 0 else "everywhere" if peak > 0 else "NaN"
         return spotlight(self.image, light_of(attention_map), look), lines, note
+
+    def share(self, position: int) -> float:
+        """Return the fraction of the photo that the line encloses for a word: the
+        smallest region with half of its attention.
+        """
+        return share_with_half(self.upsampled(position))
 
     def positions(self, words: Any = "content") -> list[int]:
         """Return the positions of the words to show: see `words` of `plot`."""
@@ -145,22 +164,26 @@ class AttentionDisplay:
         words: Any = "content",
         columns: int | None = None,
         look: str = "spotlight",
+        shares: bool = False,
         width: float = WIDTH,
     ) -> Any:
         """Draw the photo and, for each word, a panel in which the part that the model
         looked at keeps its colours.
 
         A line encloses the smallest region with half of the attention. A word from
-        memory has no map. Below the panels stands the caption, with the words shown in
+        memory has no map. Above the photo stands the caption, with the words shown in
         bold.
 
         Args:
             ax: an array of axes, for the photo and each word; None makes a new figure.
             words: "content" for words that may name something, "all", or a list of
                 words or positions.
-            columns: panels per row in a new figure; None chooses.
+            columns: pictures per row in a new figure; None chooses so that rows are
+                filled.
             look: "spotlight"; "paper" for white light on a dim photo; or a colour map
                 of matplotlib, such as "jet".
+            shares: write above each panel what part of the photo the line encloses,
+                such as "10 % of the photo".
             width: of a new figure, in inches: 3.3 for a column of a paper, 7 for both,
                 with text of 8 points.
 
@@ -169,18 +192,22 @@ class AttentionDisplay:
         if ax is None:
             import matplotlib.pyplot as plt
 
-            ax = self._new_axes(plt.figure, words=words, columns=columns, width=width)
-        self._draw(np.ravel(ax), self.positions(words), look)
+            ax = self._new_axes(
+                plt.figure, words=words, columns=columns, shares=shares, width=width
+            )
+        self._draw(np.ravel(ax), self.positions(words), look, shares)
         return ax
 
     @staticmethod
     def compare(
         displays: list[AttentionDisplay],
         *,
+        images: list | None = None,
         names: list[str] | None = None,
         ax: Any = None,
         words: Any = "content",
         look: str = "spotlight",
+        shares: bool = False,
         width: float = WIDTH,
     ) -> Any:
         """Draw captions, one per row, as in the paper's comparison of soft and hard
@@ -189,48 +216,44 @@ class AttentionDisplay:
         Args:
             displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard,
                 none].
+            images: list of photos, one for each row; None uses those of the displays,
+                and those of the results as `from_result` does.
             names: list of titles, one for each row.
             ax: an array of axes, a row for each display; None makes a new figure, with
                 equal words below each other.
-            words, look, width: see `plot`.
+            words, look, shares, width: see `plot`.
         """
         is_list = isinstance(displays, (list, tuple)) and displays
-        if not is_list or any(
-            np.shape(each)[:1] != (len(displays),) for each in (names, ax) if each is not None
-        ):
+        lengths = [np.shape(each)[:1] for each in (names, ax) if each is not None]
+        lengths += [] if images is None else [(len(images),)]
+        if not is_list or any(length != (len(displays),) for length in lengths):
             raise ValueError(
-                "`displays` must be a list with at least one display; `names` and `ax` "
-                "must have the same length. "
-                f"Received: displays={brief(displays)}, names={brief(names)}, ax of shape "
-                f"{np.shape(ax)}"
+                "`displays` must be a list with at least one display; `images`, `names` "
+                "and `ax` must have the same length. "
+                f"Received: displays={brief(displays)}, images={brief(images)}, "
+                f"names={brief(names)}, ax of shape {np.shape(ax)}"
             )
-        displays = [
-            x if isinstance(x, AttentionDisplay) else AttentionDisplay.from_result(x)
-            for x in displays
-        ]
+        images = [None] * len(displays) if images is None else images
+        displays = [_as_display(each, image) for each, image in zip(displays, images)]
         names = [""] * len(displays) if names is None else names
         rows = [display.positions(words) for display in displays]
         if ax is None:
             import matplotlib.pyplot as plt
 
             rows = _below_each_other(displays, rows)
-            ax = sheet(
-                plt.figure,
-                width,
-                [d._for_sheet(row) for d, row in zip(displays, rows)],
-                large=False,
-            )
+            for_sheet = [display._for_sheet(row, shares) for display, row in zip(displays, rows)]
+            ax = sheet(plt.figure, width, for_sheet, large=False)
         for panels, display, row, name in zip(ax, displays, rows, names):
-            display._draw(panels, row, look)
-            _title(panels[0], name, weight="bold")
+            display._draw(panels, row, look, shares)
+            _title(panels[0], visible(name), weight="bold")
         return np.array(ax)
 
-    def save(self, path: str | os.PathLike, *, dpi: int = 300, **options: Any) -> None:
+    def save(self, path: str | os.PathLike, *, dpi: int = 200, **options: Any) -> None:
         """Save the output of `plot`, with its options, as a picture file; the extension
         determines the format.
 
-        PDF, SVG and PostScript have the photo in its own resolution, and fonts that
-        publishers accept.
+        Photos have `dpi` pixels per inch; in PDF, SVG and PostScript fewer if the photo
+        itself has fewer. Fonts in these formats are those that publishers accept.
         """
         import matplotlib
         from matplotlib.figure import Figure
@@ -238,33 +261,47 @@ class AttentionDisplay:
         path = Path(path).expanduser()
         path = path if path.suffix else path.with_suffix(".png")
         kind, drawing = path.suffix[1:].lower(), io.BytesIO()
-        # Otherwise photos are resized to panels.
-        settings = {"image.interpolation": "none"} if kind in VECTOR else {}
-        with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, **settings}):
-            self.plot(self._new_axes(Figure, **options), **options)[0].figure.savefig(
-                drawing, format=kind, dpi=dpi
-            )
+        settings = {"pdf.fonttype": 42, "ps.fonttype": 42}
+        if kind in VECTOR:
+            settings["image.interpolation"] = "none"  # photos are stored as they are
+        with matplotlib.rc_context(settings):
+            axes = self.plot(self._new_axes(Figure, **options), **options)
+            if kind in VECTOR:
+                for panel in axes:
+                    shrink_to_printed_size(panel, dpi)
+            axes[0].figure.savefig(drawing, format=kind, dpi=dpi)
         write_whole(path, drawing.getvalue())
 
-    def _new_axes(self, make_figure, *, words="content", columns=None, width=WIDTH, **_):
-        return np.array(
-            sheet(make_figure, width, [self._for_sheet(self.positions(words))], columns=columns)[0]
-        )
+    def _new_axes(
+        self, make_figure, *, words="content", columns=None, shares=False, width=WIDTH, **_
+    ):
+        row = self._for_sheet(self.positions(words), shares)
+        return np.array(sheet(make_figure, width, [row], columns=columns)[0])
 
-    def _for_sheet(self, positions):
-        """Return what `sheet` needs to know about this display."""
+    def _for_sheet(self, positions, shares):
+        """Return what `sheet` needs to know about this display.
+
+        A position may be None.
+        """
         height, width = self.image.shape[:2]
-        styles = [
-            self._style(i) | ({"weight": "bold"} if i in positions else {})
-            for i in range(len(self.words))
-        ]
-        return width / height, len(positions), [*map(visible, self.words)], styles
+        titles, title_styles = [], []
+        for position in positions:
+            is_from_memory = position is not None and self._is_from_memory(position)
+            title = "" if position is None else visible(self.words[position])
+            if is_from_memory:
+                title = max(title, MEMORY_NOTE, key=len)  # there is space for both
+            titles.append(f"{title}\n{_share_text(1)}" if shares else title)
+            title_styles.append(self._style(position) if is_from_memory else {})
+        words = [visible(word) for word in self.words]
+        bold = {"weight": "bold"}
+        styles = [self._style(i) | (bold if i in positions else {}) for i in range(len(words))]
+        return width / height, titles, words, title_styles, styles
 
     def _style(self, position):
         return {"style": "italic", "color": "dimgrey"} if self._is_from_memory(position) else {}
 
-    def _draw(self, panels, positions, look):
-        """Draw the photo, and each position that is not None."""
+    def _draw(self, panels, positions, look, shares):
+        """Draw the photo, and each position that is not None; see `plot`."""
         from matplotlib.collections import LineCollection
 
         if len(panels) <= len(positions):
@@ -279,23 +316,24 @@ class AttentionDisplay:
             if position is None:
                 continue
             photo, lines, note = self.lit(position, look)
+            title = visible(self.words[position])
+            if shares:
+                title += f"\n{_share_text(self.share(position))}" if lines else "\n"
             panel.imshow(photo)
             line = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
             panel.add_collection(LineCollection(lines, **line), autolim=False)
-            size = _title(panel, self.words[position], **self._style(position))
-            box = {
-                "ha": "center",
-                "color": "white",
-                "bbox": {"facecolor": "black", "linewidth": 0, "pad": 2},
-            }
+            size = _title(panel, title, **self._style(position))
+            box = {"facecolor": "black", "linewidth": 0, "pad": 2}
+            font = {"color": "white", "size": max(8, 0.8 * size), "style": "italic"}
             panel.text(
                 0.5,
                 0.05,
                 note,
-                size=max(8, 0.8 * size),
-                style="italic",
+                ha="center",
+                va="bottom",
                 transform=panel.transAxes,
-                **box,
+                bbox=box,
+                **font,
             )
 
     def animate(
@@ -392,8 +430,24 @@ def plot_history(history: Any, ax=None) -> Any:
 def _title(panel, text, **style):
     """Set a panel's title, in the size of text on its figure, which is returned."""
     size = font_size(panel.figure.bbox.width / panel.figure.dpi)
-    panel.set_title(visible(text), parse_math=False, size=size, pad=3, **style)
+    panel.set_title(text, parse_math=False, size=size, pad=3, **style)
     return size
+
+
+def _share_text(share):
+    return f"{round(100 * share) or '< 1'} % of the photo"
+
+
+def shrink_to_printed_size(panel, dpi):
+    """Shrink the pictures of a panel that have more than `dpi` pixels per inch."""
+    box = panel.get_window_extent()
+    size = [max(1, round(side / panel.figure.dpi * dpi)) for side in (box.height, box.width)]
+    for image in panel.images:
+        pixels = image.get_array()
+        if pixels.shape[0] > size[0] or pixels.shape[1] > size[1]:
+            # Lines are drawn in the coordinates of the pixels as they were.
+            image.set_extent(image.get_extent())
+            image.set_data(load_image(pixels, size))
 
 
 def _below_each_other(displays, rows):
@@ -412,6 +466,34 @@ def _below_each_other(displays, rows):
                 merged.append((word, places if position is None else places | {number: position}))
         columns = merged
     return [[places.get(number) for _, places in columns] for number in range(len(displays))]
+
+
+def photo_of_result(result):
+    """Return the photo of a CaptionResult, in its own shape if its file can be read.
+
+    Otherwise, or if another photo has taken the file's place since, return
+    `result.image`.
+    """
+    if result.image_path is None:
+        return result.image
+    try:
+        photo = load_image(result.image_path)
+        if result.image is None:
+            return photo
+        seen = load_image(result.image_path, result.image.shape[:2]).astype(int)
+    except (OSError, ValueError):
+        return result.image
+    return photo if np.abs(seen - result.image).mean() < SAME_PHOTO else result.image
+
+
+def _as_display(display, image):
+    """Return an AttentionDisplay of an AttentionDisplay or a CaptionResult.
+
+    It shows `image`, unless that is None.
+    """
+    if not isinstance(display, AttentionDisplay):
+        return AttentionDisplay.from_result(display, image=image)
+    return display if image is None else replace(display, image=image)
 
 
 def _path_ending_in(ending, path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data_utils.atomic_files import write_whole
 from keras_sat.pictures import player
-from keras_sat.pictures.display import AttentionDisplay
+from keras_sat.pictures.display import AttentionDisplay, photo_of_result
 from keras_sat.pictures.player import as_json, escaped, fill
 from keras_sat.scoring.bleu import bleu_counts, bleu_of_counts
 from keras_sat.scoring.cider import cider_of_photos
@@ -56,7 +56,7 @@ def gallery(
         scores["cider"] = cider_of_photos(references, captions)
     for number, result in enumerate(results):
         name = f"photo {number + 1}" if names is None else names[number]
-        image = result.image if images is None else images[number]
+        image = photo_of_result(result) if images is None else images[number]
         of_people = [] if references is None else references[number]
         page.add(name, result, image, of_people, **{key: of[number] for key, of in scores.items()})
     return page.write()

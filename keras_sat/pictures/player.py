@@ -19,10 +19,20 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.datasets.phrase_boxes import NOT_CONTENT
-from keras_sat.pictures.spotlight import AMBER, DARK, DIM, FROM_MEMORY, NAN_COLOUR
+from keras_sat.pictures.spotlight import (
+    AMBER,
+    COLOURED,
+    DARK,
+    DIM,
+    FEW,
+    FROM_MEMORY,
+    NAN_COLOUR,
+    WARMTH,
+)
 
 # What player.html has from other files.
 LOOK = {"dim": DIM, "shade": 3 * [DARK], "amber": AMBER, "nan": NAN_COLOUR}
+LOOK |= {"warmth": WARMTH, "coloured": COLOURED, "few": FEW}
 LOOK |= {"memory": FROM_MEMORY, "placeless": sorted(NOT_CONTENT)}
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page: in pixels, and of the JPEG
 SMALL_SIDE = 128  # in pixels; smaller images are drawings, and kept as PNG

@@ -1,14 +1,59 @@
-"""Arrange photos, panels and captions on a figure whose width is given in inches, as a
-paper needs it.
+"""Arrange photos, panels and captions on a figure whose width is given in inches.
+
+The panels of a photo stand in the cells of a grid, from left to right and from top to
+bottom. The photo takes the first cell, or the first 2 x 2 cells or more. Several grids
+are tried.
 """
 
-import itertools
-import math
+from typing import NamedTuple
 
 WIDTH = 8.0  # inches, in a notebook
 GAP, MARGIN = 0.06, 0.04  # inches
-NARROWEST = 1.0  # inches: the width of a panel that holds its title
-TALLEST = 0.75  # the height of a photo, as a fraction of the figure's width
+EQUAL = 1e-9  # inches: a smaller distance is a rounding error
+NARROWEST = 0.75  # inches: the width of a panel, unless the number of columns is given
+LEAST_COLUMN = 0.2  # inches, with the gap to the next column
+TALLEST = 0.75  # the height of a panel, as a fraction of the figure's width
+WORD_SPACE = 0.28  # of a line's height; on screens, words are a little wider than measured
+
+# The grid is chosen for which the sum of these costs is least. They were set by looking
+# at figures of wide, square and tall photos, with 1 to 15 panels.
+COST_OF_A_HOLE = 0.25  # for each cell that stays empty
+COST_OF_HEIGHT = 0.3  # times height / width of the figure
+COST_OF_PHOTO_SHARE = 0.5  # times its distance from PHOTO_SHARE
+PHOTO_SHARE = 0.45  # of the area of the photo and the panels, at best
+
+
+class Row(NamedTuple):
+    """What is to be laid out, in inches: a photo with its panels and its caption."""
+
+    aspect: float  # width / height of the photo and of each panel
+    title_widths: list  # of the panels' titles
+    word_widths: list  # of the caption's words
+    width: float  # of the whole
+    line: float  # height of a line of the caption
+    title: float  # height of the space for a panel's title
+
+    @property
+    def num_panels(self):
+        return len(self.title_widths)
+
+    @property
+    def narrowest(self):
+        """The least width of a panel, which holds its title."""
+        return max([NARROWEST, *self.title_widths])
+
+    def cell(self, columns):
+        """Return the width of a panel if `columns` are side by side."""
+        return (self.width - (columns - 1) * GAP) / columns
+
+
+class Layout(NamedTuple):
+    """Where the parts of a Row stand, in inches from its left and its top."""
+
+    boxes: list  # (left, top, width, height) of the photo and of each panel
+    places: list  # (left, top) of each word of the caption
+    height: float
+    num_holes: int  # cells of the grid that stay empty
 
 
 def font_size(width):
@@ -17,52 +62,187 @@ def font_size(width):
 
 
 def sheet(make_figure, width, rows, *, columns=None, large=True):
-    """Make a figure of photos with their panels and captions; return for each photo a
-    list of axes.
+    """Make a figure of photos, each with its panels and, above, its caption.
 
-    `rows` is a list of (aspect ratio, number of panels, list of words, list of the
-    words' text properties). With `large` the photo has twice the size of the panels, of
-    which `columns` are side by side (None: as many as fit).
+    Args:
+        rows: for each photo its aspect ratio (width / height), its panels' titles, its
+            caption's words, and a dict of text properties for each title and each word.
+        columns: cells side by side in the grid; None chooses. All photos have the same
+            grid.
+        large: whether photos may be larger than their panels; otherwise there is space
+            for a title of the photo.
+
+    Returns: for each photo a list of axes, for the photo and for each panel.
     """
-    if not (1 <= width <= 40 and (columns is None or columns >= 1)):
-        raise ValueError(
-            f"Expected 1 to 40 inches and 1 column or more. Received: width={width}, "
-            f"columns={columns}"
-        )
-    size, inner, top, boxes, texts = font_size(width), width - 2 * MARGIN, MARGIN, [], []
+    if not (1 <= width <= 40 and (columns is None or 1 <= columns <= width / LEAST_COLUMN)):
+        problem = "Expected 1 to 40 inches and 1 column or more, of 0.2 inches each."
+        raise ValueError(f"{problem} Received: width={width}, columns={columns}")
+    size = font_size(width)
     line = 1.4 * size / 72
-    for aspect, number, words, styles in rows:
-        boxes.append(
-            [
-                (x, top + y, *sides)
-                for x, y, *sides in _boxes(number, aspect, inner, line, columns, large)
-            ]
-        )
-        top = max(y + height for _, y, _, height in boxes[-1]) + line / 3
-        widths = [text_width(word, size=size, **style) for word, style in zip(words, styles)]
-        places = wrapped(widths, 0.3 * size / 72, inner)
-        texts += [
-            (x, top + line * number, *text) for (number, x), *text in zip(places, words, styles)
-        ]
-        top += line * (places[-1][0] + 1.2) if places else 0
-    figure, height = make_figure(figsize=(width, top + MARGIN)), top + MARGIN
-    for x, y, word, style in texts:
-        figure.text(
-            (x + MARGIN) / width,
-            1 - y / height,
-            word,
-            size=size,
-            va="top",
-            parse_math=False,
-            **style,
-        )
+    num_title_lines = max((1 + title.count("\n") for row in rows for title in row[1]), default=1)
 
-    def axes(x, y, across, down):
-        return figure.add_axes(
-            ((x + MARGIN) / width, 1 - (y + down) / height, across / width, down / height)
-        )
+    def widths(texts, styles):
+        return [text_width(text, size=size, **style) for text, style in zip(texts, styles)]
 
-    return [[axes(*box) for box in row] for row in boxes]
+    measured = []
+    for aspect, titles, words, title_styles, word_styles in rows:
+        texts = widths(titles, title_styles), widths(words, word_styles)
+        sizes = {"width": width - 2 * MARGIN, "line": line, "title": num_title_lines * line}
+        measured.append(Row(aspect, *texts, **sizes))
+    layouts = best_layouts(measured, columns, large)
+    distance = line  # between rows
+    height = sum(layout.height + distance for layout in layouts) - distance + 2 * MARGIN
+    figure = make_figure(figsize=(width, height))
+
+    def axes(left, top, across, down):
+        corner = left / width, 1 - (top + down) / height
+        return figure.add_axes((*corner, across / width, down / height))
+
+    all_axes, top = [], MARGIN
+    for layout, (_, _, words, _, styles) in zip(layouts, rows):
+        all_axes.append(
+            [axes(MARGIN + left, top + down, *sides) for left, down, *sides in layout.boxes]
+        )
+        for (left, down), word, style in zip(layout.places, words, styles):
+            place = (MARGIN + left) / width, 1 - (top + down) / height
+            figure.text(*place, word, size=size, va="top", parse_math=False, **style)
+        top += layout.height + distance
+    return all_axes
+
+
+def best_layouts(rows, columns=None, large=True):
+    """Return the Layout of each Row in the grid of the least cost; see `sheet`."""
+    narrowest = max(row.narrowest for row in rows)
+    most_columns = max(1, int((rows[0].width + GAP) / (narrowest + GAP)))
+    most_columns = min(most_columns, 1 + max(row.num_panels for row in rows))
+    possible = []
+    for num_columns in range(1, most_columns + 1) if columns is None else [columns]:
+        for span in range(1, num_columns + 1 if large else 2):
+            layouts = [_layout(row, num_columns, span, large) for row in rows]
+            if None not in layouts:
+                possible.append(layouts)
+    return min(possible, key=lambda layouts: sum(map(_cost, layouts, rows)))
+
+
+def _cost(layout, row):
+    photo, *panels = [width * height for _, _, width, height in layout.boxes]
+    photo_share = photo / (photo + sum(panels))
+    return (
+        COST_OF_A_HOLE * layout.num_holes
+        + COST_OF_HEIGHT * layout.height / row.width
+        + COST_OF_PHOTO_SHARE * abs(photo_share - PHOTO_SHARE)
+    )
+
+
+def _layout(row, columns, span, large):
+    """Return the Layout in which the photo takes `span` x `span` cells, or None."""
+    if span == 1:
+        return _among_panels(row, columns, has_title=not large)
+    return _above_panels(row, columns) if span == columns else _beside_panels(row, columns, span)
+
+
+def _among_panels(row, columns, has_title):
+    """Lay out a photo that has the size of a panel.
+
+    The caption stands above all, or above the photo if that makes the figure no higher.
+    """
+    panel_height = min(row.cell(columns) / row.aspect, TALLEST * row.width)
+    column_width = max(row.aspect * panel_height, min(row.narrowest, row.cell(columns)))
+    places, top = _caption(row, row.width)
+    own_places, own_height = _caption(row, column_width)
+    fits = own_height <= top + row.title and max([0, *row.word_widths]) <= column_width
+    if fits and not has_title:
+        top = max(0, own_height - row.title)
+        places = [(left, top + row.title - own_height + down) for left, down in own_places]
+    boxes = _cells(row, 1 + row.num_panels, columns, panel_height, column_width, top=top)
+    return Layout(boxes, places, _bottom(boxes), -len(boxes) % columns)
+
+
+def _above_panels(row, columns):
+    """Lay out a photo that is as wide as the figure."""
+    places, top = _caption(row, row.width)
+    photo = 0, top, row.width, row.width / row.aspect
+    cell = row.cell(columns)
+    panels = _cells(
+        row, row.num_panels, columns, cell / row.aspect, cell, top=_bottom([photo]) + GAP
+    )
+    return Layout([photo, *panels], places, _bottom([photo, *panels]), -row.num_panels % columns)
+
+
+def _beside_panels(row, columns, span):
+    """Lay out a photo, with the caption above it, that takes 2 x 2 cells or more.
+
+    Returns None if panels or photo would be too narrow, or if the caption does not fit
+    above the photo.
+    """
+    beside = columns - span  # panels in each of the photo's rows
+    num_beside = min(row.num_panels, span * beside)
+    num_below = row.num_panels - num_beside
+    if num_below:
+        cell = row.cell(columns)
+        photo_width = span * cell + (span - 1) * GAP
+    else:
+        cell, photo_width = _as_wide_as_the_figure(row, columns, span)
+    panel_height, photo_height = cell / row.aspect, photo_width / row.aspect
+    height = span * (row.title + panel_height) + (span - 1) * GAP
+    places, caption_height = _caption(row, photo_width)
+    photo_top = height - photo_height
+    caption_top = photo_top - caption_height
+    is_narrow = cell < min(row.narrowest, row.cell(columns)) - EQUAL or photo_width < cell
+    fits = -EQUAL <= caption_top <= row.title and max([0, *row.word_widths]) <= photo_width
+    if is_narrow or not fits:
+        return None
+    photo = 0, photo_top, photo_width, photo_height
+    places = [(left, caption_top + down) for left, down in places]
+    panels = _cells(row, num_beside, beside, panel_height, cell, left=photo_width + GAP)
+    panels += _cells(row, num_below, columns, panel_height, cell, top=height + GAP)
+    num_holes = span * beside - num_beside + -num_below % columns
+    return Layout([photo, *panels], places, _bottom([photo, *panels]), num_holes)
+
+
+def _as_wide_as_the_figure(row, columns, span):
+    """Return the widths of a panel and of the photo if no row is below the photo.
+
+    The photo and its caption are as high as the panels beside them: the more lines the
+    caption has, the smaller is the photo, and the larger are the panels.
+    """
+    beside = columns - span
+    for num_lines in range(len(row.word_widths) + 1):
+        # The photo's height is that of `span` panels and this:
+        more = span * row.title + (span - 1) * GAP - _height_of_lines(row, num_lines)
+        cell = (row.width - beside * GAP - row.aspect * more) / columns
+        photo_width = span * cell + row.aspect * more
+        _, caption_height = _caption(row, photo_width)
+        if caption_height <= _height_of_lines(row, num_lines):
+            break
+    return cell, photo_width
+
+
+def _cells(row, number, columns, height, column_width, *, left=0, top=0):
+    """Return the boxes of pictures in a grid, each with space for its title."""
+    width = row.aspect * height
+    boxes = []
+    for i in range(number):
+        across, down = i % columns, i // columns
+        box_left = left + across * (column_width + GAP) + (column_width - width) / 2
+        box_top = top + row.title + down * (height + row.title + GAP)
+        boxes.append((box_left, box_top, width, height))
+    return boxes
+
+
+def _bottom(boxes):
+    return max(top + height for _, top, _, height in boxes)
+
+
+def _caption(row, width):
+    """Return the (left, top) of each word of the caption, and the caption's height."""
+    places = wrapped(row.word_widths, WORD_SPACE * row.line, width)
+    num_lines = places[-1][0] + 1 if places else 0
+    return [(left, line * row.line) for line, left in places], _height_of_lines(row, num_lines)
+
+
+def _height_of_lines(row, num_lines):
+    return (num_lines + 0.3) * row.line if num_lines else 0  # with a small distance to the photo
 
 
 def wrapped(widths, space, limit):
@@ -81,37 +261,9 @@ def wrapped(widths, space, limit):
 
 
 def text_width(text, *, color=None, **font):
-    """Return the width of a text in inches."""
+    """Return the width of a text in inches: that of its longest line."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    return (
-        text_to_path.get_text_width_height_descent(text, FontProperties(**font), ismath=False)[0]
-        / 72
-    )
-
-
-def _boxes(number, aspect, width, title, columns, large):
-    """Return (left, top, width, height) of the photo and of each panel, in inches.
-
-    There is space for titles.
-    """
-    if columns is None:
-        most = max(1, int((width + GAP) / (NARROWEST + GAP)))
-        columns = number + 1 if number < 2 or not large else 2 + math.ceil(number / 2)
-        columns = 2 if large and number == 3 and (aspect > 1.2 or most < 4) else min(columns, most)
-    span = 2 if large and columns > 2 and number > 1 else 1  # rows and columns that the photo takes
-    height = min((width - (columns - 1) * GAP) / columns / aspect, TALLEST * width / span)
-    across, down = aspect * height + GAP, height + title + GAP
-    photo = height if span == 1 else height + across / aspect
-    places = (
-        (row, column)
-        for row in itertools.count()
-        for column in range(columns)
-        if max(row, column) >= span
-    )
-    places = itertools.islice(places, number)
-    panels = [
-        (column * across, title + row * down, aspect * height, height) for row, column in places
-    ]
-    return [(0, title + (span - 1) * down + height - photo, aspect * photo, photo), *panels]
+    measure, font = text_to_path.get_text_width_height_descent, FontProperties(**font)
+    return max(measure(line, font, ismath=False)[0] for line in text.split("\n")) / 72

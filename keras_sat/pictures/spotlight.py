@@ -2,7 +2,8 @@
 
 What is lit keeps its colours; the rest is grey and dim, but keeps DIM of its contrast.
 A line encloses the smallest region that holds half of the attention: it can be compared
-between words and models, and in grey print.
+between words and models, and in grey print. In a grey photo there are no colours to
+keep: what is lit gets a warm tint, which also shows where the photo is black.
 """
 
 import numpy as np
@@ -14,6 +15,9 @@ DIM = 0.48  # of the photo's contrast that remains where the model did not look
 # out.
 DARK = 40
 AMBER = (255, 176, 0)  # of the line
+WARMTH = 0.3  # of AMBER in what is lit of a grey photo
+COLOURED = 20  # the difference between the channels of a pixel from which it has a colour
+FEW = 0.01  # of the pixels of a grey photo may have a colour
 NAN_COLOUR = (230, 0, 160)  # for pixels whose weight is NaN
 GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue, as in ITU-R BT.601
 FROM_MEMORY = 0.5  # a word of which less came from the photo has no map
@@ -51,6 +55,8 @@ def spotlight(photo, light, look="spotlight"):
     """Return a photo, uint8 (height, width, 3), that keeps its colours where it is lit
     and is grey and dim elsewhere.
 
+    A grey photo has a warm tint where it is lit.
+
     `light` is (height, width), from 0 to 1; NaN gets the colour NAN_COLOUR. For `look`
     see `AttentionDisplay.plot`.
     """
@@ -59,7 +65,9 @@ def spotlight(photo, light, look="spotlight"):
     share = np.nan_to_num(light)[..., None]
     if look == "spotlight":
         grey = DIM * (photo @ np.array(GREY))[..., None] + (1 - DIM) * DARK
-        picture = share * photo + (1 - share) * grey
+        warmth = WARMTH if is_grey(photo) else 0
+        lit = (1 - warmth) * photo + warmth * np.array(AMBER)
+        picture = share * lit + (1 - share) * grey
     elif look == "paper":
         picture = DIM * photo + (1 - DIM) * 255 * share
     elif look in matplotlib.colormaps:
@@ -72,6 +80,18 @@ def spotlight(photo, light, look="spotlight"):
     return np.rint(np.where(np.isfinite(light)[..., None], picture, NAN_COLOUR)).astype(np.uint8)
 
 
+def is_grey(photo):
+    """Return whether hardly any pixel of a photo (height, width, 3) has a colour."""
+    some = photo[::4, ::4].astype(int)
+    return np.mean(np.ptp(some, axis=2) >= COLOURED) <= FEW
+
+
+def share_with_half(attention_map):
+    """Return the area of the smallest region with half of a map, as a fraction."""
+    weights = np.nan_to_num(attention_map, nan=0)
+    return float((weights >= half_level(weights)).mean())
+
+
 def outline(attention_map):
     """Return the border of the region that holds half of an upsampled map, as a list of
     lines (points, 2) of x and y.
@@ -81,8 +101,8 @@ def outline(attention_map):
     """
     import contourpy
 
+    if share_with_half(attention_map) > 0.9:
+        return []
     weights = np.pad(np.nan_to_num(attention_map, nan=0), 1)  # so that lines close at the edge
     level = half_level(weights)
-    if (weights >= level).sum() > 0.9 * attention_map.size:
-        return []
     return [line - 1 for line in contourpy.contour_generator(z=weights).lines(level)]

@@ -36,7 +36,7 @@ from keras_sat.options import (
     with_options,
 )
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
-from keras_sat.search.result import CaptionResult
+from keras_sat.search.result import CaptionResult, with_image_paths
 
 PROCESS = os.getpid()  # a fork has another process id
 ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
@@ -238,9 +238,9 @@ class CaptionGenerator:
         """Do what `caption_each` does, given SearchOptions."""
         batches = self.batches(images, options.batch_size, cache, errors)
         if regions is None:
-            return self._captions_of_batches(batches, options)
+            return with_image_paths(self._captions_of_batches(batches, options))
         regions = checked_regions(regions, len(images), self.rows_and_columns())
-        return self._phrases_of_batches(batches, options, regions)
+        return with_image_paths(self._phrases_of_batches(batches, options, regions))
 
     def _captions_of_batches(self, batches, options):
         """Yield (image, CaptionResult or error) for each image."""
@@ -403,7 +403,8 @@ class CaptionGenerator:
         See `attend` and `caption_each`.
         """
         batches = self.batches(images, batch_size, cache, errors)
-        return self._given_captions_of_batches(batches, words_of_captions(captions, len(images)))
+        captions = words_of_captions(captions, len(images))
+        return with_image_paths(self._given_captions_of_batches(batches, captions))
 
     def attend_features(
         self, features: Any, captions: Any, *, images: Any = None

@@ -1,5 +1,6 @@
 """The result of captioning a photo."""
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +29,8 @@ class CaptionResult:
         consensus: similarity from 0 to 1 to the captions of similar training photos;
             None without an index.
         similar_photos: the ids of the most similar training photos, or an empty list.
+        image_path: the photo's file, if it was given as a path; AttentionDisplay reads
+            it again, in its own shape.
         region: the rectangle (left, top, right, bottom) that it describes, in fractions
             of the photo's sides, or None.
         word_probs: p of each word given the previous words, (words,); p(`<end>`) is
@@ -47,6 +50,7 @@ class CaptionResult:
     similar_photos: list = field(default_factory=list, repr=False)
     word_probs: np.ndarray | None = field(default=None, repr=False)
     region: tuple | None = None
+    image_path: str | None = field(default=None, repr=False)
 
     @property
     def from_photo(self) -> np.ndarray | None:
@@ -84,10 +88,31 @@ class CaptionResult:
 
         They have no confidence, because it is fitted on captions of whole photos.
         """
-        others = [other.of_region(region) for other in self.alternatives]
-        return replace(self, region=region, confidence=None, alternatives=others)
+        return self._with(region=region, confidence=None)
+
+    def _with(self, **changes):
+        """Return a copy with changes in this result and in its alternatives."""
+        alternatives = [replace(other, **changes) for other in self.alternatives]
+        return replace(self, alternatives=alternatives, **changes)
 
 
 def _rounded(array, decimals):
     """Return an array as lists of Python floats, for JSON."""
     return array.astype("float64").round(decimals).tolist()
+
+
+def with_image_paths(results):
+    """Yield (image, result) pairs; results of paths get them as `image_path`.
+
+    Instead of a result there may be a list of results, for regions, or the error of an
+    unreadable image.
+    """
+    for image, found in results:
+        path = getattr(image, "image_path", image)
+        if isinstance(path, (str, os.PathLike)):
+            path = os.fspath(path)
+            if isinstance(found, list):
+                found = [result._with(image_path=path) for result in found]
+            elif isinstance(found, CaptionResult):
+                found = found._with(image_path=path)
+        yield image, found
