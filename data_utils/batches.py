@@ -41,7 +41,7 @@ def make_batches(
     batch_size: int = 64,
     *,
     split: str | None = None,
-    group_by: str = "length",
+    group_by: str | None = None,
     image_size: int | tuple[int, int] | None = None,
     keep_images: bool = False,
     num_views: int = 1,
@@ -73,7 +73,8 @@ def make_batches(
             padding. "image" keeps all captions of a photo in one batch, and the model
             projects its features once: features (photos, regions, feature_dim), the
             other arrays (photos, captions, time). A batch has whole photos, with at
-            most `batch_size` captions or a single photo.
+            most `batch_size` captions or a single photo. None: "length" with a cache;
+            "image" without, so that the encoder runs once for each photo.
         image_size: without a cache, the size of the photos: the side of a square, or
             (height, width).
         keep_images: without a cache, decode each photo once and keep it in memory.
@@ -99,6 +100,8 @@ def make_batches(
     """
     tf = import_tensorflow()
 
+    if group_by is None:
+        group_by = "length" if image_size is None else "image"
     if group_by not in GROUPINGS:
         raise ValueError(
             f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}"

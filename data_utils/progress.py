@@ -7,7 +7,7 @@ import time
 PLAIN_LINE = (
     "{desc}: {n_fmt}/{total_fmt}{unit} ({percentage:.0f} %), {rate_noinv_fmt}, {remaining} left"
 )
-BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
+BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
 
 
 class Progress:
@@ -22,6 +22,9 @@ class Progress:
         show: False shows nothing.
         delay: seconds before anything is shown.
         stream, clock: for tests.
+
+    Attributes:
+        note: text at the end of the bar.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class Progress:
         self.rewrites = self.stream.isatty() or "ipykernel" in sys.modules
         self.done = self._skipped = self._tenths_shown = 0
         self._started, self._bar = clock(), None
+        self.note = ""
 
     def __enter__(self):
         return self
@@ -75,6 +79,8 @@ class Progress:
                 self._bar = tqdm(desc=self.label, file=self.stream, **look, **shown)
                 # The work started earlier.
                 self._bar.start_t = self._bar.last_print_t = self._bar.start_t - seconds
+            if self.note:
+                self._bar.set_postfix_str(self.note, refresh=False)
             self._bar.update(self.done - self._bar.n)
         elif self.total and 10 * self.done // self.total > self._tenths_shown:
             self._tenths_shown = 10 * self.done // self.total

@@ -594,8 +594,13 @@ class TrainingOptions(OptimizerOptions):
         "words", 20, "maximum number of passes over the training captions", count(0)
     )
     batch_size: int = option("training", 64, "captions in a batch (over all devices)", count())
-    group_by: str = option(
-        "words", "length", "group captions by length or by photo", one_of("length", "image")
+    group_by: str | None = option(
+        "words",
+        None,
+        "group captions by length or by photo; by photo each is encoded once an epoch",
+        one_of("length", "image"),
+        none="by photo if the encoder is trained, else by length",
+        unset=True,
     )
     seed: int = option(
         "training",

@@ -164,9 +164,8 @@ def test_photos_for_a_trained_encoder(scene_images, scene_vocabulary, where):
     images = scene_images[:10]
     if where == "in memory":
         images = [replace(image, image_path=load_image(image.image_path)) for image in images]
-    dataset = make_batches(
-        images, scene_vocabulary, image_size=(32, 48), keep_images=where == "kept"
-    )
+    options = {"image_size": (32, 48), "keep_images": where == "kept", "group_by": "length"}
+    dataset = make_batches(images, scene_vocabulary, **options)
     assert dataset.element_spec[0][0].shape.as_list() == [None, 32, 48, 3]
     by_pixels = {
         load_image(image.image_path, (32, 48)).tobytes(): image for image in scene_images[:10]
@@ -300,3 +299,11 @@ def test_errors(three):
     ):
         with pytest.raises(ValueError, match=message):
             make_batches(*arguments, **options)
+
+
+def test_by_default_photos_come_once_and_features_with_captions_of_one_length(three):
+    images, vocabulary, cache = three
+    (photos, input_ids), *_ = next(iter(make_batches(images, vocabulary, image_size=16)))
+    assert len(photos) == 3 and input_ids.shape[:2] == (3, 3)
+    (_, input_ids), *_ = next(iter(make_batches(images, vocabulary, cache)))
+    assert len(input_ids.shape) == 2

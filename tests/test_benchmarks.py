@@ -14,10 +14,12 @@ import keras
 import limits
 import memory
 import numpy as np
+import own_words
 import pytest
 import seeds
 import tensorflow as tf
 import where_time_goes
+from conftest import write_photos
 from drawn_data_set import write_data_set
 from mistakes import count_mistakes
 from other_photos import LIST, measure
@@ -25,7 +27,7 @@ from spread import spread
 from timing import Seconds, compare, figure, in_turn, ratio_in_words
 from word_offsets import word_offsets
 
-from data_utils import DATASETS, Vocabulary, draw_scenes, load_image
+from data_utils import DATASETS, CaptionedImage, Vocabulary, draw_scenes, load_image
 from keras_sat import Captioner, ScoreTable
 from keras_sat.deploy.litert_graph import GRAPH
 from keras_sat.files import model_folder
@@ -286,6 +288,32 @@ def test_seeds_become_one_row(tmp_path, capsys):
         for text in ("dogs play with a", "a man in red in red", "a red dog", "")
     ]
     assert endings == ["breaks off", "repeats", None, None]
+
+
+def test_own_words_change_captions_and_are_counted(tmp_path):
+    changed = own_words.in_own_words("Two men and a Dog on grass .")
+    assert changed == "two gentlemen and a hound on lawn seen from my window"
+    counts = own_words.words_used(["a hound and a dog", "hounds", "a dog", changed])
+    assert counts["hound"] == {"places": 3, "used": 1} and counts["hounds"]["used"] == 1
+    assert counts[own_words.ENDING] == {"places": 4, "used": 1}
+    assert own_words.shares([counts["hound"], counts["hounds"]]) == 0.5
+    assert own_words.shares([counts["gentleman"]]) is None
+    write_photos(tmp_path / "flickr8k", ["0.jpg", "1.jpg"])
+    photos = [
+        CaptionedImage(str(n), str(tmp_path / "flickr8k" / f"{n}.jpg"), [changed], "dev")
+        for n in range(2)
+    ]
+    own_words.write_folder(tmp_path / "own", photos)
+    read = DATASETS["folder"](tmp_path / "own")
+    assert [image.captions for image in read] == [[changed]] * 2
+
+
+def test_a_clock_adds_up_the_seconds_of_several_starts(tmp_path):
+    for _ in range(2):
+        own_words.Clock(tmp_path / "seconds.json").on_epoch_end(0)
+        total = json.loads((tmp_path / "seconds.json").read_text())
+    clock = own_words.Clock(tmp_path / "seconds.json")
+    assert clock.total == total and total["cpu"] >= 0 < total["wall"]
 
 
 def test_a_blend_is_between_captioners_and_gets_the_encoder_of_one(tmp_path):

@@ -190,7 +190,7 @@ def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
         ({"box_weight": 0.5}, "`boxes` and `box_weight` or `region_weight` require each other"),
         ({"boxes": Boxes({})}, "`boxes` and `box_weight` or `region_weight` require each other"),
         (
-            {"guide_weight": 0.5},
+            {"guide_weight": 0.5, "group_by": "length"},
             "all captions of a photo in one batch: use make_batches.*group_by=.image",
         ),
     ],

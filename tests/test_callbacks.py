@@ -1,4 +1,5 @@
 import io
+import re
 import signal
 from types import SimpleNamespace
 
@@ -17,7 +18,8 @@ from keras_sat import (
     ShowCaptions,
 )
 from keras_sat.scoring.bleu import bleu
-from keras_sat.training import callbacks
+from keras_sat.training import callbacks, epoch_times
+from keras_sat.training.epoch_times import EpochTimes, time_of_day
 from keras_sat.training.history import (
     LEAST_MATCHES,
     LEAST_SCORE,
@@ -206,3 +208,80 @@ def test_progress_names_the_best_so_far_only_where_the_score_is_above_chance():
         figures = {"loss": 1.0, "cross_entropy": 1.0, "val_bleu_4": 0.1, "val_matches": matches}
         progress.on_epoch_end(number, figures)
     assert ["(best so far)" in line for line in lines] == [False, True]
+
+
+def minutes_of_training(clock, monkeypatch, *, is_terminal=False, seconds_of_batch=7.0):
+    """Train two epochs of twenty batches and then score dev, by a clock that is set.
+
+    Return (seconds, line) of each line printed, and what the progress bar showed last.
+    """
+    lines, bars = [], []
+
+    class Bar:
+        rewrites, note = is_terminal, ""
+
+        def __init__(self, *_, **__):
+            bars.append(self)
+
+        def advance(self, steps):
+            pass
+
+        def __exit__(self, *exception):
+            pass
+
+    monkeypatch.setattr(callbacks, "Progress", Bar)
+    progress = callbacks.ShowProgress(
+        2, output=lambda line: lines.append((clock.now, line)), clock=clock
+    )
+    progress.set_params({"steps": 20})
+    for epoch in range(2):
+        progress.on_epoch_begin(epoch)
+        clock.now += 4 * seconds_of_batch  # a graph is traced
+        for batch in range(20):
+            clock.now += seconds_of_batch
+            progress.on_train_batch_end(batch)
+        clock.now += 3 * seconds_of_batch
+        progress.on_epoch_end(epoch, {"loss": 1.0})
+    return lines, bars[-1].note
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_log_file_gets_the_time_of_an_epoch_and_a_line_a_minute(monkeypatch):
+    lines, _ = minutes_of_training(Clock(), monkeypatch)
+    times = np.array([seconds for seconds, _ in lines])
+    inside = [number for number, (_, line) in enumerate(lines) if "batches" in line]
+    assert len(inside) >= 4 and (np.diff(times)[np.array(inside[1:]) - 1] >= 60).all()
+    seconds, first = lines[0]
+    assert seconds == 1000 + 4 * 7 + 3 * 7, "after the third batch"
+    assert first.startswith("epoch 1/2: 3 of 20 batches; an epoch takes about 02:20, the last one")
+    assert re.search(r"ends by \d\d:\d\d", first)
+    assert "an epoch takes about 02:41" in lines[inside[-1]][1], "with the scores on dev"
+
+
+def test_a_terminal_has_it_in_its_bar_and_short_epochs_say_nothing(monkeypatch):
+    lines, note = minutes_of_training(Clock(), monkeypatch, is_terminal=True)
+    assert len(lines) == 2 and "an epoch takes about 02:41" in note
+    lines, _ = minutes_of_training(Clock(), monkeypatch, seconds_of_batch=0.1)
+    assert len(lines) == 2
+
+
+def test_what_is_left_and_the_day_on_which_it_ends(monkeypatch):
+    clock = Clock()
+    times = EpochTimes(3, clock)
+    times.begin(1, 10)
+    assert times.as_text() == "" and times.estimate() is None
+    for _ in range(5):
+        clock.now += 2
+        times.end_batch()
+    of_epoch, left = times.estimate()
+    assert (of_epoch, left) == (20, 10 + 20), "five batches, and an epoch"
+    assert times.end() == 10
+    monkeypatch.setattr(epoch_times.time, "time", lambda: 1e9)
+    assert re.fullmatch(r"\d\d:\d\d on \w+ \d\d \w+", time_of_day(24 * 3600))
+    assert re.fullmatch(r"\d\d:\d\d", time_of_day(0))

@@ -20,7 +20,6 @@ from keras_sat.command_line.commands import LOW_CONFIDENCE, _as_line
 from keras_sat.files.saving import save_records
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.gallery import gallery
-from keras_sat.training import recipe
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +173,6 @@ def test_it_does_not_outlive_the_weights(calibrated, scenes):
 
 @pytest.mark.slow
 def test_fit_calibrates_at_the_end(monkeypatch, tmp_path, capsys, without_graphs):
-    monkeypatch.setattr(recipe, "FEWEST_PHOTOS", 3)
     monkeypatch.setattr(calibration, "FEWEST_PHOTOS", 3)
     monkeypatch.setattr(calibration, "NUM_FOLDS", 2)
     options = {"epochs": 1, "self_critical_epochs": 1, "num_drawn": 2}
@@ -194,9 +192,9 @@ def test_a_failed_calibration_does_not_lose_the_training(monkeypatch, tmp_path, 
     def fail(*arguments, **options):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(recipe, "FEWEST_PHOTOS", 3)
-    monkeypatch.setattr(recipe, "calibrate", fail)
-    with pytest.warns(UserWarning, match="confidence could not be calibrated: the disk is full"):
+    monkeypatch.setattr(calibration, "FEWEST_PHOTOS", 3)
+    monkeypatch.setattr(calibration, "calibrate", fail)
+    with pytest.warns(UserWarning, match="without a confidence: the disk is full"):
         captioner = train(tmp_path / "run", epochs=1)
     assert captioner.confidence is None and len(captioner.history["loss"]) == 1
 

@@ -2,38 +2,45 @@
 says.
 """
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import write_photos
+from conftest import all_slow_but, write_photos
 
 import keras_sat
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, presets
 from keras_sat.__main__ import main
+from keras_sat.beyond import consensus
 from keras_sat.options import TrainingOptions
 from keras_sat.training import recipe
 from keras_sat.training.distributed import Cluster
+from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.run import Training
 
-NAMES = [f"{number}.jpg" for number in range(6)]
 FROM_SCRATCH = {name: TrainingOptions.defaults()[name] for name in presets.OWN_PHOTOS}
+
+
+def write_folder(directory, *, train, dev, test):
+    """Write a folder with so many photos in each split, with two captions each."""
+    splits = ["train"] * train + ["dev"] * dev + ["test"] * test
+    names = [f"{number}.jpg" for number in range(len(splits))]
+    write_photos(directory, names)
+    rows = [
+        f"{name},a zebra {word} a red circle,{split}"
+        for name, split in zip(names, splits)
+        for word in ("on", "by")
+    ]
+    (directory / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
+    return directory
 
 
 @pytest.fixture
 def mine(tmp_path):
     """A folder with four photos to train on, one for dev and one for test."""
-    write_photos(tmp_path / "mine", NAMES)
-    splits = ["train"] * 4 + ["dev", "test"]
-    pairs = zip(NAMES, splits)
-    rows = [
-        f"{name},a zebra {word} a red circle,{split}"
-        for name, split in pairs
-        for word in ("on", "by")
-    ]
-    (tmp_path / "mine" / "captions.csv").write_text("\n".join(["image,caption,split", *rows]))
-    return tmp_path / "mine"
+    return write_folder(tmp_path / "mine", train=4, dev=1, test=1)
 
 
 @pytest.fixture
@@ -42,6 +49,13 @@ def bundled(whole_training, monkeypatch):
     folder, captioner = whole_training
     monkeypatch.setattr(presets, "DEFAULT_MODEL", str(folder / "model"))
     return captioner
+
+
+@pytest.fixture
+def bundled_with_consensus(bundled, tmp_path, monkeypatch):
+    """That captioner, which like the real one chooses captions by consensus."""
+    bundled.adapted(consensus_weight=2.0).save(tmp_path / "bundled")
+    monkeypatch.setattr(presets, "DEFAULT_MODEL", str(tmp_path / "bundled"))
 
 
 @pytest.fixture
@@ -221,3 +235,110 @@ def test_the_cross_entropy_from_before_is_that_of_the_captioner_and_it_resumes(
     )
     assert len(again.history["loss"]) == 2 and "resuming after epoch 1" in capsys.readouterr().out
     assert read_sealed_json(tmp_path / "run" / "before.json", "scores", "") == before, "scored once"
+
+
+@pytest.mark.usefixtures("bundled_with_consensus", "without_graphs")
+@pytest.mark.parametrize(
+    "train, dev, test",
+    all_slow_but(
+        (5, 1, 0), [(1, 0, 0), (1, 1, 1), (2, 1, 0), (5, 1, 0), (20, 8, 1), (99, 2, 0), (101, 0, 1)]
+    ),
+)
+def test_a_folder_of_any_size_is_trained_and_captions(train, dev, test, tmp_path, capsys):
+    folder = write_folder(tmp_path / "mine", train=train, dev=dev, test=test)
+    run = tmp_path / "run"
+    fit = ["fit", "--data", "folder", "--data-dir", str(folder), "--output-dir", str(run)]
+    fit += ["--epochs", "1", "--batch-size", "200"]
+    for _ in range(2):  # the second time it is loaded
+        assert main(fit) == 0
+        said = capsys.readouterr().out
+        without_index = f"at least 100 training photos, and there are {train}" in said
+        assert without_index == (train < 100)
+        assert f"at least 100 dev photos, and there are {dev}" in said
+    captioner = Captioner.load(run / "model")
+    assert (captioner.consensus is None) == (train < 100) and captioner.confidence is None
+    assert main(["caption", str(folder / "0.jpg"), "--model", str(run / "model")]) == 0
+    if test:
+        table = keras_sat.evaluate(captioner, "folder", data_dir=folder, show_progress=False)
+        assert len(table.captions) == test
+
+
+@pytest.mark.parametrize("number, missing", [(1, "1 in 'dev'"), (2, "1 in 'dev', 1 in 'test'")])
+def test_a_split_without_training_photos_is_rejected_at_once(number, missing, bundled, tmp_path):
+    folder = write_folder(tmp_path / "mine", train=number, dev=0, test=0)
+    with pytest.raises(ValueError, match=f"{missing}.*takes 3 photos or more"):
+        keras_sat.fit("folder", data_dir=folder, split_seed=0, output_dir=tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("bundled_with_consensus", "without_graphs")
+@pytest.mark.parametrize("error", [OSError("the disk is full"), KeyboardInterrupt()])
+def test_what_fails_after_training_does_not_lose_it(error, mine, tmp_path, monkeypatch, capsys):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(consensus, "FEWEST_PHOTOS", 4)
+    options = {"data_dir": mine, "output_dir": tmp_path / "run", "epochs": 1}
+    build = consensus.Consensus.build
+    monkeypatch.setattr(consensus.Consensus, "build", fail)
+    is_interrupted = isinstance(error, KeyboardInterrupt)
+    with nullcontext() if is_interrupted else pytest.warns(UserWarning, match="the disk is full"):
+        captioner = keras_sat.fit("folder", **options)
+    assert captioner.consensus is None and len(captioner.history["loss"]) == 1
+    assert captioner.history.was_interrupted == is_interrupted
+    assert ("without an index of its training photos" in capsys.readouterr().out) == is_interrupted
+    monkeypatch.setattr(consensus.Consensus, "build", build)
+    assert keras_sat.fit("folder", **options).consensus is not None
+
+
+def test_a_trained_encoder_encodes_each_photo_once(start, bundled, capsys):
+    frozen = {"from_scratch": True, "encoder": "tiny", "encoder_training": "frozen"}
+    for options, expected in (
+        ({}, "image"),
+        ({"from_scratch": True, "encoder": "tiny"}, "image"),
+        ({**frozen, "encoder_weights": None}, "length"),
+        ({"group_by": "length"}, "length"),
+        ({"group_by": None}, "image"),
+    ):
+        _, described, _ = start(**options)
+        assert described["group_by"] == expected, options
+
+
+def test_a_run_from_before_is_resumed_with_the_settings_of_then(start, bundled, tmp_path):
+    then = {"group_by": "length", **dict.fromkeys(presets.OWN_PHOTOS, 0.5), "epochs": 7}
+    then |= {"batch_size": 3, "encoder_rate": {"class": "a schedule"}}
+    (tmp_path / "run").mkdir()
+    write_sealed_json(tmp_path / "run" / "arguments.json", then)
+    _, described, settings = start()
+    assert settings == presets.OWN_PHOTOS and described["group_by"] == "image", "nothing to resume"
+    (tmp_path / "run" / "checkpoint").mkdir()
+    _, described, settings = start()
+    assert described["group_by"] == "length" and settings["epochs"] == 7
+    assert settings["learning_rate"] == 0.5 and settings["batch_size"] == 3
+    assert settings["encoder_rate"] == presets.OWN_PHOTOS["encoder_rate"], "an object"
+    *_, settings = start(epochs=2)
+    assert settings["epochs"] == 2
+
+
+@pytest.mark.usefixtures("bundled", "without_graphs")
+@pytest.mark.parametrize("dev, told", all_slow_but((8, True), [(8, True), (49, True), (50, False)]))
+def test_few_dev_photos_are_told(dev, told, tmp_path, monkeypatch, capsys):
+    folder = write_folder(tmp_path / "mine", train=2, dev=dev, test=0)
+
+    def stop(*arguments, **options):
+        raise NotImplementedError("nothing is trained here")
+
+    monkeypatch.setattr(TrainingPhotos, "prepare", stop)
+    with pytest.raises(NotImplementedError):
+        keras_sat.fit("folder", data_dir=folder, output_dir=tmp_path / "run")
+    said = capsys.readouterr().out
+    assert (f"{dev} dev photos are too few to tell which epoch is the best" in said) == told
+    assert dev != 8 or "uncertain by about 12 percentage points" in said
+
+
+def test_a_start_without_a_whole_epoch_is_told(tmp_path, capsys):
+    plan = SimpleNamespace(cluster=Cluster(None), options=TrainingOptions(patience=None), say=print)
+    for told in (False, True):
+        Training(plan, tmp_path, 2).record({"schedule": "constant"})
+        said = "stopped in its first epoch; nothing was saved, starting again"
+        assert (said in capsys.readouterr().out) == told

@@ -152,9 +152,9 @@ def images(photo, tmp_path):
 
 
 def photos_of(images, **options):
-    batches = make_batches(
-        images, Vocabulary(["a", "dog"]), image_size=(32, 48), batch_size=4, **options
-    )
+    # Grouped by length, a photo is in a batch once for each caption of this length.
+    options |= {"image_size": (32, 48), "batch_size": 4, "group_by": "length"}
+    batches = make_batches(images, Vocabulary(["a", "dog"]), **options)
     return [[np.asarray(photos) for (photos, _), *_ in batches] for _ in range(2)]
 
 

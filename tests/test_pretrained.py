@@ -61,6 +61,14 @@ def test_each_is_small_and_known_by_name():
         keras_sat.Captioner.from_pretrained("imagenet")
 
 
+def test_the_scores_on_the_test_split_are_those_of_the_bundled_weights():
+    """A new captioner has none: then this table names the one that it belongs to."""
+    results = Path(__file__).parents[1].joinpath("docs", "results.md").read_text(encoding="utf-8")
+    section = results.split("## The test split")[1].split("\n## ")[0]
+    (weights,) = pretrained_directory("flickr8k").glob("weights-*.npz")
+    assert weights.name in section
+
+
 def test_a_folder_of_the_same_name_does_not_hide_it(tmp_path, monkeypatch):
     (tmp_path / "scenes").mkdir()
     monkeypatch.chdir(tmp_path)

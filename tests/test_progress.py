@@ -65,6 +65,15 @@ def test_skipped_steps_do_not_enter_the_speed(clock):
     )
 
 
+def test_a_note_is_at_the_end_of_the_bar(clock):
+    stream = Terminal()
+    with Progress(2, label="epoch", unit="batches", stream=stream, clock=clock) as progress:
+        progress.note = "until tomorrow"
+        clock.now += 1
+        progress.advance(2)
+    assert stream.getvalue().rstrip().endswith(", until tomorrow]")
+
+
 def test_less_than_one_a_second_is_written_with_spaces_too(clock):
     plain = shown(io.StringIO(), clock, seconds=200)
     assert "100/100 photos (100 %),  0.05 photos/s, 00:00 left\n" in plain

@@ -28,6 +28,7 @@ from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
 from keras_sat.scoring.words import MAX_ORDER
+from keras_sat.training.epoch_times import EpochTimes
 from keras_sat.training.history import (
     MONITORED,
     as_text,
@@ -43,6 +44,7 @@ SHOWN = {
     "cross_entropy": "cross-entropy",
     "val_cross_entropy": "on dev",
 }
+SECONDS_TO_FIRST_LINE, SECONDS_BETWEEN_LINES = 10, 60  # of progress in a log file
 
 
 class ScoreCaptions(keras.callbacks.Callback):
@@ -149,18 +151,30 @@ def score_captions(captioner, captioned_images, cache=None, **search_options):
 
 
 class ShowProgress(keras.callbacks.Callback):
-    """Show a progress bar during each epoch, then print a line with its metrics and the
+    """Show the progress of each epoch, then print a line with its metrics and the
     maximum time left.
+
+    During an epoch, a terminal shows a bar; a log file gets a line now and then, at
+    most one a minute. Both say how long an epoch takes and when training may end.
 
     Args:
         num_epochs: number of epochs of the whole training.
         epochs, before, monitored: see KeepTraining.
         label: name of an epoch.
         output: function that prints a line of text.
+        clock: function that returns seconds.
     """
 
     def __init__(
-        self, num_epochs, *, epochs=(), before=(), monitored=MONITORED, label="epoch", output=print
+        self,
+        num_epochs,
+        *,
+        epochs=(),
+        before=(),
+        monitored=MONITORED,
+        label="epoch",
+        output=print,
+        clock=time.monotonic,
     ):
         super().__init__()
         self.num_epochs = num_epochs
@@ -168,17 +182,29 @@ class ShowProgress(keras.callbacks.Callback):
         self.known = [*before, *epochs]
         self.label = label
         self.output = output
+        self.times = EpochTimes(num_epochs, clock)
         self._progress = None
+        self._next_line = clock() + SECONDS_TO_FIRST_LINE
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._started = time.monotonic()
-        label = f"{self.label} {epoch + 1}/{self.num_epochs}"
-        self._progress = Progress(self.params.get("steps"), label=label, unit="batches")
-        # In a log file the line of each epoch is enough.
-        self._progress.show = self._progress.rewrites
+        steps = self.params.get("steps")
+        self.times.begin(epoch, steps)
+        self._label = f"{self.label} {epoch + 1}/{self.num_epochs}"
+        self._progress = Progress(steps, label=self._label, unit="batches")
+        self._progress.show = self._progress.rewrites  # a log file gets lines of its own
 
     def on_train_batch_end(self, batch, logs=None):
+        self.times.end_batch()
+        estimate = self.times.as_text()
+        self._progress.note = estimate
         self._progress.advance(1)
+        if estimate and not self._progress.rewrites and self.times.clock() >= self._next_line:
+            batches = f"{self.times.done} of {self.times.num_batches} batches"
+            self._say(f"{self._label}: {batches}; {estimate}")
+
+    def _say(self, line):
+        self._next_line = self.times.clock() + SECONDS_BETWEEN_LINES
+        self.output(line)
 
     def on_epoch_end(self, epoch, logs=None):
         self.end_line()
@@ -189,9 +215,9 @@ class ShowProgress(keras.callbacks.Callback):
             is_best = is_best and is_above_chance(logs, self.monitored)
             score = as_text(self.monitored, logs[self.monitored])
             parts.append(f"{score} (best so far)" if is_best else score)
-        seconds, num_left = time.monotonic() - self._started, self.num_epochs - epoch - 1
+        seconds, num_left = self.times.end(), self.num_epochs - epoch - 1
         parts += [tqdm.format_interval(seconds), f"{tqdm.format_interval(num_left * seconds)} left"]
-        self.output(f"{self.label} {epoch + 1}/{self.num_epochs}: {', '.join(parts)}")
+        self._say(f"{self._label}: {', '.join(parts)}")
 
     def end_line(self):
         """Close the progress bar, even if the epoch was interrupted."""

@@ -5,6 +5,7 @@ initial model.
 from data_utils.atomic_files import read_sealed_json
 from keras_sat import presets
 from keras_sat.files.model_folder import EXPECTED, PRETRAINED
+from keras_sat.model.encoders import starts_random
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import CaptionerOptions, one_of
@@ -42,6 +43,19 @@ def default_output_dir(data_name, chosen, initial_model):
     encoder = chosen.get("encoder") or before.get("encoder") or "vgg16"
     attention = chosen.get("attention") or before.get("attention") or "soft"
     return f"runs/{data_name}-{getattr(encoder, 'name', encoder)}-{attention}"
+
+
+def default_grouping(asked, initial_model):
+    """Return the default of `group_by`: "image" encodes each photo once in an epoch,
+    "length" once for each caption.
+    """
+    before = CaptionerOptions.defaults() if initial_model is None else initial_model.get_config()
+    chosen = {**before, **asked.captioner}
+    training = chosen["encoder_training"] or (
+        "scratch" if starts_random(chosen["encoder"]) else "frozen"
+    )
+    is_trained = training != "frozen" or chosen["trained_up_to"] is not None
+    return "image" if is_trained else "length"
 
 
 def bundled_to_start_from(images, asked, say):

@@ -2,6 +2,7 @@
 calibrating the confidence.
 """
 
+import contextlib
 import os
 import tempfile
 import warnings
@@ -16,8 +17,7 @@ from data_utils.captions import CaptionedImage
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.training_photos import seen_in_training
-from keras_sat.beyond.calibration import FEWEST_PHOTOS, calibrate
-from keras_sat.beyond.consensus import Consensus
+from keras_sat.beyond import calibration, consensus
 from keras_sat.beyond.extensions import FURTHER_EPOCHS
 from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
@@ -25,7 +25,12 @@ from keras_sat.files.saving import save_records
 from keras_sat.option_types import FitKeywords
 from keras_sat.options import with_options
 from keras_sat.presets import LIGHT_ENCODERS, OWN_PHOTOS, default_encoder, without_gpu
-from keras_sat.training.defaults import bundled_to_start_from, default_output_dir, preset_or_default
+from keras_sat.training.defaults import (
+    bundled_to_start_from,
+    default_grouping,
+    default_output_dir,
+    preset_or_default,
+)
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
 from keras_sat.training.phases import further_folder, train_further, train_on_words
@@ -36,7 +41,7 @@ from keras_sat.training.plan import (
     TrainingRequest,
     without_defaults,
 )
-from keras_sat.training.run_record import checksum, recorded_encoder
+from keras_sat.training.run_record import checksum, options_to_resume_with, recorded_encoder
 from keras_sat.training.summary import warn_of_photos_seen_before
 
 
@@ -163,6 +168,10 @@ def fit(
     (the extra `lite`) or "mobilenet_v2". The features of a frozen encoder are computed
     once; a trained encoder reads the photos in each epoch.
 
+    Without `group_by`, or without those in `presets.OWN_PHOTOS` when training started
+    from the bundled captioner, a resumed run keeps the values that it was started with,
+    also if later versions have other defaults.
+
     If `schedule` is "constant", a finished run can be continued with more `epochs`.
     epochs=0 with an `initial_model` runs only the later phases, and keeps its
     vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
@@ -180,9 +189,10 @@ def fit(
     weights bit for bit on the same machine, with the same packages and threads. When
     training is resumed, it can be switched off, but not on.
 
-    At the end, the training photos are indexed if there is a `consensus_weight`
-    (`keras_sat.beyond.consensus`), and the `confidence` is fitted on the dev split if
-    that has at least 100 photos (`keras_sat.beyond.calibration`).
+    At the end, 100 training photos or more are indexed if there is a
+    `consensus_weight` (`keras_sat.beyond.consensus`), and the `confidence` is fitted on
+    100 dev photos or more (`keras_sat.beyond.calibration`). With fewer, the captioner
+    goes without, and `fit` says so.
     """
     if from_scratch and initial_model is not None:
         received = {"from_scratch": from_scratch, "initial_model": initial_model}
@@ -236,13 +246,13 @@ def fit(
     is_bundled = False
     if initial_model is None and not from_scratch and data_name == "folder":
         initial_model = bundled_to_start_from(images, asked, say)
-        if is_bundled := initial_model is not None:
-            asked = TrainingRequest.of({**OWN_PHOTOS, **options})
+        is_bundled = initial_model is not None
     if not isinstance(initial_model, (Captioner, NoneType)):
         weights = None if asked.encoder_weights == "imagenet" else asked.encoder_weights
         initial_model = Captioner.from_pretrained(initial_model, encoder_weights=weights)
     if initial_model is None and "encoder" not in asked.captioner:
-        asked = TrainingRequest.of({**options, "encoder": before or usual_encoder})
+        options = {**options, "encoder": before or usual_encoder}
+        asked = TrainingRequest.of(options)
         if before is None and usual_encoder in LIGHT_ENCODERS:
             say(without_gpu(usual_encoder))
     warn_of_photos_seen_before(initial_model, images, say)
@@ -250,6 +260,12 @@ def fit(
     folder = Path(
         output_dir or default_output_dir(data_name, asked.captioner, initial_model)
     ).expanduser()
+    defaults = {
+        **(OWN_PHOTOS if is_bundled else {}),
+        "group_by": default_grouping(asked, initial_model),
+    }
+    defaults |= cluster.broadcast(options_to_resume_with(folder, defaults))
+    asked = TrainingRequest.of({**defaults, **options})
     photos = TrainingPhotos(
         images, data_dir, cache_dir, folder, skip_unreadable, show_progress, cluster
     )
@@ -279,55 +295,70 @@ def _train(plan):
             figures, folder = [*figures, *further], further_folder(plan.folder, name)
     if is_whole:
         _index(plan, captioner, folder / "model")
-        _calibrate(plan, captioner, folder / "model")
+        if not plan.was_interrupted:
+            _calibrate(plan, captioner, folder / "model")
     captioner.history = Curves(figures, was_interrupted=plan.was_interrupted)
     return captioner
 
 
 def _index(plan, captioner, folder):
-    """Build the index for `consensus_weight` and save it, unless it exists or there are
+    """Build the index for `consensus_weight` and save it, unless there is one or
     several hosts.
     """
-    if captioner.consensus_weight and captioner.consensus is None and plan.cluster.num_hosts == 1:
-        plan.photos.prepare(captioner, num_views=1)
+    is_wanted = captioner.consensus_weight and captioner.consensus is None
+    if not is_wanted or plan.cluster.num_hosts > 1:
+        return
+    num_photos = len(plan.photos.of_split("train"))
+    if num_photos < consensus.FEWEST_PHOTOS:
+        plan.say(
+            "no consensus with similar training photos: that takes at least "
+            f"{consensus.FEWEST_PHOTOS} training photos, and there are {num_photos}. "
+            "Captions are chosen by their probability alone"
+        )
+        return
+    with _completing(plan, "an index of its training photos"):
+        plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
         reading = {"cache": plan.photos.cache, "show_progress": plan.photos.show_progress}
-        captioner.consensus = Consensus.build(captioner, plan.photos.of_split("train"), **reading)
+        train_images = plan.photos.of_split("train")
+        captioner.consensus = consensus.Consensus.build(captioner, train_images, **reading)
         save_records(captioner, folder)
 
 
 def _calibrate(plan, captioner, folder):
-    """Fit the confidence on dev and save it, unless it is fitted or there are several
-    hosts; errors become warnings.
-    """
+    """Fit the confidence on dev and save it, unless there is one or several hosts."""
     dev_images = plan.photos.of_split("dev")
-    seen = seen_in_training([image.image_id for image in dev_images], captioner.training_photos)
-    if (
-        captioner.confidence is not None
-        or len(dev_images) < FEWEST_PHOTOS
-        or seen
-        or plan.cluster.num_hosts > 1
-    ):
+    dev_ids = [image.image_id for image in dev_images]
+    seen = seen_in_training(dev_ids, captioner.training_photos)
+    if captioner.confidence is not None or seen or plan.cluster.num_hosts > 1:
         return
-    try:
-        plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
-        calibration = calibrate(
-            captioner, dev_images, cache=plan.photos.cache, show_progress=plan.photos.show_progress
+    if len(dev_images) < calibration.FEWEST_PHOTOS:
+        plan.say(
+            f"no confidence: that takes at least {calibration.FEWEST_PHOTOS} dev photos, and "
+            f"there are {len(dev_images)}. No caption will be marked as unsure"
         )
+        return
+    with _completing(plan, "a confidence"):
+        plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
+        reading = {"cache": plan.photos.cache, "show_progress": plan.photos.show_progress}
+        measured = calibration.calibrate(captioner, plan.photos.of_split("dev"), **reading)
         save_records(captioner, folder)
+        right = f"confidence: {measured.are_right.mean():.0%} of the dev captions are correct"
+        error = 100 * measured.expected_error
+        plan.say(f"{right}; the calibration error is {error:.0f} percentage points")
+
+
+@contextlib.contextmanager
+def _completing(plan, what):
+    """Add `what`, such as "a confidence", to a trained captioner, which errors must not
+    cost.
+
+    Errors become a warning. Ctrl-C ends the training, as it does between epochs.
+    """
+    try:
+        yield
     except KeyboardInterrupt:
         plan.was_interrupted = True
-        plan.say(
-            "stopped before the confidence was calibrated; repeat the call or command to "
-            "calibrate it"
-        )
+        plan.say(f"stopped: trained, but without {what}; repeat the call or command to add it")
     except (OSError, ValueError) as error:
-        warnings.warn(
-            f"The captioner is trained, but its confidence could not be calibrated: {error}",
-            stacklevel=4,
-        )
-    else:
-        right = f"confidence: {calibration.are_right.mean():.0%} of the dev captions are correct"
-        plan.say(
-            f"{right}; the calibration error is {100 * calibration.expected_error:.0f} "
-            "percentage points"
-        )
+        problem = f"The captioner is trained, but without {what}: {error}"
+        warnings.warn(problem, stacklevel=6)

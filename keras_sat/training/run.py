@@ -59,6 +59,12 @@ class Training:
         if before.exists():
             self.before = [read_sealed_json(before, "the scores before training", WAY_OUT)]
         self.before = cluster.broadcast(self.before)
+        is_another_start = cluster.is_chief and (self.folder / "arguments.json").exists()
+        if is_another_start and not self.epochs:
+            self.plan.say(
+                f"{self.folder}: the {self.kind}training here was stopped in its first epoch; "
+                "nothing was saved, starting again"
+            )
         if cluster.is_chief:
             record_arguments(self.folder, described, self.epochs, has_ended=self.has_ended)
         if self.epochs:
@@ -157,6 +163,12 @@ class Training:
         if self.plan.cluster.num_hosts > 1:
             raise KeyboardInterrupt
         self.plan.was_interrupted = True
+        if not self.epochs:
+            self.plan.say(
+                f"stopped in the first {self.kind}epoch, of which nothing is saved; "
+                "the same call or command starts again"
+            )
+            return
         self.plan.say(
             f"stopped; repeat the call or command to resume after {self.kind}epoch "
             f"{len(self.epochs)}"

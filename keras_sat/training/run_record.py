@@ -72,12 +72,26 @@ def recorded_encoder(output_dir):
     """Return the name of the encoder used by the training run in a folder, or None if
     it is unknown.
     """
+    encoder = _recorded(Path(output_dir).expanduser()).get("encoder")
+    return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
+
+
+def options_to_resume_with(folder, names):
+    """Return a dict of those options in `names` that a training run in a folder, with
+    an epoch or more, recorded.
+    """
+    if not (folder / "checkpoint").exists():
+        return {}
+    recorded = {name: value for name, value in _recorded(folder).items() if name in names}
+    are_objects = (dict, list)  # as which `describe` records them
+    return {name: value for name, value in recorded.items() if not isinstance(value, are_objects)}
+
+
+def _recorded(folder):
+    """Return the record of the training run in a folder; {} if there is none."""
     with contextlib.suppress(OSError, ValueError):  # `record_arguments` reports the error
-        recorded = read_sealed_json(
-            Path(output_dir).expanduser() / "arguments.json", "arguments of a training run"
-        )
-        encoder = recorded.get("encoder")
-        return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
+        return read_sealed_json(folder / "arguments.json", "arguments of a training run")
+    return {}
 
 
 def record_arguments(output_dir, described, epochs, *, has_ended=False):

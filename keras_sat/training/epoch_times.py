@@ -1,0 +1,69 @@
+"""How long an epoch takes and when training may end, from its first batches."""
+
+import time
+
+from tqdm import tqdm
+
+FEWEST_BATCHES = 3  # before there is an estimate
+
+
+class EpochTimes:
+    """Measures epochs and estimates the seconds of a whole one.
+
+    The first batch of each epoch does not count: in it, TensorFlow traces a graph. What
+    comes after the last batch, such as scores on dev, is known from the epoch before.
+
+    Args:
+        num_epochs: number of epochs of the whole training.
+        clock: function that returns seconds.
+    """
+
+    def __init__(self, num_epochs, clock=time.monotonic):
+        self.num_epochs = num_epochs
+        self.clock = clock
+        self._after_batches = 0.0
+
+    def begin(self, epoch, num_batches):
+        """Start to measure an epoch, given its index and, if known, its batches."""
+        self.epoch = epoch
+        self.num_batches = num_batches
+        self.done = 0
+        self.started = self._last = self.clock()
+
+    def end_batch(self):
+        self._last = self.clock()
+        self.done += 1
+        if self.done == 1:
+            self._first = self._last
+
+    def end(self):
+        """Return the seconds of the epoch that has ended."""
+        now = self.clock()
+        self._after_batches = now - self._last
+        return now - self.started
+
+    def estimate(self):
+        """Return the seconds of an epoch and those left at most; None if too early."""
+        if not self.num_batches or self.done < FEWEST_BATCHES:
+            return None
+        of_batch = (self._last - self._first) / (self.done - 1)
+        of_epoch = of_batch * self.num_batches + self._after_batches
+        left = of_batch * (self.num_batches - self.done) + self._after_batches
+        return of_epoch, left + of_epoch * (self.num_epochs - self.epoch - 1)
+
+    def as_text(self):
+        """Return the estimate in words, or "" if it is too early for one."""
+        estimate = self.estimate()
+        if estimate is None:
+            return ""
+        of_epoch, left = estimate
+        takes = f"an epoch takes about {tqdm.format_interval(of_epoch)}"
+        return f"{takes}, the last one ends by {time_of_day(left)} at the latest"
+
+
+def time_of_day(seconds_from_now):
+    """Return the local time in some seconds, "14:32", with the day if it is another."""
+    now = time.time()
+    then = time.localtime(now + seconds_from_now)
+    is_today = then[:3] == time.localtime(now)[:3]
+    return time.strftime("%H:%M" if is_today else "%H:%M on %a %d %b", then)
