@@ -10,7 +10,7 @@ FEWEST_PHOTOS = 10  # with fewer photos to train on, `fit` warns
 
 # The defaults for the user's own photos, when training starts from the bundled
 # captioner.
-OWN_PHOTOS = {"epochs": 15, "batch_size": 16, "learning_rate": 1e-4, "encoder_rate": 0.1}
+OWN_PHOTOS = {"epochs": 30, "batch_size": 16, "learning_rate": 1e-4, "encoder_rate": 0.1}
 
 # For a few thousand photos: against overfitting.
 _FEW_PHOTOS = {

@@ -21,6 +21,7 @@ from keras_sat.scoring.bleu import bleu
 from keras_sat.training import callbacks, epoch_times
 from keras_sat.training.epoch_times import EpochTimes, time_of_day
 from keras_sat.training.history import (
+    CROSS_ENTROPY,
     LEAST_MATCHES,
     LEAST_SCORE,
     Curves,
@@ -121,6 +122,23 @@ def test_which_epoch_is_best():
     )
     assert not has_plateaued(epochs(0.0, 0.0, 0.0), 1), "a score of 0 is no plateau"
     assert not has_plateaued(epochs(0.1, 0.1, 0.1), None) and not has_plateaued([], 1)
+
+
+def test_where_cross_entropy_chooses_the_lowest_is_the_best():
+    epochs = [
+        {"val_bleu_4": bleu_4, "val_cross_entropy": cross_entropy}
+        for bleu_4, cross_entropy in ((0.2, 2.0), (0.3, 1.5), (0.4, 1.6), (0.5, 1.7))
+    ]
+    assert best_epoch(epochs) == 3 and best_epoch(epochs, CROSS_ENTROPY) == 1
+    assert has_plateaued(epochs, 2, CROSS_ENTROPY) and not has_plateaued(epochs, 2)
+    lines = []
+    progress = callbacks.ShowProgress(4, monitored=CROSS_ENTROPY, output=lines.append)
+    progress.set_params({"steps": 1})
+    for number, figures in enumerate(epochs):
+        progress.on_epoch_begin(number)
+        progress.on_epoch_end(number, {"loss": 1.0, **figures})
+    assert "on dev 1.500 (best so far), BLEU-4 30.0 %," in lines[1]
+    assert "on dev 1.600, BLEU-4 40.0 %," in lines[2]
 
 
 def test_a_warm_up_counts_only_as_long_as_nothing_follows_it():

@@ -274,6 +274,16 @@ def test_a_split_without_training_photos_is_rejected_at_once(number, missing, bu
         keras_sat.fit("folder", **options)
 
 
+def test_photos_whose_captions_have_no_word_are_left_out(start, bundled, mine):
+    table = mine / "captions.csv"
+    lines = table.read_text().splitlines()
+    wordless = [line for line in lines if not line.endswith("dev")] + ["4.jpg,!!!,dev"]
+    table.write_text("\n".join(wordless))
+    with pytest.warns(UserWarning, match=r"captions have no word left out: 1 .first: 4"):
+        plan, *_ = start()
+    assert [image.split for image in plan.images] == ["train"] * 4 + ["test"]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("bundled_with_consensus", "without_graphs")
 @pytest.mark.parametrize("error", [OSError("the disk is full"), KeyboardInterrupt()])
@@ -320,8 +330,20 @@ def test_a_run_from_before_is_resumed_with_the_settings_of_then(start, bundled, 
     assert described["group_by"] == "length" and settings["epochs"] == 7
     assert settings["learning_rate"] == 0.5 and settings["batch_size"] == 3
     assert settings["encoder_rate"] == presets.OWN_PHOTOS["encoder_rate"], "an object"
+    assert "monitored" not in described, "BLEU-4, as then"
     *_, settings = start(epochs=2)
     assert settings["epochs"] == 2
+
+
+def test_cross_entropy_chooses_where_bleu_would_by_chance(start, bundled, monkeypatch):
+    for few, options, expected in (
+        (2, {}, "val_cross_entropy"),
+        (1, {}, "val_bleu_4"),
+        (2, {"from_scratch": True, "encoder": "tiny"}, "val_bleu_4"),
+    ):
+        monkeypatch.setattr("keras_sat.training.plan.FEW_DEV_PHOTOS", few)
+        _, described, _ = start(**options)
+        assert described.get("monitored", "val_bleu_4") == expected
 
 
 @pytest.mark.usefixtures("bundled", "without_graphs")

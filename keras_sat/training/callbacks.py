@@ -30,6 +30,7 @@ from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
 from keras_sat.scoring.words import MAX_ORDER
 from keras_sat.training.epoch_times import EpochTimes
 from keras_sat.training.history import (
+    CROSS_ENTROPY,
     MONITORED,
     as_text,
     best_epoch,
@@ -208,13 +209,16 @@ class ShowProgress(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.end_line()
-        parts = [f"{label} {logs[name]:.3f}" for name, label in SHOWN.items() if name in logs]
+        texts = {name: f"{label} {logs[name]:.3f}" for name, label in SHOWN.items() if name in logs}
+        score = MONITORED if self.monitored == CROSS_ENTROPY else self.monitored
+        if score in logs:
+            texts[score] = as_text(score, logs[score])
         if self.monitored in logs:
             self.known.append(dict(logs))
             is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1
-            is_best = is_best and is_above_chance(logs, self.monitored)
-            score = as_text(self.monitored, logs[self.monitored])
-            parts.append(f"{score} (best so far)" if is_best else score)
+            if is_best and is_above_chance(logs, self.monitored):
+                texts[self.monitored] += " (best so far)"
+        parts = [*texts.values()]
         seconds, num_left = self.times.end(), self.num_epochs - epoch - 1
         parts += [tqdm.format_interval(seconds), f"{tqdm.format_interval(num_left * seconds)} left"]
         self._say(f"{self._label}: {', '.join(parts)}")

@@ -9,6 +9,8 @@ from data_utils.atomic_files import write_whole
 from keras_sat.scoring.scores import named
 
 MONITORED = "val_bleu_4"
+CROSS_ENTROPY = "val_cross_entropy"  # chooses the best epoch where dev is too small for BLEU-4
+FEW_DEV_PHOTOS = 50  # with fewer it is
 LEAST_SCORE = 1e-4  # a lower score counts as 0
 LEAST_MATCHES = 10  # with fewer matching 4-grams on the whole dev split, BLEU-4 is at chance level
 
@@ -36,6 +38,8 @@ class Curves(UserDict):
 
 def as_text(monitored, score):
     """Format a monitored score, such as "BLEU-4 21.3 %" or "CIDEr 0.520"."""
+    if monitored == CROSS_ENTROPY:
+        return f"cross-entropy {score:.3f}"
     return named(monitored.removeprefix("val_"), score)
 
 
@@ -50,9 +54,9 @@ def best_epoch(epochs, monitored=MONITORED):
         return len(epochs) - 1
 
     def quality(number):
-        if is_above_chance(epochs[number], monitored):
+        if monitored != CROSS_ENTROPY and is_above_chance(epochs[number], monitored):
             return epochs[number][monitored], 0, -number
-        return 0, -epochs[number].get("val_cross_entropy", 0), -number
+        return 0, -epochs[number].get(CROSS_ENTROPY, 0), -number
 
     numbers = range(len(epochs))
     return max(
@@ -81,7 +85,7 @@ def has_plateaued(epochs, patience, monitored=MONITORED):
     if not epochs or patience is None or monitored not in epochs[-1] or epochs[-1].get("warm_up"):
         return False
     best = best_epoch(epochs, monitored)
-    is_known = is_above_chance(epochs[best], monitored) or "val_cross_entropy" in epochs[best]
+    is_known = is_above_chance(epochs[best], monitored) or CROSS_ENTROPY in epochs[best]
     return len(epochs) - 1 - best >= patience and is_known
 
 

@@ -22,9 +22,9 @@ def train_on_words(plan):
     `Training.run`.
     """
     options = plan.options
-    training = Training(plan, plan.folder, options.epochs)
+    training = Training(plan, plan.folder, options.epochs, monitored=plan.monitored())
     _reject_late_epochs(training, FURTHER_EPOCHS)
-    training.record(plan.record_of_words())
+    training.record(plan.record_of_words(training.monitored))
     if training.has_ended:
         return training.loaded()
 
@@ -32,7 +32,7 @@ def train_on_words(plan):
     captioner = _new_captioner(plan)
     WeightUpdates(options).check_rate(captioner)
     _check_changes(captioner, plan)
-    plan.say(*summary(plan, captioner, options.num_views))
+    plan.say(*summary(plan, captioner, options.num_views, training.monitored))
     plan.photos.prepare(captioner, options.num_views)
     batches = plan.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
     num_steps = options.epochs * plan.cluster.num_steps(batches)
@@ -72,7 +72,7 @@ def train_further(plan, name, before):
         return training.loaded()
 
     if not options.epochs:  # this is the first phase
-        plan.say(*summary(plan, captioner, num_views=1))
+        plan.say(*summary(plan, captioner, 1, training.monitored))
     plan.photos.prepare(captioner, num_views=1)
     if epochs.keeps_before and not training.keep_initial(captioner):
         return before, False, []

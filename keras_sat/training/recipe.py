@@ -13,7 +13,7 @@ from typing import Any, Unpack
 import tensorflow as tf
 
 from data_utils.atomic_files import exclusive_lock
-from data_utils.captions import CaptionedImage
+from data_utils.captions import CaptionedImage, Skipped, tokenise
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.training_photos import seen_in_training
@@ -147,7 +147,8 @@ def fit(
             follow soft attention. None: with data="folder" and fewer than
             `presets.MANY_PHOTOS` training photos, the bundled photo captioner, unless
             the options change its network; the defaults are then `presets.OWN_PHOTOS`,
-            and it is kept if no epoch is better. With any other data: random weights.
+            it is kept if no epoch is better, and cross-entropy on dev chooses the epoch
+            if dev is too small for BLEU-4. With any other data: random weights.
         from_scratch: do not start from the bundled captioner.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
         boxes: for `box_weight` and `region_weight`: boxes of phrases of the training
@@ -239,7 +240,7 @@ def fit(
     asked.check(initial_model, boxes=boxes)
     with cluster.one_host_at_a_time():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
-    images = [image for image in images if image.captions]
+    images = _captioned(images)
     train_images = photos_of_split(images, "train")  # rejects data without any
 
     data_name = data if isinstance(data, str) else "photos"
@@ -282,6 +283,18 @@ def fit(
         plan.folder = folder if cluster.is_chief else Path(temporary)  # only the chief saves files
         with exclusive_lock(plan.folder / "lock", f"is training in {plan.folder}"):
             return _train(plan)
+
+
+def _captioned(images):
+    """Return the photos with a caption; warn about captions without a word."""
+    skipped, kept = Skipped(), []
+    for image in images:
+        if any(tokenise(caption) for caption in image.captions):
+            kept.append(image)
+        elif image.captions:
+            skipped.add("photos whose captions have no word left out", image.image_id)
+    skipped.warn("fit")
+    return kept
 
 
 def _train(plan):

@@ -107,7 +107,8 @@ class Training:
                 scores = {"val_cross_entropy": measured["cross_entropy"]}
             if dev_images and self.plan.cluster.is_chief:
                 scores |= callbacks.score_captions(captioner, dev_images, **self._search_options())
-                shown = ", ".join(as_text(name, scores[name]) for name in ("val_cider", MONITORED))
+                names = dict.fromkeys(("val_cider", MONITORED, self.monitored))
+                shown = ", ".join(as_text(name, scores[name]) for name in names)
                 self.plan.say(f"before {self.kind}training: {shown} on dev")
             write_sealed_json(self.folder / BEFORE, scores)
             self.before = self.plan.cluster.broadcast([scores])

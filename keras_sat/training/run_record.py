@@ -15,6 +15,7 @@ from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from data_utils.photo_digests import size_of
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS
+from keras_sat.training.history import MONITORED
 
 
 def checksum(value):
@@ -85,6 +86,15 @@ def options_to_resume_with(folder, names):
     recorded = {name: value for name, value in _recorded(folder).items() if name in names}
     are_objects = (dict, list)  # as which `describe` records them
     return {name: value for name, value in recorded.items() if not isinstance(value, are_objects)}
+
+
+def recorded_monitored(folder, default):
+    """Return the metric that chooses the best epoch of the training run in a folder;
+    `default` if it has no epoch yet.
+    """
+    if not (folder / "checkpoint").exists():
+        return default
+    return _recorded(folder).get("monitored", MONITORED)
 
 
 def _recorded(folder):

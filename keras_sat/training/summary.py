@@ -6,16 +6,16 @@ import tensorflow as tf
 
 from data_utils.training_photos import seen_in_training
 from keras_sat.presets import FEWEST_PHOTOS
+from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS
 
-FEW_DEV_PHOTOS = 50  # with fewer, `fit` warns that they can hardly tell epochs apart
 # Half the width of BLEU-4's 95 % interval for one photo, in percentage points; for n
 # photos it is divided by the square root of n. From a bootstrap over 700 of Flickr8k.
 UNCERTAINTY_OF_BLEU_4 = 34
 
 
-def summary(plan, captioner, num_views):
+def summary(plan, captioner, num_views, monitored):
     """Yield warnings, and lines that describe the photos, vocabulary, encoder,
-    captioner and devices used.
+    captioner and devices used; `monitored` is the metric that chooses the best epoch.
     """
     splits = {
         name: [image for image in plan.images if image.split == name]
@@ -37,10 +37,11 @@ def summary(plan, captioner, num_views):
         )
     elif (num_dev := len(splits["dev"])) < FEW_DEV_PHOTOS:
         uncertain = round(UNCERTAINTY_OF_BLEU_4 / num_dev**0.5)
+        so = "; cross-entropy on dev chooses the epoch" if monitored == CROSS_ENTROPY else ""
         yield (
             f"warning: {num_dev} dev photos are too few to tell which epoch is the best: their "
             f"BLEU-4 is uncertain by about {uncertain} percentage points, more than most epochs "
-            f"differ; {FEW_DEV_PHOTOS} or more are better"
+            f"differ{so}. {FEW_DEV_PHOTOS} or more are better"
         )
     if (num_train := len(splits["train"])) < FEWEST_PHOTOS:
         yield (
