@@ -9,8 +9,8 @@ from data_utils.atomic_files import write_whole
 from keras_sat.scoring.scores import named
 
 MONITORED = "val_bleu_4"
-CROSS_ENTROPY = "val_cross_entropy"  # chooses the best epoch where dev is too small for BLEU-4
-FEW_DEV_PHOTOS = 50  # with fewer it is
+CROSS_ENTROPY = "val_cross_entropy"  # chooses the epoch if dev is too small for BLEU-4
+FEW_DEV_PHOTOS = 50  # with fewer, BLEU-4 can hardly tell epochs apart
 LEAST_SCORE = 1e-4  # a lower score counts as 0
 LEAST_MATCHES = 10  # with fewer matching 4-grams on the whole dev split, BLEU-4 is at chance level
 
