@@ -94,6 +94,12 @@ def captioner():
 
 
 @pytest.fixture(scope="session")
+def scenes(tmp_path_factory):
+    """Scenes that no bundled captioner was trained on, as files."""
+    return DATASETS["scenes"](tmp_path_factory.mktemp("scenes"), num_scenes=120, seed=77)
+
+
+@pytest.fixture(scope="session")
 def scene_images(tmp_path_factory):
     return DATASETS["scenes"](tmp_path_factory.mktemp("scenes"), num_scenes=60, seed=3)
 
