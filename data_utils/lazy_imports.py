@@ -1,7 +1,6 @@
 """Import the names of a package when they are first used (PEP 562).
 
-lazy_loader does this too, but cannot silence TensorFlow's startup log, and its stubs
-hide the options of `**options`.
+lazy_loader does this too, but cannot silence TensorFlow's startup log.
 """
 
 import importlib

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -22,24 +22,27 @@ from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.forks import reject_fork
 from keras_sat.model.objective import PaperObjective
+from keras_sat.model.option_attributes import OptionAttributes
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import Trainer
+from keras_sat.option_types import CaptionerKeywords
 from keras_sat.options import CaptionerOptions, split_options, with_options
 from keras_sat.search.generation import CaptionGenerator
 
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
 
 
-class Captioner(CaptionGenerator, Trainer):
+@with_options(CaptionerOptions)
+class Captioner(OptionAttributes, CaptionGenerator, Trainer):
     """The image captioner of the paper "Show, Attend and Tell", as a Keras model.
 
     Args:
         vocabulary: Vocabulary, or its list of words.
-        **options: see `keras_sat.options.CaptionerOptions`. A frozen `keras.Model`
-            passed as `encoder` gets trainable=False. `dtype` is the decoder's: a Keras
-            dtype or policy, or "auto".
+        **options: see `keras_sat.options.CaptionerOptions`; they are attributes of the
+            same names. A frozen `keras.Model` passed as `encoder` gets trainable=False.
+            `dtype` is the decoder's: a Keras dtype or policy, or "auto".
 
     Call arguments:
         inputs: (features, input_ids): features (photos, regions, feature_dim), or
@@ -48,33 +51,44 @@ class Captioner(CaptionGenerator, Trainer):
         training, noise, sampled: see CaptionDecoder.
 
     Returns: Decoded, with rows = photos * captions.
+
+    Attributes:
+        options: CaptionerOptions.
+        vocabulary: Vocabulary.
+        photo_encoder, adapter, decoder: the parts of the network, in the order in which
+            they are applied.
+        confidence, consensus: see CaptionGenerator; `keras_sat.calibrate` and
+            `keras_sat.beyond.consensus.Consensus.build` make them.
+        training_photos: SeenPhotos, or None if unknown.
+        source: the model on the Hugging Face Hub that it started from, with its
+            revision, or None.
+        feature_shape: (regions, feature_dim) before the adapter, or None until built.
+        num_regions: number of regions after the adapter, or None until built.
     """
 
-    @with_options(CaptionerOptions)
-    def __init__(self, vocabulary, *, name="captioner", **options):
+    def __init__(
+        self,
+        vocabulary: Vocabulary | list[str],
+        *,
+        name: str = "captioner",
+        **options: Unpack[CaptionerKeywords],
+    ) -> None:
         reject_fork()
-        # Noise stays in float32; `features` casts the rest.
+        # Noise stays in float32; `decoder_features` casts the rest.
         super().__init__(name=name, autocast=False)
-        if not isinstance(vocabulary, (Vocabulary, list, tuple)):
-            raise ValueError(
-                "Expected a Vocabulary or a list of words. Received: "
-                f"vocabulary={brief(vocabulary)}"
-            )
-        own, of_keras = split_options("Captioner", options, CaptionerOptions, also=OF_KERAS)
-        if "dtype" in of_keras:
-            of_keras["dtype"] = resolved_dtype(of_keras["dtype"])
-        self.options = options = CaptionerOptions(**own)
-        self.vocabulary = (
-            vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
+        own_options, keras_options = split_options(
+            "Captioner", options, CaptionerOptions, also=OF_KERAS
         )
-        if options.region_weight and REGION_TOKEN not in self.vocabulary:
-            self.vocabulary = Vocabulary([*self.vocabulary.words, REGION_TOKEN])
-        self.decoder = make_decoder(len(self.vocabulary), own, name="decoder", **of_keras)
-        self.confidence = None  # see `keras_sat.beyond.calibration.calibrate`
-        self.consensus = None  # chooses among beams, see `keras_sat.beyond.consensus`
-        self.training_photos = None  # SeenPhotos, or None if unknown
-        # The model on the Hugging Face Hub that it started from, if any, with its
-        # revision.
+        if "dtype" in keras_options:
+            keras_options["dtype"] = resolved_dtype(keras_options["dtype"])
+        self.options = options = CaptionerOptions(**own_options)
+        self.vocabulary = _as_vocabulary(vocabulary, has_regions=bool(options.region_weight))
+        self.decoder = make_decoder(
+            len(self.vocabulary), own_options, name="decoder", **keras_options
+        )
+        self.confidence = None
+        self.consensus = None
+        self.training_photos = None
         self.source = None
         arrays, blur = None, options.photo_blur
         if options.encoder_weights == BUNDLED:
@@ -103,24 +117,58 @@ class Captioner(CaptionGenerator, Trainer):
             self.add_weight, self.random_generator, options, terms
         )
         self.training_objective = self.paper_objective
-        self.feature_shape = None  # (regions, feature_dim) before the adapter, set by `build`
-        self.num_regions = None  # after the adapter, set by `build`
+        self.feature_shape = None
+        self.num_regions = None
 
-    def option(self, name):
-        """Return the current value of an option.
+    @property
+    def baseline(self) -> Any:
+        """The variable b, the moving average of log p, which hard attention needs."""
+        return self.paper_objective.baseline
 
-        Encoder options may change after `__init__`.
+    @property
+    def expectation_share(self) -> Any:
+        """The variable that is now the probability of the expectation in place of a
+        sample, see `expectation_probability`.
         """
-        of_encoder = self.photo_encoder.settings()
-        return of_encoder[name] if name in of_encoder else getattr(self.options, name)
+        return self.paper_objective.expectation_share
 
-    baseline = property(lambda self: self.paper_objective.baseline)
-    expectation_share = property(lambda self: self.paper_objective.expectation_share)
-    encoder_model = property(lambda self: self.photo_encoder.network)
-    # In training, as hard attention does.
-    samples_attention = property(lambda self: self.decoder.draws_places)
+    @property
+    def encoder_model(self) -> keras.Model:
+        """The encoder as a `keras.Model`, from photos to a grid of features."""
+        return self.photo_encoder.network
 
-    def get_config(self):
+    @property
+    def samples_attention(self) -> bool:
+        """Whether regions are sampled in training, as hard attention does."""
+        return self.decoder.draws_places
+
+    def description(self) -> str:
+        """Return attention, order of reading, scoring, encoder and recurrent layers in
+        one line.
+        """
+        attention = "no attention"
+        if self.decoder.chooses:
+            with_sentinel = " with a sentinel" if self.sentinel else ""
+            attention = (
+                f"{self.attention} attention {self.attends} reading the last word, "
+                f"{self.scoring} scoring{with_sentinel}"
+            )
+        encoder = "no encoder"
+        if self.encoder is not None:
+            encoder = f"encoder {self.encoder} ({self.encoder_training})"
+        layers = f"{self.num_layers} x " if self.num_layers > 1 else ""
+        return f"{attention}, {encoder}, {layers}{self.cell.upper()} of {self.hidden_dim}"
+
+    def summary(
+        self, line_length: Any = None, positions: Any = None, print_fn: Any = None, **options
+    ) -> None:
+        """Print `description`, then what `keras.Model.summary` prints."""
+        say = print if print_fn is None else print_fn
+        say(f"{self.name}: {self.description()}")
+        super().summary(line_length, positions, print_fn, **options)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make an equal captioner, without its weights."""
         options = {name: getattr(self, name) for name in CaptionerOptions.names()}
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
 
@@ -132,23 +180,17 @@ class Captioner(CaptionGenerator, Trainer):
         """
         self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
 
-    def features(self, inputs, training=False):
-        """Return features (photos, regions, feature_dim): encode photos, or cast inputs
-        that already are features.
+    def decoder_features(self, inputs: Any, training: bool = False) -> Any:
+        """Return the features that the decoder attends to, (photos, regions, dim).
+
+        Args:
+            inputs: photos (photos, height, width, 3), which are encoded first, or
+                features (photos, regions, feature_dim) from the encoder.
         """
-        return ops.cast(
-            self.photo_encoder(inputs, training) if len(inputs.shape) == 4 else inputs,
-            self.compute_dtype,
-        )
+        features = self.photo_encoder(inputs, training) if len(inputs.shape) == 4 else inputs
+        return self.adapter(ops.cast(features, self.compute_dtype), training=training)
 
-    def adapt(self, features):
-        """Apply the adapter to photos or features.
-
-        Return the features for attention, (photos, regions, dim).
-        """
-        return self.adapter(self.features(features))
-
-    def checked_features(self, features):
+    def _checked_features(self, features):
         """Return features as a NumPy array.
 
         Raise ValueError if they have the wrong shape.
@@ -173,6 +215,7 @@ class Captioner(CaptionGenerator, Trainer):
         return self.photo_encoder.rows_and_columns(self.feature_shape[0])
 
     def build(self, input_shape):
+        """Create the weights for the shapes of features or photos, and input_ids."""
         features_shape, _ = input_shape
         if len(features_shape) == 4:
             features_shape = self.photo_encoder.features_shape
@@ -192,8 +235,8 @@ class Captioner(CaptionGenerator, Trainer):
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
-        features, input_ids, *_ = inputs
-        features = self.adapter(self.features(features, training), training=training)
+        photos_or_features, input_ids, *_ = inputs
+        features = self.decoder_features(photos_or_features, training)
         return self.decoder(
             features, as_rows(input_ids), training=training, noise=noise, sampled=sampled
         )
@@ -283,7 +326,13 @@ class Captioner(CaptionGenerator, Trainer):
         return saving.load(cls, directory, encoder, encoder_weights)
 
     @classmethod
-    def from_pretrained(cls, model: str | os.PathLike | None = None, **options) -> Captioner:
+    def from_pretrained(
+        cls,
+        model: str | os.PathLike | None = None,
+        *,
+        encoder: Any = None,
+        encoder_weights: str | os.PathLike | None = None,
+    ) -> Captioner:
         """Load a saved or bundled captioner without a download, or one from the Hugging
         Face Hub.
 
@@ -292,10 +341,10 @@ class Captioner(CaptionGenerator, Trainer):
                 "flickr8k-hard" or "flickr8k-paper" for photos, "scenes", "scenes-hard"
                 or "scenes-none" for the built-in scenes. Or "hf://owner/name" or
                 "hf://owner/name@revision", see `keras_sat.files.hub`.
-            **options: see `load`.
+            encoder, encoder_weights: see `load`.
         """
         directory = model_directory(model)
-        captioner = cls.load(directory, **options)
+        captioner = cls.load(directory, encoder=encoder, encoder_weights=encoder_weights)
         if is_on_hub(model):
             captioner.source = pinned(model, directory)
         return captioner
@@ -311,7 +360,9 @@ class Captioner(CaptionGenerator, Trainer):
 
         return push(self, repository, **options)
 
-    def adapted(self, vocabulary: Vocabulary | None = None, **options) -> Captioner:
+    def adapted(
+        self, vocabulary: Vocabulary | None = None, **options: Unpack[CaptionerKeywords]
+    ) -> Captioner:
         """Return a new captioner that has the same weights but different options.
 
         Args:
@@ -345,5 +396,16 @@ class Captioner(CaptionGenerator, Trainer):
         return {**named, "baseline": self.baseline}
 
 
-for _name in CaptionerOptions.names():
-    setattr(Captioner, _name, property(lambda self, name=_name: self.option(name)))
+def _as_vocabulary(vocabulary: Any, *, has_regions: bool) -> Vocabulary:
+    """Return a Vocabulary, given one or its list of words, with the token that phrases
+    for regions start with, if the captioner learns them.
+    """
+    if not isinstance(vocabulary, (Vocabulary, list, tuple)):
+        raise ValueError(
+            f"Expected a Vocabulary or a list of words. Received: vocabulary={brief(vocabulary)}"
+        )
+    if not isinstance(vocabulary, Vocabulary):
+        vocabulary = Vocabulary(vocabulary)
+    if has_regions and REGION_TOKEN not in vocabulary:
+        vocabulary = Vocabulary([*vocabulary.words, REGION_TOKEN])
+    return vocabulary

@@ -3,7 +3,6 @@ meaning and valid values.
 """
 
 import dataclasses
-import functools
 import importlib
 import inspect
 import math
@@ -11,7 +10,7 @@ import numbers
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from keras_sat.checks import ArgumentError, near_name
 
@@ -24,18 +23,15 @@ ENCODER_NAMES = (
     "mobilenet_v2",
     "efficientnet_b0",
     "efficientnet_lite0",
+    "efficientnet_lite2",
+    "tiny",
 )
-ENCODER_NAMES += ("efficientnet_lite2", "tiny")
 ATTENTION_NAMES = ("soft", "hard", "none")
 SCORING_NAMES = ("additive", "dot", "bilinear")
 CELL_NAMES = ("lstm", "gru")
 DTYPES = ("float32", "mixed_bfloat16", "auto")
-# Extra values of each word in a CaptionResult that are not in the paper; see
-# `CaptionResult.extras`.
-EXTRAS = {
-    "from_photo": "The fraction of each word's attention on the photo, (words,); None without a "
-    "sentinel."
-}
+# Extra values of each word that are not in the paper, see `CaptionResult.extras`.
+EXTRAS = ("from_photo",)
 # The kinds of options, with their headings in the help. "encoder" and "architecture"
 # are fixed after training.
 KINDS = {
@@ -192,11 +188,6 @@ def option(kind, default, help, bound, none="", unset=False):
     return dataclasses.field(default=default, metadata=metadata)
 
 
-training, words, consistency, rewards, loss, search, photos, of_encoder, architecture = (
-    functools.partial(option, kind) for kind in KINDS
-)
-
-
 class Options:
     """Base class of the option dataclasses, whose fields are made by `option` and
     checked on creation.
@@ -210,18 +201,21 @@ class Options:
         """Raise a ValueError for an invalid combination of values."""
 
     @classmethod
-    def of(cls, called, given, also=()):
-        """Build the options from the keyword arguments `given`; `called` is the
-        function to name in errors.
+    def of(cls, function_name, arguments, also=()):
+        """Build the options from the keyword arguments of a function, a dict.
+
+        Args:
+            function_name: named in the error for an unknown argument.
+            also: names of the function's other arguments, which may have been meant.
         """
-        reject_unknown(called, given, [*cls.names(), *also])
-        return cls(**given)
+        reject_unknown(function_name, arguments, [*cls.names(), *also])
+        return cls(**arguments)
 
     @classmethod
-    def check(cls, **some):
+    def check(cls, **options):
         """Raise an ArgumentError if one of these values is invalid."""
         fields = cls.fields()
-        for name, value in some.items():
+        for name, value in options.items():
             fields[name].metadata["bound"].check(name, value)
 
     @classmethod
@@ -255,141 +249,199 @@ class DecoderOptions(Options):
     `dropout_words` makes it rely on the photo more than on the previous words.
     """
 
-    attention: str = loss(
-        "soft", "how the decoder attends", name_in("selections", "ATTENTIONS", ATTENTION_NAMES)
+    attention: str = option(
+        "loss",
+        "soft",
+        "how the decoder attends",
+        name_in("selections", "ATTENTIONS", ATTENTION_NAMES),
     )
-    scoring: str = architecture(
-        "additive", "how regions are scored", name_in("scorings", "SCORINGS", SCORING_NAMES)
+    scoring: str = option(
+        "architecture",
+        "additive",
+        "how regions are scored",
+        name_in("scorings", "SCORINGS", SCORING_NAMES),
     )
-    cell: str = architecture(
-        "lstm", "type of recurrent layer", name_in("cells", "CELLS", CELL_NAMES)
+    cell: str = option(
+        "architecture", "lstm", "type of recurrent layer", name_in("cells", "CELLS", CELL_NAMES)
     )
-    num_layers: int = architecture(
-        1, "number of recurrent layers; attention reads the state of the top one", count()
+    num_layers: int = option(
+        "architecture",
+        1,
+        "number of recurrent layers; attention reads the state of the top one",
+        count(),
     )
-    embedding_dim: int = architecture(512, "length of a word vector (m in the paper)", count())
-    hidden_dim: int = architecture(512, "size of the recurrent layers (n in the paper)", count())
-    attention_dim: int = architecture(
-        512, "size of the hidden layer of additive attention", count()
+    embedding_dim: int = option(
+        "architecture", 512, "length of a word vector (m in the paper)", count()
     )
-    context_gate: bool = architecture(
-        True, "multiply the context by beta_t; without attention there is no gate", flag
+    hidden_dim: int = option(
+        "architecture", 512, "size of the recurrent layers (n in the paper)", count()
     )
-    deep_output: bool = architecture(
-        True, "use equation (7); False: one layer on state and context", flag
+    attention_dim: int = option(
+        "architecture", 512, "size of the hidden layer of additive attention", count()
     )
-    readout_activation: Any = architecture(
+    context_gate: bool = option(
+        "architecture",
+        True,
+        "multiply the context by beta_t; without attention there is no gate",
+        flag,
+    )
+    deep_output: bool = option(
+        "architecture", True, "use equation (7); False: one layer on state and context", flag
+    )
+    readout_activation: Any = option(
+        "architecture",
         None,
         "activation; tanh in the paper's code",
         unchecked(str, "tanh", "relu"),
         none="none, as in the paper",
     )
-    dropout_embedding: float = training(
-        0.0, "dropout rate of the elements of word vectors", fraction
+    dropout_embedding: float = option(
+        "training", 0.0, "dropout rate of the elements of word vectors", fraction
     )
-    dropout_words: float = training(0.0, "dropout rate of whole input words", fraction)
-    dropout_before_readout: float = training(
-        0.5, "dropout rate of h_t before the readout", fraction
+    dropout_words: float = option("training", 0.0, "dropout rate of whole input words", fraction)
+    dropout_before_readout: float = option(
+        "training", 0.5, "dropout rate of h_t before the readout", fraction
     )
-    dropout_after_readout: float = training(0.5, "dropout rate of the readout", fraction)
-    seed: int = training(0, "random seed for dropout and sampled attention", count(0, MOST_SEED))
+    dropout_after_readout: float = option("training", 0.5, "dropout rate of the readout", fraction)
+    seed: int = option(
+        "training", 0, "random seed for dropout and sampled attention", count(0, MOST_SEED)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionerOptions(DecoderOptions):
     """Options of Captioner, including those of its decoder."""
 
-    encoder: Any = of_encoder(
-        "vgg16", "network that computes the features", an_encoder, none="no encoder", unset=True
+    encoder: Any = option(
+        "encoder",
+        "vgg16",
+        "network that computes the features",
+        an_encoder,
+        none="no encoder",
+        unset=True,
     )
-    encoder_layer: str = of_encoder(
-        None, "layer that gives the grid", unchecked(str), none="the encoder's", unset=True
+    encoder_layer: str | None = option(
+        "encoder",
+        None,
+        "layer that gives the grid",
+        unchecked(str),
+        none="the encoder's",
+        unset=True,
     )
-    encoder_weights: Any = of_encoder(
+    encoder_weights: Any = option(
+        "encoder",
         "imagenet",
         'a file, or "bundled" (from the bundled captioner)',
         unchecked(str),
         none="random weights",
     )
-    encoder_training: str = architecture(
+    encoder_training: str | None = option(
+        "architecture",
         None,
         "fine-tuned: with the decoder; scratch: random weights",
         a_training,
-        "frozen; tiny: scratch",
+        none="frozen; tiny: scratch",
         unset=True,
     )
-    trained_up_to: str = architecture(
-        None, "train layers after encoder_layer up to this", unchecked(str), none="none"
+    trained_up_to: str | None = option(
+        "architecture",
+        None,
+        "train layers after encoder_layer up to this",
+        unchecked(str),
+        none="none",
     )
-    image_size: Any = of_encoder(
-        None, "side of square input photos", unchecked(int), none="the encoder's", unset=True
+    image_size: Any = option(
+        "encoder",
+        None,
+        "side of square input photos",
+        unchecked(int),
+        none="the encoder's",
+        unset=True,
     )
-    grid: str = photos(
-        None, "size of the grid, such as 14x14 (by dilation)", unchecked(str), none="the encoder's"
+    grid: str | None = option(
+        "photos",
+        None,
+        "size of the grid, such as 14x14 (by dilation)",
+        unchecked(str),
+        none="the encoder's",
     )
-    grid_shape: tuple = architecture(
-        None, "(rows, columns) of the features", unchecked(), none="the encoder's"
+    grid_shape: tuple | None = option(
+        "architecture", None, "(rows, columns) of the features", unchecked(), none="the encoder's"
     )
-    photo_blur: float = photos(
-        None, "blur: standard deviation in pixels", pixels, none="0, or that of bundled weights"
+    photo_blur: float | None = option(
+        "photos",
+        None,
+        "blur: standard deviation in pixels",
+        pixels,
+        none="0, or that of bundled weights",
     )
-    normalise_features: bool = architecture(
-        False, "give each feature vector mean 0 and variance 1", flag
+    normalise_features: bool = option(
+        "architecture", False, "give each feature vector mean 0 and variance 1", flag
     )
-    feature_projection_dim: int = architecture(
-        None, "project features to this length", count(), none="no projection"
+    feature_projection_dim: int | None = option(
+        "architecture", None, "project features to this length", count(), none="no projection"
     )
-    feature_activation: Any = architecture(
-        None, "projection's activation", unchecked(str, "relu", "tanh"), none="none"
+    feature_activation: Any = option(
+        "architecture", None, "projection's activation", unchecked(str, "relu", "tanh"), none="none"
     )
-    feature_dropout: float = training(0.0, "dropout rate of features", fraction)
-    attends: str = architecture(
-        "before", "attend before or after reading the last word", one_of("before", "after")
+    feature_dropout: float = option("training", 0.0, "dropout rate of features", fraction)
+    attends: str = option(
+        "architecture",
+        "before",
+        "attend before or after reading the last word",
+        one_of("before", "after"),
     )
-    sentinel: bool = architecture(
-        False, "add a visual sentinel to the regions (Lu et al., 2017)", flag
+    sentinel: bool = option(
+        "architecture", False, "add a visual sentinel to the regions (Lu et al., 2017)", flag
     )
-    attention_penalty_weight: float = loss(
-        0.33, "lambda of the penalty in equation (14)", at_least_zero
+    attention_penalty_weight: float = option(
+        "loss", 0.33, "lambda of the penalty in equation (14)", at_least_zero
     )
-    guide_weight: float = loss(
-        0.0, "supervise attention with word detectors; try 0.5", at_least_zero
+    guide_weight: float = option(
+        "loss", 0.0, "supervise attention with word detectors; try 0.5", at_least_zero
     )
-    box_weight: float = loss(0.0, "supervise attention with the boxes of phrases", at_least_zero)
-    region_weight: float = loss(
-        0.0, "also train phrases for the boxes' regions; try 1", at_least_zero
+    box_weight: float = option(
+        "loss", 0.0, "supervise attention with the boxes of phrases", at_least_zero
     )
-    sharpness_weight: float = loss(
-        0.0, "weight of the entropy of attention in the loss; try 0.02", at_least_zero
+    region_weight: float = option(
+        "loss", 0.0, "also train phrases for the boxes' regions; try 1", at_least_zero
     )
-    label_smoothing: float = loss(
-        0.0, "fraction of the probability spread over the vocabulary", fraction
+    sharpness_weight: float = option(
+        "loss", 0.0, "weight of the entropy of attention in the loss; try 0.02", at_least_zero
     )
-    num_samples: int = loss(1, "hard attention: samples per caption (N in equation (12))", count())
-    reward_weight: float = loss(
-        0.1, "hard attention: weight of the reward (lambda_r)", at_least_zero
+    label_smoothing: float = option(
+        "loss", 0.0, "fraction of the probability spread over the vocabulary", fraction
     )
-    entropy_weight: float = loss(
-        0.002, "hard attention: weight of the entropy (lambda_e)", at_least_zero
+    num_samples: int = option(
+        "loss", 1, "hard attention: samples per caption (N in equation (12))", count()
     )
-    expectation_probability: float = loss(
-        0.5, "hard attention: probability of not sampling", probability
+    reward_weight: float = option(
+        "loss", 0.1, "hard attention: weight of the reward (lambda_r)", at_least_zero
     )
-    expectation_for: str = loss(
-        "image", "hard attention: choose sampling per image or pass", one_of("image", "pass")
+    entropy_weight: float = option(
+        "loss", 0.002, "hard attention: weight of the entropy (lambda_e)", at_least_zero
     )
-    use_baseline: bool = loss(
-        True, "hard attention: subtract the moving average b from log p", flag
+    expectation_probability: float = option(
+        "loss", 0.5, "hard attention: probability of not sampling", probability
     )
-    length_penalty: float = search(0.0, _LONGER, at_least_zero)
-    no_repeat_ngram: int = search(0, _NO_REPEAT, count(0, MOST_WORDS))
-    no_repeat_around: str = search("", _AROUND, one_word)
-    consensus_weight: float = search(0.0, _CONSENSUS, at_least_zero)
-    consensus_photos: int = search(
-        10, "consensus: number of similar training photos", count(1, 100)
+    expectation_for: str = option(
+        "loss",
+        "image",
+        "hard attention: choose sampling per image or pass",
+        one_of("image", "pass"),
     )
-    consensus_captions: int = search(
-        20, "consensus: most similar captions of these photos", count()
+    use_baseline: bool = option(
+        "loss", True, "hard attention: subtract the moving average b from log p", flag
+    )
+    length_penalty: float = option("search", 0.0, _LONGER, at_least_zero)
+    no_repeat_ngram: int = option("search", 0, _NO_REPEAT, count(0, MOST_WORDS))
+    no_repeat_around: str = option("search", "", _AROUND, one_word)
+    consensus_weight: float = option("search", 0.0, _CONSENSUS, at_least_zero)
+    consensus_photos: int = option(
+        "search", 10, "consensus: number of similar training photos", count(1, 100)
+    )
+    consensus_captions: int = option(
+        "search", 20, "consensus: most similar captions of these photos", count()
     )
 
 
@@ -397,16 +449,26 @@ class CaptionerOptions(DecoderOptions):
 class BeamSearchOptions(Options):
     """Options of greedy and beam search."""
 
-    num_beams: int = search(
-        None, "number of beams; 1: greedy", count(1, MOST_BEAMS), none="3, or num_results if more"
+    num_beams: int | None = option(
+        "search",
+        None,
+        "number of beams; 1: greedy",
+        count(1, MOST_BEAMS),
+        none="3, or num_results if more",
     )
-    max_length: int = search(20, "maximum number of words, including `<end>`", count(1, MOST_WORDS))
-    length_penalty: float = search(None, _LONGER, at_least_zero, none="the captioner's own")
-    no_repeat_ngram: int = search(
-        None, _NO_REPEAT, count(0, MOST_WORDS), none="the captioner's own"
+    max_length: int = option(
+        "search", 20, "maximum number of words, including `<end>`", count(1, MOST_WORDS)
     )
-    no_repeat_around: str = search(None, _AROUND, one_word, none="the captioner's own")
-    allow_unknown: bool = search(False, "allow `<unk>` in captions", flag)
+    length_penalty: float | None = option(
+        "search", None, _LONGER, at_least_zero, none="the captioner's own"
+    )
+    no_repeat_ngram: int | None = option(
+        "search", None, _NO_REPEAT, count(0, MOST_WORDS), none="the captioner's own"
+    )
+    no_repeat_around: str | None = option(
+        "search", None, _AROUND, one_word, none="the captioner's own"
+    )
+    allow_unknown: bool = option("search", False, "allow `<unk>` in captions", flag)
 
     @property
     def beams(self):
@@ -420,12 +482,14 @@ class BeamSearchOptions(Options):
 class ConsensusOptions(BeamSearchOptions):
     """Options of a search that may choose among its beams by consensus."""
 
-    consensus_weight: float = search(None, _CONSENSUS, at_least_zero, none="the captioner's own")
-    consensus_photos: int = search(
-        None, "consensus: similar photos", count(1, 100), none="the captioner's own"
+    consensus_weight: float | None = option(
+        "search", None, _CONSENSUS, at_least_zero, none="the captioner's own"
     )
-    consensus_captions: int = search(
-        None, "consensus: their captions", count(), none="the captioner's own"
+    consensus_photos: int | None = option(
+        "search", None, "consensus: similar photos", count(1, 100), none="the captioner's own"
+    )
+    consensus_captions: int | None = option(
+        "search", None, "consensus: their captions", count(), none="the captioner's own"
     )
 
 
@@ -433,26 +497,38 @@ class ConsensusOptions(BeamSearchOptions):
 class SearchOptions(ConsensusOptions):
     """Options for captioning by search or by sampling."""
 
-    num_results: int = search(
-        1, "captions per photo; the default num_beams is at least this", count()
+    num_results: int = option(
+        "search", 1, "captions per photo; the default num_beams is at least this", count()
     )
-    temperature: float = search(
-        None, "sample words at this temperature (try 1.0)", above_zero, none="search instead"
+    temperature: float | None = option(
+        "search",
+        None,
+        "sample words at this temperature (try 1.0)",
+        above_zero,
+        none="search instead",
     )
-    top_k: int = search(
-        None, "sample only from the k most probable words", count(), none="from all"
+    top_k: int | None = option(
+        "search", None, "sample only from the k most probable words", count(), none="from all"
     )
-    top_p: float = search(
-        None, "nucleus sampling: total probability of the words", positive_fraction, none="from all"
+    top_p: float | None = option(
+        "search",
+        None,
+        "nucleus sampling: total probability of the words",
+        positive_fraction,
+        none="from all",
     )
-    sample_attention: bool = search(
-        False, "with hard attention, sample a region for each word", flag
+    sample_attention: bool = option(
+        "search", False, "with hard attention, sample a region for each word", flag
     )
-    seed: int = search(
-        None, "random seed, combined with the photo's number", count(0, ANY_COUNT), none="a new one"
+    seed: int | None = option(
+        "search",
+        None,
+        "random seed, combined with the photo's number",
+        count(0, ANY_COUNT),
+        none="a new one",
     )
-    first_photo: int = search(0, "the number of the first photo", count(0, ANY_COUNT))
-    batch_size: int = search(64, "photos per batch", count())
+    first_photo: int = option("search", 0, "the number of the first photo", count(0, ANY_COUNT))
+    batch_size: int = option("search", 64, "photos per batch", count())
 
     def check_together(self):
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
@@ -482,20 +558,26 @@ class SearchOptions(ConsensusOptions):
 class OptimizerOptions(Options):
     """Options of the optimizer; see `Captioner.compile`."""
 
-    learning_rate: float = words(
-        4e-4, "learning rate (if the optimizer is given by name)", a_learning_rate
+    learning_rate: float = option(
+        "words", 4e-4, "learning rate (if the optimizer is given by name)", a_learning_rate
     )
-    clip_norm: float = training(5.0, "maximum global gradient norm", above_zero, none="no limit")
-    weight_decay: float = training(
-        None, "weight decay (of matrices only)", at_least_zero, none="no decay"
+    clip_norm: float | None = option(
+        "training", 5.0, "maximum global gradient norm", above_zero, none="no limit"
     )
-    average_momentum: float = training(
-        None, "momentum of the weight average; try 0.998", fraction, none="no average"
+    weight_decay: float | None = option(
+        "training", None, "weight decay (of matrices only)", at_least_zero, none="no decay"
     )
-    encoder_rate: float = training(
-        1.0, "encoder's learning rate, as a fraction of learning_rate", positive_fraction
+    average_momentum: float | None = option(
+        "training", None, "momentum of the weight average; try 0.998", fraction, none="no average"
     )
-    first_layer_rate: float = training(
+    encoder_rate: float = option(
+        "training",
+        1.0,
+        "encoder's learning rate, as a fraction of learning_rate",
+        positive_fraction,
+    )
+    first_layer_rate: float = option(
+        "training",
         1.0,
         "fraction of encoder_rate for the first trained layer; it rises to 1 layer by layer",
         positive_fraction,
@@ -508,52 +590,73 @@ class TrainingOptions(OptimizerOptions):
     meaning.
     """
 
-    epochs: int = words(20, "maximum number of passes over the training captions", count(0))
-    batch_size: int = training(64, "captions in a batch (over all devices)", count())
-    group_by: str = words(
+    epochs: int = option(
+        "words", 20, "maximum number of passes over the training captions", count(0)
+    )
+    batch_size: int = option("training", 64, "captions in a batch (over all devices)", count())
+    group_by: str | None = option(
+        "words",
         None,
         "group captions by length or by photo; by photo each is encoded once an epoch",
         one_of("length", "image"),
         none="by photo if the encoder is trained, else by length",
         unset=True,
     )
-    seed: int = training(
-        0, "random seed for weights, order of batches, dropout and sampling", count(0, MOST_SEED)
+    seed: int = option(
+        "training",
+        0,
+        "random seed for weights, order of batches, dropout and sampling",
+        count(0, MOST_SEED),
     )
-    deterministic: bool = training(
-        False, "make results bit-for-bit reproducible with the same seed; slower", flag
+    deterministic: bool = option(
+        "training", False, "make results bit-for-bit reproducible with the same seed; slower", flag
     )
-    optimizer: Any = training(
-        "adam", "a name, or a Keras optimizer", unchecked(str, "adam", "adamw", "rmsprop", "sgd")
+    optimizer: Any = option(
+        "training",
+        "adam",
+        "a name, or a Keras optimizer",
+        unchecked(str, "adam", "adamw", "rmsprop", "sgd"),
     )
-    schedule: str = words(
-        "constant", "learning rate schedule; cosine falls to 0", one_of("constant", "cosine")
+    schedule: str = option(
+        "words",
+        "constant",
+        "learning rate schedule; cosine falls to 0",
+        one_of("constant", "cosine"),
     )
-    warmup_steps: int = words(
-        0, "number of updates in which the learning rate rises from 0", count(0)
+    warmup_steps: int = option(
+        "words", 0, "number of updates in which the learning rate rises from 0", count(0)
     )
-    num_views: int = words(
-        1, "views of each training photo: 2 adds the mirror image, more add crops", count()
+    num_views: int = option(
+        "words", 1, "views of each training photo: 2 adds the mirror image, more add crops", count()
     )
-    photo_jitter: float = training(
-        0.0, "strength of the augmentation of size, brightness and noise", probability
+    photo_jitter: float = option(
+        "training", 0.0, "strength of the augmentation of size, brightness and noise", probability
     )
-    patience: int = training(
-        5, "stop after this many epochs without a better BLEU-4", count(), none="never"
+    patience: int | None = option(
+        "training", 5, "stop after this many epochs without a better BLEU-4", count(), none="never"
     )
-    min_count: int = words(1, "minimum count of a word in the vocabulary", count())
-    max_words: int = words(10_000, "maximum size of the vocabulary", count(), none="keep all words")
-    expectation_epochs: int = words(
-        0, "hard attention: epochs with soft attention before sampling", count(0)
+    min_count: int = option("words", 1, "minimum count of a word in the vocabulary", count())
+    max_words: int | None = option(
+        "words", 10_000, "maximum size of the vocabulary", count(), none="keep all words"
     )
-    num_beams: int = training(
-        1, "number of beams for captioning the dev split after each epoch", count(1, MOST_BEAMS)
+    expectation_epochs: int = option(
+        "words", 0, "hard attention: epochs with soft attention before sampling", count(0)
     )
-    max_length: int = training(
-        20, "maximum number of words in these dev captions", count(1, MOST_WORDS)
+    num_beams: int = option(
+        "training",
+        1,
+        "number of beams for captioning the dev split after each epoch",
+        count(1, MOST_BEAMS),
     )
-    dtype: Any = training(
-        None, "auto: mixed_bfloat16 where possible", unchecked(str, *DTYPES), none="Keras' default"
+    max_length: int = option(
+        "training", 20, "maximum number of words in these dev captions", count(1, MOST_WORDS)
+    )
+    dtype: Any = option(
+        "training",
+        None,
+        "auto: mixed_bfloat16 where possible",
+        unchecked(str, *DTYPES),
+        none="Keras' default",
     )
 
 
@@ -563,11 +666,11 @@ class ConsistencyOptions(Options):
     encoder.
     """
 
-    consistency_epochs: int = consistency(
-        0, "epochs that make features robust to size, light and noise", count(0)
+    consistency_epochs: int = option(
+        "consistency", 0, "epochs that make features robust to size, light and noise", count(0)
     )
-    consistency_rate: float = consistency(
-        1.5e-4, "learning rate of these epochs; falls to 0", above_zero
+    consistency_rate: float = option(
+        "consistency", 1.5e-4, "learning rate of these epochs; falls to 0", above_zero
     )
 
 
@@ -575,16 +678,20 @@ class ConsistencyOptions(Options):
 class SelfCriticalOptions(Options):
     """Options of the self-critical epochs of `keras_sat.fit`; CIDEr is the reward."""
 
-    self_critical_epochs: int = rewards(
-        0, "epochs with the CIDEr of whole captions as the reward", count(0)
+    self_critical_epochs: int = option(
+        "rewards", 0, "epochs with the CIDEr of whole captions as the reward", count(0)
     )
-    self_critical_rate: float = rewards(5e-5, "constant learning rate of these epochs", above_zero)
-    num_drawn: int = rewards(5, "captions sampled for each photo in these epochs", count())
-    reward_baseline: str = rewards(
-        "greedy", "baseline: greedy caption or other samples", one_of("greedy", "others")
+    self_critical_rate: float = option(
+        "rewards", 5e-5, "constant learning rate of these epochs", above_zero
     )
-    drawing_temperature: float = rewards(
-        0.5, "temperature of the sampling; 1.0: the model's distribution", above_zero
+    num_drawn: int = option(
+        "rewards", 5, "captions sampled for each photo in these epochs", count()
+    )
+    reward_baseline: str = option(
+        "rewards", "greedy", "baseline: greedy caption or other samples", one_of("greedy", "others")
+    )
+    drawing_temperature: float = option(
+        "rewards", 0.5, "temperature of the sampling; 1.0: the model's distribution", above_zero
     )
 
     def check_together(self):
@@ -598,54 +705,52 @@ class SelfCriticalOptions(Options):
 
 # === Functions that take options ===
 
+Documented = TypeVar("Documented", bound=Callable)  # so that type checkers know the result
 
-def split_options(called, options, *classes, also=()):
+
+def split_options(function_name, options, *classes, also=()):
     """Split a dict of options into one for each class and one for the names in `also`;
     reject unknown names.
 
-    The first class that has an option gets it. `called` is the function that received
-    the options, for messages.
+    The first class that has an option gets it. `function_name` is the function that
+    received the options, for messages.
     """
-    owners = [*(cls.names() for cls in classes), tuple(also)]
-    reject_unknown(called, options, [name for names in owners for name in names])
-    parts = [{} for _ in owners]
+    names_of_parts = [*(cls.names() for cls in classes), tuple(also)]
+    known_names = [name for names in names_of_parts for name in names]
+    reject_unknown(function_name, options, known_names)
+    parts = [{} for _ in names_of_parts]
     for name, value in options.items():
-        next(part for part, names in zip(parts, owners) if name in names)[name] = value
+        for part, names in zip(parts, names_of_parts):
+            if name in names:
+                part[name] = value
+                break
     return parts
 
 
-def reject_unknown(called, names, known):
+def reject_unknown(function_name, names, known_names):
     """Raise a ValueError for an unknown option name, and suggest a similar name."""
     for name in names:
-        if name not in known:
-            hint = near_name(name, known) or f" Expected one of: {', '.join(dict.fromkeys(known))}."
-            raise ValueError(f"{called} has no such option.{hint} Received: {name}")
+        if name not in known_names:
+            expected = f" Expected one of: {', '.join(dict.fromkeys(known_names))}."
+            hint = near_name(name, known_names) or expected
+            raise ValueError(f"{function_name} has no such option.{hint} Received: {name}")
 
 
-def with_options(*classes):
-    """Return a decorator that documents the options of these classes instead of a
-    function's `**options`.
+def with_options(*classes: type[Options]) -> Callable[[Documented], Documented]:
+    """Return a decorator that lists the options of these classes at the end of a
+    docstring: what a function, or a class in its `__init__`, takes as `**options`.
 
-    They appear in its signature, for a class in that of `__init__`, and at the end of
-    its docstring.
+    Options that the signature has as parameters are left out. Nothing else changes.
     """
 
     def decorate(target):
         function = target.__init__ if isinstance(target, type) else target
-        signature = inspect.signature(function)
-        own = {name: p for name, p in signature.parameters.items() if p.kind is not p.VAR_KEYWORD}
+        parameters = inspect.signature(function).parameters
         fields = {}
         for cls in classes:
-            fields |= {
-                name: field for name, field in cls.fields().items() if name not in {**own, **fields}
-            }
-        kind = inspect.Parameter.KEYWORD_ONLY
-        shown = [
-            inspect.Parameter(name, kind, default=x.default, annotation=x.type)
-            for name, x in fields.items()
-        ]
-        parameters = sorted([*shown, *own.values()], key=lambda parameter: parameter.kind)
-        function.__signature__ = signature.replace(parameters=parameters)
+            for name, field in cls.fields().items():
+                if name not in parameters:
+                    fields.setdefault(name, field)
         if target.__doc__ is not None:  # it is None with python -OO
             target.__doc__ = f"{inspect.cleandoc(target.__doc__)}\n{_documented(fields)}"
         return target
@@ -659,21 +764,23 @@ def _documented(fields):
     """
     lines = {kind: [] for kind in KINDS}
     for name, field in fields.items():
-        known, default = field.metadata, field.default
-        choices = (
-            f" Choices: {', '.join(known['bound'].choices)}." if known["bound"].choices else ""
-        )
-        none = (
-            f" ({known['none']})"
-            if default is None
-            else f"; None: {known['none']}"
-            if known["none"]
-            else ""
-        )
-        lines[known["kind"]].append(
-            f"    {name}: {known['help']}.{choices} Default: {default!r}{none}."
-        )
+        lines[field.metadata["kind"]].append(f"    {name}: {_described(field)}")
     kinds = [kind for kind in KINDS if lines[kind]]
     if len(kinds) <= 2:
         return "\n".join(["", "Options:", *(line for kind in kinds for line in lines[kind])])
     return "\n".join(line for kind in kinds for line in ["", f"{KINDS[kind]}:", *lines[kind]])
+
+
+def _described(field):
+    """Return what an option means, its choices and its default, in one line."""
+    meaning_of_none = field.metadata["none"]
+    choices = field.metadata["bound"].choices
+    text = f"{field.metadata['help']}."
+    if choices:
+        text += f" Choices: {', '.join(choices)}."
+    text += f" Default: {field.default!r}"
+    if field.default is None:
+        text += f" ({meaning_of_none})"
+    elif meaning_of_none:
+        text += f"; None: {meaning_of_none}"
+    return f"{text}."

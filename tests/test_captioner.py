@@ -773,6 +773,33 @@ def test_the_grid_shape_is_kept(tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({}, "soft attention before reading the last word, additive scoring, no encoder, LSTM of"),
+        (
+            {"attention": "hard", "attends": "after", "scoring": "bilinear", "sentinel": True},
+            "hard attention after reading the last word, bilinear scoring with a sentinel, no",
+        ),
+        (
+            {"attention": "none", "cell": "gru", "num_layers": 2, "encoder": "tiny"},
+            "no attention, encoder tiny (scratch), 2 x GRU of",
+        ),
+    ],
+)
+def test_a_captioner_says_in_one_line_what_it_is_made_of(options, expected, capsys):
+    captioner = Captioner(["dog"], **{"encoder": None, **SMALL, **options})
+    assert captioner.description().startswith(expected)
+    captioner.build(((None, 64, 64, 3) if options.get("encoder") else (None, 4, 6), (None, None)))
+    captioner.summary()
+    first, *table = capsys.readouterr().out.splitlines()
+    assert first == f"captioner: {captioner.description()}"
+    assert any("adapter" in line for line in table), "the table of Keras"
+    lines = []
+    captioner.summary(print_fn=lines.append)
+    assert lines[0] == first and not capsys.readouterr().out
+
+
 # === Errors ===
 
 
@@ -960,7 +987,7 @@ def test_an_adapted_captioner_may_look_at_a_finer_grid(tmp_path, trained):
     before.build((shape, (None, None)))
     finer = before.adapted(grid="4x4")
     assert (before.rows_and_columns(), finer.rows_and_columns()) == ((2, 2), (4, 4))
-    one, other = (captioner.adapt(captioner.encode(photo[None])) for captioner in (before, finer))
+    one, other = (captioner.decoder_features(photo[None]) for captioner in (before, finer))
     np.testing.assert_allclose(
         np.reshape(other, (4, 4, -1))[1::2, 1::2].reshape(4, -1), one[0], atol=1e-4
     )

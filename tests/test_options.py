@@ -5,6 +5,7 @@ A misspelt one is guessed wherever it is passed.
 
 import dataclasses
 import inspect
+import json
 import subprocess
 import sys
 
@@ -34,6 +35,7 @@ from keras_sat.options import (
     with_options,
 )
 from keras_sat.training import recipe
+from keras_sat.training.plan import OPTIONS_OF_FIT
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 5}
 ALL = (CaptionerOptions, SearchOptions, TrainingOptions, ConsistencyOptions, SelfCriticalOptions)
@@ -199,55 +201,91 @@ def test_options_are_split_among_classes():
         split_options("f", {"qqq": 4}, SelfCriticalOptions)
 
 
-def test_a_function_shows_the_options_that_it_takes():
-    @with_options(SelfCriticalOptions, SearchOptions)
+def test_a_docstring_lists_the_options_that_a_function_takes():
     def draw(photo, *, seed=5, **options):
         """Draw."""
         return photo, seed, options
 
-    shown = inspect.signature(draw).parameters
-    assert (
-        list(shown)[:3] == ["photo", "self_critical_epochs", "self_critical_rate"]
-        and list(shown)[-1] == "seed"
-    )
-    assert (
-        shown["seed"].default == 5
-        and shown["num_drawn"].default == 5
-        and shown["num_drawn"].annotation is int
-    )
-    assert all(p.kind is p.KEYWORD_ONLY for name, p in shown.items() if name != "photo")
+    documented = with_options(SelfCriticalOptions, SearchOptions)(draw)
+    assert documented is draw and list(inspect.signature(draw).parameters) == [
+        "photo",
+        "seed",
+        "options",
+    ]
     lines = inspect.getdoc(draw).split("\n")
     assert lines[:3] == ["Draw.", "", "Options:"]
     assert "    num_drawn: captions sampled for each photo in these epochs. Default: 5." in lines
     assert (
         "    top_k: sample only from the k most probable words. Default: None (from all)." in lines
     )
-    assert draw("a", num_drawn=3) == ("a", 5, {"num_drawn": 3}), (
-        "those that were given, and no others"
-    )
+    assert not any(line.strip().startswith("seed:") for line in lines), "it is a parameter"
 
     @with_options(SelfCriticalOptions)
     class Draw:
-        def __init__(self, size, **options):
+        """Draws."""
+
+        def __init__(self, num_drawn, **options):
             pass
 
-    assert tuple(inspect.signature(Draw).parameters) == ("size", *SelfCriticalOptions.names())
+    names = [line.strip().partition(":")[0] for line in inspect.getdoc(Draw).split("\n")[3:]]
+    assert names == [name for name in SelfCriticalOptions.names() if name != "num_drawn"]
+
+
+def named_in_docstring(function):
+    """Return the names in a docstring that are followed by a colon, in their order."""
+    return [line.strip().partition(":")[0] for line in inspect.getdoc(function).split("\n")]
 
 
 def test_the_help_of_fit_has_its_options_by_kind():
-    lines = inspect.getdoc(keras_sat.fit).split("\n")
-    assert (
-        "    attention: how the decoder attends. Choices: soft, hard, none. Default: 'soft'."
-        in lines
-    )
-    named = [line.strip().partition(":")[0] for line in lines]
-    headings = [named.index(heading) for heading in options.KINDS.values()]
-    assert named.index("boxes") < headings[0] and headings == sorted(headings)
+    named = named_in_docstring(keras_sat.fit)
+    headings = [named.index(heading) for heading in options.KINDS.values() if heading in named]
+    assert named.index("encoder") < named.index("boxes") < headings[0]
+    assert headings == sorted(headings)
     assert (
         headings[0] < named.index("patience") < headings[1] < named.index("schedule") < headings[2]
     )
-    for name in inspect.signature(keras_sat.fit).parameters:
+    names = {*inspect.signature(keras_sat.fit).parameters} - {"options"}
+    names |= {name for kind in OPTIONS_OF_FIT for name in kind.names()}
+    for name in names:
         assert named.count(name) == 1, name
+
+
+FIT = (keras_sat.fit, OPTIONS_OF_FIT)
+CAPTION = (Captioner.caption, (SearchOptions,))
+
+
+@pytest.mark.parametrize("function, classes", [FIT, CAPTION], ids=["fit", "caption"])
+def test_the_defaults_that_a_signature_shows_are_those_of_the_options(function, classes):
+    """None in `fit` leaves an option to a preset; its default is in the docstring."""
+    fields = {}
+    for kind in reversed(classes):  # the first class that has an option gets it
+        fields |= kind.fields()
+    text = " ".join(inspect.getdoc(function).split())
+    parameters = inspect.signature(function).parameters
+    written_out = [name for name in parameters if name in fields]
+    assert {"seed", "batch_size"} < {*written_out}
+    for name in written_out:
+        default, shown = fields[name].default, parameters[name].default
+        if shown is not None or function is Captioner.caption:
+            assert shown == default, name
+            continue
+        assert fields[name].metadata["none_is_unset"], f"{name}=None has a meaning of its own"
+        if default is not None and name != "encoder":  # which depends on the machine
+            _, _, description = text.partition(f" {name}: ")
+            assert f"({json.dumps(default)})" in description[:200], name
+
+
+def test_options_of_a_captioner_are_its_attributes():
+    options = {"encoder": "tiny", "image_size": 16, "attention": "hard", "reward_weight": 0.3}
+    options |= {"grid_shape": (2, 2), "length_penalty": 0.4, **SIZES}
+    captioner = Captioner(["dog"], **options)
+    values = CaptionerOptions(**options).to_dict()
+    values |= {"encoder_training": "scratch", "photo_blur": 0.0}  # those of the encoder
+    assert {name: getattr(captioner, name) for name in CaptionerOptions.names()} == values
+    for name in CaptionerOptions.names():
+        assert inspect.getdoc(getattr(Captioner, name)), name
+        with pytest.raises(AttributeError):  # it would have no effect
+            setattr(captioner, name, "changed")
 
 
 @pytest.fixture(scope="module")

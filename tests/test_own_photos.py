@@ -262,9 +262,13 @@ def test_a_folder_of_any_size_is_trained_and_captions(train, dev, test, tmp_path
 
 @pytest.mark.parametrize("number, missing", [(1, "1 in 'dev'"), (2, "1 in 'dev', 1 in 'test'")])
 def test_a_split_without_training_photos_is_rejected_at_once(number, missing, bundled, tmp_path):
-    folder = write_folder(tmp_path / "mine", train=number, dev=0, test=0)
+    names = [f"{photo}.jpg" for photo in range(number)]
+    write_photos(tmp_path / "mine", names)
+    rows = ["image,caption", *(f"{name},a zebra" for name in names)]
+    (tmp_path / "mine" / "captions.csv").write_text("\n".join(rows))
+    options = {"data_dir": tmp_path / "mine", "output_dir": tmp_path / "run", "split_seed": 0}
     with pytest.raises(ValueError, match=f"{missing}.*takes 3 photos or more"):
-        keras_sat.fit("folder", data_dir=folder, split_seed=0, output_dir=tmp_path / "run")
+        keras_sat.fit("folder", **options)
 
 
 @pytest.mark.slow

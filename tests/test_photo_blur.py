@@ -108,7 +108,7 @@ def test_features_of_blurred_photos_are_not_mixed_with_others(images, captioner,
 def test_each_captioner_of_an_ensemble_has_its_own_blur(captioner):
     other = captioner.adapted(photo_blur=1.4)
     photos = {(64, 64): random_pixels(1, 64, 64, 3)}
-    first, second = Ensemble([captioner, other]).features_of(photos)
+    first, second = Ensemble([captioner, other]).encode(photos)
     assert np.abs(first - second).max() > 0.01
 
 

@@ -3,6 +3,7 @@ everything dies once.
 """
 
 import contextlib
+import inspect
 import json
 import os
 import signal
@@ -551,3 +552,16 @@ def test_errors(tmp_path, monkeypatch, capsys):
         (["--ray", "local", "--output", str(tmp_path / "out")], "Ray is not installed"),
     ):
         assert main(caption + flags) == 2 and message in capsys.readouterr().err
+
+
+def test_python_and_the_command_line_have_the_same_defaults():
+    defaults, written = (
+        {
+            name: parameter.default
+            for name, parameter in inspect.signature(function).parameters.items()
+        }
+        for function in (distributed_caption, ray_data.write_captions)
+    )
+    shared = defaults.keys() & written.keys() - {"model", "options"}
+    assert {"file_type", "part_size", "recursive"} < shared
+    assert {name: defaults[name] for name in shared} == {name: written[name] for name in shared}

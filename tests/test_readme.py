@@ -132,7 +132,10 @@ def test_python_names_what_there_is(page, number, block):
             keywords = dict.fromkeys(
                 keyword.arg for keyword in node.keywords if keyword.arg is not None
             )
-            inspect.signature(function).bind_partial(*node.args, **keywords)
+            signature = inspect.signature(function)
+            signature.bind_partial(*node.args, **keywords)
+            for name in keywords.keys() - signature.parameters.keys():  # of `**options`
+                assert re.search(rf"^ +{name}: ", inspect.getdoc(function), re.MULTILINE), name
 
 
 def is_module(node):

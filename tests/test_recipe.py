@@ -18,6 +18,7 @@ from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.model.precision import multiplies_bfloat16
 from keras_sat.training import phases
+from keras_sat.training.plan import OPTIONS_OF_FIT
 from keras_sat.training.run_record import describe
 
 
@@ -407,7 +408,8 @@ def test_what_it_says(tmp_path, capsys):
         "32 photos with 160 captions in train, 4 photos with 20 captions in dev",
         "words in dev captions are unknown",
         "tiny, 16 x 16 x 66",
-        f"captioner: hard attention, additive scoring, LSTM of 16, computed in {computed}",
+        "captioner: hard attention before reading the last word, additive scoring, encoder tiny "
+        f"(scratch), LSTM of 16, computed in {computed}",
         "cores; all files are in",
         " left",
         "epoch 2/2: loss ",
@@ -459,7 +461,8 @@ def test_learning_rates():
 def test_the_command_line_offers_what_fit_takes():
     arguments = vars(build_parser().parse_args(["fit", "--data", "scenes", "--epochs", "3"]))
     assert arguments == {"command": "fit", "data": "scenes", "epochs": 3}
-    known = {*inspect.signature(keras_sat.fit).parameters}
+    known = {*inspect.signature(keras_sat.fit).parameters} - {"options"}
+    known |= {name for options in OPTIONS_OF_FIT for name in options.names()}
     actions = build_parser().commands["fit"]._actions
     offered = {action.dest for action in actions} - {"help", "help_all", "gpus", "hosts"}
     assert offered <= known

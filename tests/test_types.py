@@ -14,45 +14,61 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "tests" / "user_program.py"
 
 
-@pytest.mark.parametrize("package", ["data_utils", "keras_sat"])
-def test_the_stubs_are_those_of_the_public_names(package):
-    """If they are not, `make stubs` writes them."""
-    pytest.importorskip("ruff", reason="the stubs are compared as ruff formats them")
-    sys.path.insert(0, str(ROOT / "docs"))
-    stub_of = importlib.import_module("make_stubs").stub_of
-    sys.path.remove(str(ROOT / "docs"))
-    text, options = stub_of(package), ["--stdin-filename", "__init__.pyi", "-"]
+@pytest.fixture
+def make_stubs(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    return importlib.import_module("make_stubs")
+
+
+def formatted(text, path):
+    """Return text as ruff formats it, with its imports in order."""
     for command in (["check", "--select", "I", "--fix", "--quiet"], ["format"]):
-        command = [sys.executable, "-m", "ruff", *command, *options]
+        command = [sys.executable, "-m", "ruff", *command, "--stdin-filename", Path(path).name, "-"]
         text = subprocess.run(
             command, input=text, capture_output=True, text=True, check=True, cwd=ROOT
         ).stdout
-    assert text == (ROOT / package / "__init__.pyi").read_text(encoding="utf-8")
+    return text
 
 
-def checked(folder, text):
-    """Return what mypy says of a program."""
+@pytest.mark.parametrize(
+    "path", ["data_utils/__init__.pyi", "keras_sat/__init__.pyi", "keras_sat/option_types.py"]
+)
+def test_the_files_for_type_checkers_are_up_to_date(path, make_stubs):
+    """If they are not, `make stubs` writes them."""
+    pytest.importorskip("ruff", reason="the files are compared as ruff formats them")
+    text = formatted(make_stubs.texts()[path], path)
+    assert text == (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def mypy_cache(tmp_path_factory):
+    """The folder of what mypy knows of the packages, which takes long to find out."""
+    return tmp_path_factory.mktemp("mypy")
+
+
+@pytest.fixture
+def checked(tmp_path, mypy_cache):
+    """Return a function that returns what mypy says of a program."""
     pytest.importorskip("mypy", reason="mypy is not installed")
-    (folder / "program.py").write_text(text, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--config-file",
-        str(ROOT / "setup.cfg"),
-        "--no-incremental",
-    ]
-    return subprocess.run(
-        [*command, str(folder / "program.py")], capture_output=True, text=True, cwd=ROOT
-    )
+    program = tmp_path / "program.py"
+    options = ["--config-file", str(ROOT / "setup.cfg"), "--cache-dir", str(mypy_cache)]
+    command = [sys.executable, "-m", "mypy", *options, str(program)]
+
+    def check(text):
+        program.write_text(text, encoding="utf-8")
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+    return check
 
 
-def test_a_right_program_passes(tmp_path):
-    result = checked(tmp_path, PROGRAM.read_text(encoding="utf-8"))
+@pytest.mark.slow
+def test_a_right_program_passes(checked):
+    result = checked(PROGRAM.read_text(encoding="utf-8"))
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_mistakes_are_found(tmp_path):
+@pytest.mark.slow
+def test_mistakes_are_found(checked):
     """Each use with one of them is named: a program that passes is checked."""
     wrong = {
         "num_beams=1": 'num_beams="one"',
@@ -63,12 +79,14 @@ def test_mistakes_are_found(tmp_path):
         "table.to_json": "table.to_jsn",
         "train[0].image_id": "train[0].imageid",
         "cache.feature_dim": "cache.feature_dims",
+        "patience=3": "patiense=3",
+        "allow_unknown=True": 'allow_unknown="yes"',
     }
     text = PROGRAM.read_text(encoding="utf-8")
     for right, mistake in wrong.items():
         assert text.count(right) == 1, right
         text = text.replace(right, mistake)
-    result = checked(tmp_path, text)
+    result = checked(text)
     named = {int(line.split(":")[1]) for line in result.stdout.splitlines() if ": error:" in line}
     for mistake in wrong.values():
         places = [lines for source, lines in uses(text) if mistake.rstrip(",") in source]

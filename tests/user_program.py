@@ -38,14 +38,16 @@ def train(output_dir: Path) -> Captioner:
         attention="hard",
         epochs=12,
         learning_rate=1e-3,
+        patience=3,
         output_dir=output_dir,
     )
+    print(captioner.attention, captioner.label_smoothing + 1.0)
     captioner.save(output_dir / "model", precision="int8")
     return captioner
 
 
 def look(captioner: Captioner, photo: str) -> None:
-    result = captioner.caption(photo, num_beams=3, length_penalty=0.5)
+    result = captioner.caption(photo, num_beams=3, length_penalty=0.5, allow_unknown=True)
     display = AttentionDisplay.from_result(result)
     display.save("where.png", columns=4)
     features = captioner.encode(np.zeros((1, 224, 224, 3), np.uint8))

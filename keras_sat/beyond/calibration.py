@@ -8,7 +8,6 @@ Source: expected calibration error: Naeini et al., 2015, Obtaining Well Calibrat
 Probabilities Using Bayesian Binning. Gain here: see `keras_sat.beyond.confidence`.
 """
 
-import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,10 +187,8 @@ def _examples(captioner, images, cache, show_progress):
         return np.tile(np.arange(num_results), (photos, 1))
 
     options = SearchOptions()
-    results_of_batch = functools.partial(
-        captioner._captions, options, confidence=numbers_of_results
-    )
-    results = captioner._each(results_of_batch, images, options.batch_size, cache)
+    batches = captioner.batches(images, options.batch_size, cache)
+    results = captioner._captions_of_batches(batches, options, numbers_of_results)
     results = Progress.over(
         results, len(images), label="photos captioned", unit="photos", show=show_progress
     )

@@ -100,7 +100,7 @@ class Consensus:
         distance = -(-len(images) // MOST_PHOTOS)
         images = images[::distance]
         features_of_images = Progress.over(
-            captioner.features_each(images, cache=cache),
+            captioner.encode_each(images, cache=cache),
             len(images),
             label="photos indexed",
             unit="photos",

@@ -7,12 +7,13 @@ best one (dev, 3 beams, length penalty .5); see benchmarks/flickr8k/tried.md.
 """
 
 import functools
+from typing import Any
 
 import numpy as np
 from keras import ops
 
 from data_utils.training_photos import union
-from keras_sat.options import CONSENSUS, SearchOptions
+from keras_sat.options import SearchOptions
 from keras_sat.search.generation import CaptionGenerator
 
 
@@ -46,27 +47,39 @@ class Ensemble(CaptionGenerator):
                 "The captioners must have the same vocabulary. Received: vocabularies of "
                 f"sizes {sizes}"
             )
-        indexed = next((n for n, captioner in enumerate(self.captioners) if captioner.consensus), 0)
-        self.consensus = (
-            functools.partial(self._agree, indexed) if self.captioners[indexed].consensus else None
-        )
-        of_members = [captioner.options for captioner in self.captioners]
-        mean = float(np.mean([options.length_penalty for options in of_members]))
-        self.options = SearchOptions(
-            length_penalty=mean if length_penalty is None else length_penalty,
-            no_repeat_ngram=min(
-                filter(None, (options.no_repeat_ngram for options in of_members)), default=0
-            ),
-            no_repeat_around=next(
-                filter(None, (options.no_repeat_around for options in of_members)), ""
-            ),
-            **{name: getattr(of_members[indexed], name) for name in CONSENSUS},
+        # The members that have an index of training photos: the first of them chooses.
+        indexed = [n for n, member in enumerate(self.captioners) if member.consensus is not None]
+        self._chooser = indexed[0] if indexed else 0
+        self.consensus = self._choose if indexed else None
+        self.options = self._search_options(length_penalty)
+
+    def _search_options(self, length_penalty):
+        """Return SearchOptions that combine those of the members; see `__init__`."""
+        members = [captioner.options for captioner in self.captioners]
+        chooser = members[self._chooser]
+        if length_penalty is None:
+            length_penalty = float(np.mean([member.length_penalty for member in members]))
+        # 0 and "" are no limit.
+        ngrams = [member.no_repeat_ngram for member in members if member.no_repeat_ngram]
+        words = [member.no_repeat_around for member in members if member.no_repeat_around]
+        return SearchOptions(
+            length_penalty=length_penalty,
+            no_repeat_ngram=min(ngrams, default=0),
+            no_repeat_around=words[0] if words else "",
+            consensus_weight=chooser.consensus_weight,
+            consensus_photos=chooser.consensus_photos,
+            consensus_captions=chooser.consensus_captions,
         )
 
-    length_penalty = property(lambda self: self.options.length_penalty)
+    @property
+    def length_penalty(self) -> float:
+        """Values above 0 favour longer captions: the default of `caption`."""
+        return self.options.length_penalty
 
-    def _agree(self, indexed, results, features, *options, **others):
-        return self.captioners[indexed].consensus(results, features[indexed], *options, **others)
+    def _choose(self, results, features, options, *, num_results=1):
+        """Choose among beams by the index of one member; see `Consensus.__call__`."""
+        consensus = self.captioners[self._chooser].consensus
+        return consensus(results, features[self._chooser], options, num_results=num_results)
 
     @property
     def extra_dims(self) -> dict[str, int]:
@@ -124,17 +137,20 @@ class Ensemble(CaptionGenerator):
         }
         return {n: grid for n, grid in grids.items() if self.captioners[n].decoder.chooses} or grids
 
-    def features_of(self, photos):
-        """Return the features of photos for each captioner, as a tuple.
+    def encode(self, photos: Any) -> tuple[np.ndarray, ...]:
+        """Return the features of photos for each captioner.
 
         Captioners with equal encoders share them.
+
+        Args:
+            photos: dict from each of `photo_sizes` to uint8 (photos, height, width, 3).
         """
         firsts = self._first_with_same_encoder
-        members = {first: self.captioners[first] for first in firsts}
-        encoded = {
-            first: member.encode(photos[member.photo_sizes[0]]) for first, member in members.items()
-        }
-        return tuple(encoded[first] for first in firsts)
+        features = {}
+        for first in dict.fromkeys(firsts):
+            member = self.captioners[first]
+            features[first] = member.encode(photos[member.photo_sizes[0]])
+        return tuple(features[first] for first in firsts)
 
     @functools.cached_property
     def _first_with_same_encoder(self):
@@ -145,7 +161,7 @@ class Ensemble(CaptionGenerator):
             for encoder in encoders
         ]
 
-    def checked_features(self, features):
+    def _checked_features(self, features):
         """Check features, one array per captioner or one for all.
 
         Return a tuple with an array per captioner.
@@ -157,36 +173,42 @@ class Ensemble(CaptionGenerator):
                 f"Expected {len(self.captioners)} arrays, one per captioner. Received: "
                 f"{len(features)}"
             )
-        return tuple(member.checked_features(x) for member, x in zip(self.captioners, features))
+        return tuple(member._checked_features(x) for member, x in zip(self.captioners, features))
 
-    def visible_cells(self, regions):
+    def visible_cells(self, regions: list) -> tuple[np.ndarray, ...]:
+        """Return which cells of each captioner's grid are visible in each region."""
         return tuple(captioner.visible_cells(regions) for captioner in self.captioners)
 
     def _steps(self, features, rows_per_photo, region_noise=None, visible=None):
-        visible = visible or [None] * len(self.captioners)
-        of_members = zip(self.captioners, features, visible)
-        members = [
-            member.steps(member.adapt(x), rows_per_photo, visible=seen)
-            for member, x, seen in of_members
-        ]
+        """Return `step` and `state` for a search, like `CaptionGenerator.steps`; the
+        state is a tuple of those of the members.
+        """
+        if visible is None:
+            visible = [None] * len(self.captioners)
+        member_steps, member_states = [], []
+        for member, member_features, member_visible in zip(self.captioners, features, visible):
+            step, state = member.steps(
+                member.adapter(member_features), rows_per_photo, visible=member_visible
+            )
+            member_steps.append(step)
+            member_states.append(state)
         grids = self._grids
 
-        def step(input_ids, states):
-            results = [step(input_ids, state) for (step, _), state in zip(members, states)]
-            extras = {
-                name: [x.extras[name] for x in results if name in x.extras]
-                for name in self.extra_dims
-            }
+        def step_of_all(input_ids, states):
+            results = [step(input_ids, state) for step, state in zip(member_steps, states)]
+            maps = [results[number].attention_weights for number in grids]
+            extras = {}
+            for name in self.extra_dims:
+                values = [result.extras[name] for result in results if name in result.extras]
+                extras[name] = sum(values) / len(values)
             return results[0]._replace(
                 logits=mean_of_probabilities([result.logits for result in results]),
                 state=tuple(result.state for result in results),
-                attention_weights=mean_map(
-                    [results[number].attention_weights for number in grids], grids.values()
-                ),
-                extras={name: sum(values) / len(values) for name, values in extras.items()},
+                attention_weights=mean_map(maps, grids.values()),
+                extras=extras,
             )
 
-        return step, tuple(state for _, state in members)
+        return step_of_all, tuple(member_states)
 
 
 def mean_of_probabilities(logits):

@@ -49,9 +49,9 @@ class FeatureConsistency:
         chance = draw_for_photos(is_photo, (2,), captioner.random_generator)
         changed = tf.numpy_function(self._changed, [photos, chance], tf.uint8, stateful=False)
         changed.set_shape(photos.shape)
-        wanted = ops.stop_gradient(normalised(self.teacher.features(photos)))
+        wanted = ops.stop_gradient(normalised(self.teacher.photo_encoder(photos)))
         difference = ops.mean(
-            (normalised(captioner.features(changed, training=True)) - wanted) ** 2, axis=(1, 2)
+            (normalised(captioner.photo_encoder(changed, training=True)) - wanted) ** 2, axis=(1, 2)
         )
         return Objective(share_of_mean(difference, is_photo), {"loss": (difference, is_photo)})
 

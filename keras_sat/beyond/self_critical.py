@@ -91,7 +91,7 @@ class SelfCritical:
                 'group_by="image"). Received: target_ids of shape '
                 f"{tuple(target_ids.shape)}"
             )
-        features = captioner.adapter(captioner.features(features, training=True), training=True)
+        features = captioner.decoder_features(features, training=True)
         photos = ops.shape(target_ids)[0]
         is_photo = photos_with_words(token_weights, photos)
         dropout = DrawnDropout(captioner.decoder, photos)

@@ -241,7 +241,7 @@ def _workers_options(options):
 
 def _caption_on_ray(images, models, workers, others, **options):
     """Write the captions of many pictures in parts."""
-    from keras_sat.deploy.ray_data import distributed_caption, write_captions
+    from keras_sat.deploy.ray_data import write_captions
 
     fitting = (*BeamSearchOptions.names(), "encoder_weights")
     if unfit := [
@@ -251,9 +251,10 @@ def _caption_on_ray(images, models, workers, others, **options):
     if "output" not in workers:
         raise ValueError("Pass the folder for the captions as --output.")
     try:
-        given = distributed_caption.__kwdefaults__ | workers
-        given["encoder_weights"] = options.pop("encoder_weights", None)
-        paths, num_photos, num_errors = write_captions(images, models, **given, options=options)
+        encoder_weights = options.pop("encoder_weights", None)
+        paths, num_photos, num_errors = write_captions(
+            images, models, **workers, encoder_weights=encoder_weights, options=options
+        )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             "finished parts are kept. Run the same command to resume."

@@ -188,7 +188,7 @@ def _write_saved_model(captioner, directory, search):
 
     def with_words(photos):
         best = tf.nest.map_structure(
-            lambda x: x[:, 0], captioner.search(captioner.features(photos), **search)
+            lambda x: x[:, 0], captioner.search(captioner.photo_encoder(photos), **search)
         )
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]

@@ -41,10 +41,10 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, eight_bit=Fa
         return found, outputs_of(captioner, found)
 
     def serving_default(images):
-        return of_one_photo(captioner.search(captioner.features(images), **greedy))[1]
+        return of_one_photo(captioner.search(captioner.photo_encoder(images), **greedy))[1]
 
     def encode(images):
-        return {"features": captioner.features(images)}
+        return {"features": captioner.photo_encoder(images)}
 
     def best(features, visible, start_id):
         visible = tf.cast(tf.reshape(visible, (1, -1)), tf.bool)

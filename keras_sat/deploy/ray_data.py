@@ -20,6 +20,7 @@ import errno
 import functools
 import glob
 import hashlib
+import inspect
 import io
 import itertools
 import json
@@ -28,7 +29,7 @@ import os
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -49,6 +50,7 @@ from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
 from keras_sat.checks import reason_without_number
 from keras_sat.deploy.photo_process import PhotoProcess
 from keras_sat.files.model_folder import model_directory
+from keras_sat.option_types import BeamSearchKeywords
 from keras_sat.options import (
     BeamSearchOptions,
     above_zero,
@@ -242,7 +244,7 @@ def distributed_caption(
     worker_gpus: float = 0,
     encoder_weights: str | os.PathLike | None = None,
     show_progress: bool = True,
-    **options,
+    **options: Unpack[BeamSearchKeywords],
 ) -> Any:
     """Caption photos on a Ray cluster, write the captions in parts, and return a Ray
     Dataset that reads them.
@@ -287,19 +289,21 @@ def write_captions(
     model,
     *,
     output,
-    recursive,
-    file_type,
-    part_size,
-    encoder_weights,
-    show_progress,
-    options,
+    recursive=False,
+    file_type="jsonl",
+    part_size=1024,
+    encoder_weights=None,
+    show_progress=True,
+    options=None,
     **of_workers,
 ):
-    """Do what `distributed_caption` does.
+    """Do what `distributed_caption` does, with its `**options` as a dict.
 
     Return the paths of the parts, and the numbers of photos and of errors.
     """
-    BeamSearchOptions.of("distributed_caption", options, also=distributed_caption.__kwdefaults__)
+    options = {} if options is None else options
+    known = inspect.signature(distributed_caption).parameters
+    BeamSearchOptions.of("distributed_caption", options, also=known)
     one_of("jsonl", "parquet").check("file_type", file_type)
     count().check("part_size", part_size)
     part_size = -(-part_size // BATCH_SIZE) * BATCH_SIZE

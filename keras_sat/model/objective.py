@@ -69,8 +69,7 @@ class PaperObjective:
                 for x in (input_ids, target_ids, token_weights)
             )
             chance = self._chance(captioner, is_photo, input_ids)
-        features = captioner.features(features, training=training)
-        features = captioner.adapter(features, training=training)
+        features = captioner.decoder_features(features, training=training)
         read = captioner.read(
             features, input_ids, target_ids, token_weights, training=training, **chance
         )

@@ -185,17 +185,6 @@ class PhotoEncoder:
                 f"with photos of {height} x {width}"
             )
 
-    def settings(self):
-        """Return the captioner's current encoder options as a dict."""
-        settings = {
-            f"encoder_{name}": getattr(self, name) for name in ("layer", "weights", "training")
-        }
-        settings |= {
-            name: getattr(self, name)
-            for name in ("trained_up_to", "image_size", "grid", "grid_shape")
-        }
-        return {"encoder": self.name, "photo_blur": self.blur, **settings}
-
     def remember(self, *, weights, grid_shape, saved_grid, from_captioner):
         """Store the encoder settings of a loaded or adapted captioner."""
         self.from_captioner = from_captioner

@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
+import inspect
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from data_utils.atomic_files import read_json
 from data_utils.captions import CaptionedImage, image_id_of, reject_long_caption, tokenise
@@ -16,6 +17,7 @@ from data_utils.images import readable_photos
 from data_utils.photo_digests import photo_of, size_of
 from data_utils.progress import Progress
 from data_utils.training_photos import seen_in_training, warn_of_copies
+from keras_sat.option_types import ConsensusKeywords
 from keras_sat.options import (
     CONSENSUS_BEAMS,
     CaptionerOptions,
@@ -57,7 +59,7 @@ def evaluate(
     pixel_photos: int = PIXEL_PHOTOS,
     keep_results: bool = False,
     show_progress: bool = True,
-    **options,
+    **options: Unpack[ConsensusKeywords],
 ) -> ScoreTable:
     """Caption the photos of one split and score the captions; return a ScoreTable.
 
@@ -93,7 +95,7 @@ def evaluate(
             maps.
         **options: see `keras_sat.options.ConsensusOptions`.
     """
-    search = ConsensusOptions.of("evaluate", options, also=evaluate.__kwdefaults__)
+    search = ConsensusOptions.of("evaluate", options, also=inspect.signature(evaluate).parameters)
     if not hasattr(captioner, "caption"):
         raise ValueError(
             f"The first argument must be a Captioner, the second the data. Received: {captioner=}"

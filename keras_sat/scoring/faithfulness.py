@@ -142,15 +142,22 @@ def measure(
     """
     if not len(images):
         raise ValueError("Faithfulness requires at least one photo. Received: no photos")
-    previous_result = None  # of the photo before, whose maps are those of the "other photo"
+    batches = captioner.batches(images, batch_size, cache)
+    sums = _of_photos(captioner, batches, images, captions, pixel_photos)
+    sums = Progress.over(sums, len(images), label="faithfulness", unit="photos", show=show_progress)
+    return np.stack([*sums])
 
-    def sums_of_batch(features, photos, numbers):
-        nonlocal previous_result
-        results = captioner._given_captions(captions, features, photos, numbers)
-        grids = np.asarray(captioner.adapt(features))
+
+def _of_photos(captioner, batches, images, captions, pixel_photos):
+    """Yield the sums of each photo; see `measure` and `_of_photo`."""
+    previous_result = None  # of the photo before, whose maps are those of the "other photo"
+    for batch in batches:
+        captions_of_batch = [captions[number] for number in batch.numbers]
+        results = captioner._given_captions(captions_of_batch, batch.features, batch.photos)
+        grids = np.asarray(captioner.decoder_features(batch.features))
         if previous_result is None:  # the first photo has none before it
             previous_result = results[-1]
-        for number, grid, result in zip(numbers, grids, results):
+        for number, grid, result in zip(batch.numbers, grids, results):
             photo = None
             if number < pixel_photos:
                 path = getattr(images[number], "image_path", images[number])
@@ -158,10 +165,6 @@ def measure(
             random = np.random.default_rng([SEED, number])
             other_result, previous_result = previous_result, result
             yield _of_photo(captioner, grid[None], result, other_result, photo, random)
-
-    sums = captioner._each(sums_of_batch, images, batch_size, cache)
-    sums = Progress.over(sums, len(images), label="faithfulness", unit="photos", show=show_progress)
-    return np.stack([photo_sums for _, photo_sums in sums])
 
 
 def _of_photo(captioner, grid, result, other_result, photo, random):
@@ -209,7 +212,7 @@ def _blurred_log_probs(captioner, photo, masks, ids, position):
     the photo: (masks,). See `_log_probs`.
     """
     masks = masks.reshape(-1, *captioner.rows_and_columns())
-    grids = captioner.adapt(captioner.encode(_blurred(photo, masks)))
+    grids = captioner.decoder_features(captioner.encode(_blurred(photo, masks)))
     nothing = np.zeros((len(masks), captioner.num_regions))
     return _log_probs(
         captioner, grids, nothing.astype(bool), nothing.astype("float32"), ids, position

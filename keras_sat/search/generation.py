@@ -1,10 +1,11 @@
 """Generate captions for photos in three steps.
 
-photos -> features              `features_of`: the encoder reads photos at its input
-                                size
-features -> SearchResult        `search`: from tensors to tensors, in one graph
-SearchResult -> CaptionResult   `results_of`: ids become words, and maps get rows and
-                                columns
+    photos -> features             `encode`: the encoder reads photos in its input size
+    features -> SearchResult       `search`: from tensors to tensors, in one graph
+    SearchResult -> CaptionResult  `results_of`: ids become words, and maps get rows and
+                                   columns
+
+`caption` and similar methods read images in batches and take these steps for each.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ import functools
 import os
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple, Unpack
 
 import keras
 import numpy as np
@@ -25,6 +26,7 @@ from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
+from keras_sat.option_types import CaptionKeywords, SearchKeywords
 from keras_sat.options import (
     ANY_COUNT,
     CONSENSUS,
@@ -41,10 +43,54 @@ ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more 
 LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of this, to share a graph
 
 
-class CaptionGenerator:
-    """Base class of Captioner and Ensemble: the methods that caption photos."""
+class Batch(NamedTuple):
+    """Images that are captioned together.
 
-    load_photo = staticmethod(load_image)  # reads a picture in a given size
+    Attributes:
+        images: list of the images, as they were given.
+        errors: for each image, why it could not be read, or None. The other attributes
+            are those of the images that could be read.
+        numbers: their places among all images, a list or range.
+        features: (photos, regions, feature_dim), for an Ensemble a tuple with an array
+            for each captioner; None if no image could be read.
+        photos: uint8 (photos, height, width, 3), for `CaptionResult.image`; None if
+            there are only features.
+    """
+
+    images: list
+    errors: list
+    numbers: Any
+    features: Any
+    photos: Any
+
+    def with_errors(self, results):
+        """Yield (image, its result or error) for each image, given the results of those
+        that could be read.
+        """
+        results = iter(results)
+        for image, error in zip(self.images, self.errors):
+            yield image, next(results) if error is None else error
+
+
+class CaptionGenerator:
+    """Base class of Captioner and Ensemble: the methods that caption photos.
+
+    Subclasses have a `vocabulary`, the `options` whose values the search takes where
+    its own are None, and the methods `rows_and_columns` and `_checked_features`.
+
+    Attributes:
+        load_photo: the function of (image, size) that reads a picture in a given size.
+        confidence: None, or a function of the words' probabilities and the features
+            that returns the probability that each caption is right.
+        consensus: None, or a function that chooses one of the beams of each photo.
+
+    This module calls `confidence` and `consensus`, and does not know what they compute:
+    see `keras_sat.beyond.confidence` and `keras_sat.beyond.consensus`.
+    """
+
+    load_photo = staticmethod(load_image)
+    confidence = None
+    consensus = None
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
@@ -60,13 +106,32 @@ class CaptionGenerator:
         return self.decoder.extra_dims
 
     @functools.cached_property
-    def graphs(self):
+    def graphs(self) -> dict:
         """The graphs that `_run` has created, as a dict."""
         return {}
 
+    # === Captions of photos ===
+
     @with_options(SearchOptions)
     def caption(
-        self, images: Any, *, recursive: bool = False, region: Any = None, **options
+        self,
+        images: Any,
+        *,
+        recursive: bool = False,
+        region: Any = None,
+        num_beams: int | None = None,
+        max_length: int = 20,
+        length_penalty: float | None = None,
+        no_repeat_ngram: int | None = None,
+        no_repeat_around: str | None = None,
+        consensus_weight: float | None = None,
+        num_results: int = 1,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        batch_size: int = 64,
+        **options: Unpack[CaptionKeywords],
     ) -> Any:
         """Caption one photo and return a CaptionResult, or caption many photos and
         return a list of results.
@@ -80,15 +145,45 @@ class CaptionGenerator:
             region: describe only this part of each photo, a rectangle (left, top,
                 right, bottom) in fractions of the photo's sides. With a list of
                 regions, each photo has a list of results.
+            num_beams: number of beams of the search; 1 is greedy. None: 3, or
+                `num_results` if that is more, or 10 if captions are chosen by
+                consensus.
+            max_length: maximum number of words, including `<end>`.
+            length_penalty: values above 0 favour longer captions. None: the captioner's
+                own value, as for the next three.
+            no_repeat_ngram: do not repeat n-grams of this length; 0: no limit.
+            no_repeat_around: say no word twice in a row or on both sides of this word,
+                such as "and"; "": no limit.
+            consensus_weight: weight of the agreement with captions of similar training
+                photos, if the captioner has an index of them; 0: no consensus.
+            num_results: captions for each photo; the others are in `alternatives`.
+            temperature: sample words at this temperature instead of searching.
+            top_k, top_p: sample only from the k most probable words, or from the most
+                probable ones with this total probability. None: from all.
+            seed: random seed, combined with the photo's number. None: a new one.
+            batch_size: photos that are captioned together.
             **options: see `keras_sat.options.SearchOptions`.
         """
-        options = SearchOptions.of("caption", options)
+        search = {
+            "num_beams": num_beams,
+            "max_length": max_length,
+            "length_penalty": length_penalty,
+            "no_repeat_ngram": no_repeat_ngram,
+            "no_repeat_around": no_repeat_around,
+            "consensus_weight": consensus_weight,
+            "num_results": num_results,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
+            "batch_size": batch_size,
+        }
+        options = SearchOptions.of("caption", {**search, **options})
         photos, many = photos_of(images, recursive=recursive)
         regions, is_one = (None, False) if region is None else regions_for(photos, region)
-        results = self._each(
-            self._captions_or_phrases(options, photos, regions), photos, options.batch_size
-        )
-        results = [result[0] if is_one else result for _, result in with_image_paths(results)]
+        results = [result for _, result in self._caption_each(photos, options, regions)]
+        if is_one:
+            results = [result for (result,) in results]
         return results if many else results[0]
 
     @with_options(SearchOptions)
@@ -99,7 +194,7 @@ class CaptionGenerator:
         cache: FeatureCache | None = None,
         errors: str = "raise",
         regions: Any = None,
-        **options,
+        **options: Unpack[SearchKeywords],
     ) -> Iterator[tuple[Any, Any]]:
         """Caption many photos in batches; yield (image, CaptionResult) for each, or
         (image, list) with `regions`.
@@ -114,15 +209,11 @@ class CaptionGenerator:
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_each", options)
-        one_of("raise", "yield").check("errors", errors)
-        results_of_batch = self._captions_or_phrases(options, images, regions)
-        return with_image_paths(
-            self._each(results_of_batch, images, options.batch_size, cache, errors)
-        )
+        return self._caption_each(images, options, regions, cache, errors)
 
     @with_options(SearchOptions)
     def caption_features(
-        self, features: Any, *, images: Any = None, **options
+        self, features: Any, *, images: Any = None, **options: Unpack[SearchKeywords]
     ) -> list[CaptionResult]:
         """Caption photos from their features; return a list with a CaptionResult for
         each photo.
@@ -133,38 +224,101 @@ class CaptionGenerator:
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_features", options)
-        features = self.checked_features(features)
-        numbers, results = range(len(tf.nest.flatten(features)[0])), []
-        for start in numbers[:: options.batch_size]:
-            some = slice(start, start + options.batch_size)
-            batch = tf.nest.map_structure(lambda array, some=some: array[some], features)
-            results += self._captions(
-                options, batch, None if images is None else images[some], numbers[some]
-            )
+        features = self._checked_features(features)
+        all_numbers = range(_num_photos(features))
+        results = []
+        for start in all_numbers[:: options.batch_size]:
+            numbers = all_numbers[start : start + options.batch_size]
+            rows = slice(start, start + options.batch_size)
+            photos = None if images is None else images[rows]
+            results += self._captions(_rows_of(features, rows), photos, numbers, options)
         return results
 
-    def _captions_or_phrases(self, options, photos, regions):
+    def _caption_each(self, images, options, regions=None, cache=None, errors="raise"):
+        """Do what `caption_each` does, given SearchOptions."""
+        batches = self.batches(images, options.batch_size, cache, errors)
         if regions is None:
-            return functools.partial(self._captions, options)
-        regions = checked_regions(regions, len(photos), self.rows_and_columns())
-        return functools.partial(self._phrases, options, regions)
+            return with_image_paths(self._captions_of_batches(batches, options))
+        regions = checked_regions(regions, len(images), self.rows_and_columns())
+        return with_image_paths(self._phrases_of_batches(batches, options, regions))
 
-    def _phrases(self, options, regions, features, photos, numbers):
-        """Return a list of CaptionResults for each photo of a batch, one for each of
-        its regions; see `_captions`.
+    def _captions_of_batches(self, batches, options, confidence=None):
+        """Yield (image, CaptionResult or error) for each image; see `_captions`."""
+        for batch in batches:
+            results = []
+            if batch.numbers:
+                results = self._captions(
+                    batch.features, batch.photos, batch.numbers, options, confidence
+                )
+            yield from batch.with_errors(results)
+
+    def _phrases_of_batches(self, batches, options, regions):
+        """Yield (image, list with a CaptionResult for each region, or error) for each
+        image.
         """
-        asked = [(row, region) for row, number in enumerate(numbers) for region in regions[number]]
-        results = [[] for _ in numbers]
-        for start in range(0, len(asked), options.batch_size):
-            rows, some = map(list, zip(*asked[start : start + options.batch_size]))
-            shown = tf.nest.map_structure(lambda array, rows=rows: array[rows], features)
-            of_rows = None if photos is None else photos[rows]
-            found = self._captions(options, shown, of_rows, [numbers[row] for row in rows], some)
-            for row, region, result in zip(rows, some, found):
-                results[row].append(result.of_region(region))
+        for batch in batches:
+            regions_of_photos = [regions[number] for number in batch.numbers]
+            yield from batch.with_errors(self._phrases(batch, options, regions_of_photos))
+
+    def _captions(self, features, photos, numbers, options, confidence=None):
+        """Return the CaptionResult of each photo of a batch.
+
+        Args:
+            features: (photos, regions, feature_dim).
+            photos: `CaptionResult.image` of each photo, or None.
+            numbers: the photos' places among all photos, which determine the noise.
+            confidence: replaces the captioner's own; see the class.
+        """
+        consensus_options = self.consensus_options(options)
+        arguments = self.arguments_of_search(options, consensus_options)
+        results = self._results(
+            features, photos, numbers, options, arguments, confidence=confidence
+        )
+        if consensus_options is None:
+            return results
+        return self.consensus(results, features, consensus_options, num_results=options.num_results)
+
+    def _phrases(self, batch, options, regions_of_photos):
+        """Return a list of CaptionResults for each photo of a batch, one for each of
+        its regions.
+        """
+        arguments = self.arguments_of_search(options)
+        pairs = [
+            (row, region) for row, regions in enumerate(regions_of_photos) for region in regions
+        ]
+        results = [[] for _ in regions_of_photos]
+        for start in range(0, len(pairs), options.batch_size):
+            rows, regions = map(list, zip(*pairs[start : start + options.batch_size]))
+            features = _rows_of(batch.features, rows)
+            photos = None if batch.photos is None else batch.photos[rows]
+            numbers = [batch.numbers[row] for row in rows]
+            visible = self.visible_cells(regions)
+            phrases = self._results(features, photos, numbers, options, arguments, visible)
+            for row, region, phrase in zip(rows, regions, phrases):
+                results[row].append(phrase.of_region(region))
         return results
 
-    def visible_cells(self, regions):
+    def _results(
+        self, features, photos, numbers, options, arguments, visible=None, confidence=None
+    ):
+        """Search, and return a CaptionResult for each row of `features`.
+
+        Args:
+            features, photos, numbers, confidence: see `_captions`.
+            arguments: those of `search`, see `arguments_of_search`.
+            visible: boolean (rows, regions), the cells that can be seen; None: all.
+        """
+        noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
+        masks = [] if visible is None else [visible]
+        found = self._run(self.search, features, *noise, *masks, **arguments)
+        if confidence is None:
+            confidence = self.confidence
+        confidences = None
+        if confidence is not None and visible is None:  # it is fitted on whole photos
+            confidences = np.asarray(confidence(found.word_probs, features))
+        return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+
+    def visible_cells(self, regions: list) -> Any:
         """Return which cells of the grid are visible in each region, boolean (regions,
         cells).
         """
@@ -172,75 +326,60 @@ class CaptionGenerator:
             [visible_cells(region, self.rows_and_columns()).ravel() for region in regions]
         )
 
-    def _captions(self, options, features, photos, numbers, regions=None, confidence=None):
-        """Return the CaptionResults of a batch.
-
-        Args:
-            options: SearchOptions.
-            features: of the photos, (photos, regions, feature_dim).
-            photos: for `CaptionResult.image`, or None.
-            numbers: the photos' places among all photos, which determine the noise.
-            regions: the region of each photo to describe, or None.
-            confidence: function like Confidence; None: the captioner's own, if any.
+    def consensus_options(self, options: SearchOptions) -> dict | None:
+        """Return the options that `consensus` needs, as a dict; None if captions are
+        not chosen by consensus: there is no index, its weight is 0, or the options ask
+        for greedy search or sampling.
         """
-        if options.sample_attention and not self.samples_attention:
-            problem = "`sample_attention` requires a single captioner with hard attention."
-            received = f"sample_attention=True with attention={getattr(self, 'attention', self)!r}"
-            raise ValueError(f"{problem} Received: {received}")
-        agreeing = self.consensus_options(options) if regions is None else None
-        arguments = self.arguments_of_search(options, agreeing)
-        noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
-        visible = [] if regions is None else [self.visible_cells(regions)]
-        found = self._run(self.search, features, *noise, *visible, **arguments)
-        if confidence is None:
-            confidence = self.confidence
-        confidences = None
-        if confidence is not None and regions is None:  # it is fitted on whole photos
-            confidences = np.asarray(confidence(found.word_probs, features))
-        results = results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
-        return (
-            self.consensus(results, features, agreeing, num_results=options.num_results)
-            if agreeing
-            else results
-        )
-
-    def consensus_options(self, options):
-        """Return the captioner's or the given options of `self.consensus` as a dict, or
-        None without consensus.
-        """
-        own = {name: self._own(options, name) for name in (*CONSENSUS, "length_penalty")}
-        if self.consensus is None and (weight := options.consensus_weight):
-            way_out = (
-                "`consensus_weight` requires an index of training photos: run `keras-sat index`."
+        if self.consensus is None and options.consensus_weight:
+            raise ValueError(
+                "`consensus_weight` requires an index of training photos: run `keras-sat "
+                f"index`. Received: consensus_weight={options.consensus_weight}"
             )
-            raise ValueError(f"{way_out} Received: consensus_weight={weight}")
-        is_search = options.temperature is None and options.num_beams != 1
-        return own if self.consensus and own["consensus_weight"] and is_search else None
+        names = (*CONSENSUS, "length_penalty")
+        values = {name: self._value(options, name) for name in names}
+        has_beams = options.temperature is None and options.num_beams != 1
+        if self.consensus is None or not values["consensus_weight"] or not has_beams:
+            return None
+        return values
 
-    def _own(self, options, name):
-        given = getattr(options, name)
-        return getattr(self.options, name) if given is None else given
-
-    def arguments_of_search(self, options, agreeing=None):
+    def arguments_of_search(
+        self, options: SearchOptions, consensus_options: dict | None = None
+    ) -> dict[str, Any]:
         """Convert SearchOptions to a dict of arguments for `search`.
 
-        Each distinct dict needs its own graph.
+        Each distinct dict needs its own graph. With the output of `consensus_options`,
+        all beams are results, one of which is chosen later.
         """
+        if options.sample_attention and not self.samples_attention:
+            attention = getattr(self, "attention", self)
+            raise ValueError(
+                "`sample_attention` requires a single captioner with hard attention. "
+                f"Received: sample_attention=True with attention={attention!r}"
+            )
         names = ["max_length", "allow_unknown", "sample_attention"]
         if options.temperature is not None:
             names += ["temperature", "top_k", "top_p"]
-            arguments = {"num_samples": options.num_results}
-        else:
-            arguments = {
-                name: self._own(options, name) for name in ("no_repeat_ngram", "no_repeat_around")
-            }
-            num_beams, num_results = options.beams, options.num_results
-            if agreeing:
-                num_beams = num_results = options.num_beams or max(CONSENSUS_BEAMS, num_results)
-            if num_beams > 1:
-                own = {"length_penalty": self._own(options, "length_penalty")}
-                arguments |= {"num_beams": num_beams, "num_results": num_results, **own}
-        return {name: getattr(options, name) for name in names} | arguments
+            arguments = {name: getattr(options, name) for name in names}
+            return arguments | {"num_samples": options.num_results}
+        arguments = {name: getattr(options, name) for name in names}
+        for name in ("no_repeat_ngram", "no_repeat_around"):
+            arguments[name] = self._value(options, name)
+        num_beams, num_results = options.beams, options.num_results
+        if consensus_options is not None:
+            num_beams = options.num_beams or max(CONSENSUS_BEAMS, num_results)
+            num_results = num_beams
+        if num_beams > 1:
+            arguments |= {"num_beams": num_beams, "num_results": num_results}
+            arguments["length_penalty"] = self._value(options, "length_penalty")
+        return arguments
+
+    def _value(self, options, name):
+        """Return an option of a search, or the captioner's own if it is None."""
+        value = getattr(options, name)
+        return getattr(self.options, name) if value is None else value
+
+    # === Attention for given captions ===
 
     def attend(
         self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64
@@ -255,10 +394,8 @@ class CaptionGenerator:
             cache, batch_size: see `caption_each`.
         """
         photos, many = photos_of(images)
-        results = [
-            result
-            for _, result in self.attend_each(photos, captions, cache=cache, batch_size=batch_size)
-        ]
+        pairs = self.attend_each(photos, captions, cache=cache, batch_size=batch_size)
+        results = [result for _, result in pairs]
         return results if many else results[0]
 
     def attend_each(
@@ -274,9 +411,9 @@ class CaptionGenerator:
 
         See `attend` and `caption_each`.
         """
-        one_of("raise", "yield").check("errors", errors)
-        given = functools.partial(self._given_captions, words_of_captions(captions, len(images)))
-        return with_image_paths(self._each(given, images, batch_size, cache, errors))
+        batches = self.batches(images, batch_size, cache, errors)
+        captions = words_of_captions(captions, len(images))
+        return with_image_paths(self._given_captions_of_batches(batches, captions))
 
     def attend_features(
         self, features: Any, captions: Any, *, images: Any = None
@@ -285,101 +422,106 @@ class CaptionGenerator:
 
         Return a list of CaptionResults.
         """
-        features = self.checked_features(features)
-        num_photos = len(tf.nest.flatten(features)[0])
-        return self._given_captions(
-            words_of_captions(captions, num_photos), features, images, range(num_photos)
-        )
+        features = self._checked_features(features)
+        captions = words_of_captions(captions, _num_photos(features))
+        return self._given_captions(captions, features, images)
 
-    def _given_captions(self, captions, features, photos, numbers):
-        """Return the CaptionResults of given captions (lists of words) for a batch of
-        photos; see `_captions`.
+    def _given_captions_of_batches(self, batches, captions):
+        """Yield (image, CaptionResult or error) for each image."""
+        for batch in batches:
+            results = []
+            if batch.numbers:
+                captions_of_batch = [captions[number] for number in batch.numbers]
+                results = self._given_captions(captions_of_batch, batch.features, batch.photos)
+            yield from batch.with_errors(results)
+
+    def _given_captions(self, captions, features, photos):
+        """Return the CaptionResult of a given caption, a list of words, for each photo;
+        see `_captions`.
         """
-        captions = [captions[number] for number in numbers]
-        ids = [
-            [*self.vocabulary.caption_to_ids(words), self.vocabulary.end_token_id]
-            for words in captions
-        ]
-        longest = -(-max(map(len, ids)) // LENGTH_STEP) * LENGTH_STEP
+        vocabulary = self.vocabulary
+        ids = [[*vocabulary.caption_to_ids(words), vocabulary.end_token_id] for words in captions]
+        longest = max(map(len, ids))
+        max_length = -(-longest // LENGTH_STEP) * LENGTH_STEP
         token_ids = keras.utils.pad_sequences(
-            ids, longest, padding="post", value=self.vocabulary.pad_token_id
+            ids, max_length, padding="post", value=vocabulary.pad_token_id
         )
         found = self._run(self.forced_search, features, token_ids)
-        pairs = zip(results_of(found, self.vocabulary, self.rows_and_columns(), photos), captions)
+        results = results_of(found, vocabulary, self.rows_and_columns(), photos)
         return [
             dataclasses.replace(result, words=words, caption=" ".join(words))
-            for result, words in pairs
+            for result, words in zip(results, captions)
         ]
 
     # === Photos -> features ===
 
-    def _each(self, results_of_batch, images, batch_size, cache=None, errors="raise"):
-        """Yield (image, CaptionResult or error) for each photo.
-
-        See `caption_each` and `_captions`.
+    def batches(
+        self,
+        images: Any,
+        batch_size: int,
+        cache: FeatureCache | None = None,
+        errors: str = "raise",
+    ) -> Iterator[Batch]:
+        """Return an iterator over the images in Batches, with their features from the
+        encoder or a cache; for the arguments see `caption_each`.
         """
+        one_of("raise", "yield").check("errors", errors)
+        if cache is None:
+            return self._batches_of_photos(images, batch_size, errors)
+        return self._batches_of_features(images, batch_size, cache)
+
+    def _batches_of_photos(self, images, batch_size, errors):
+        """Read and encode photos, and yield them in Batches."""
         for start in range(0, len(images), batch_size):
-            batch, photos = images[start : start + batch_size], None
-            problems = [None] * len(batch)
-            if cache is None:
-                photos, problems = self._read(batch, errors)
-                features = self.features_of(photos) if photos else None
-                photos = photos[max(photos)] if photos else []
-            else:
-                features = cache.features([image.image_id for image in batch]).astype(np.float32)
-                features = self.checked_features(features)
-            numbers = [start + place for place, problem in enumerate(problems) if problem is None]
-            results = iter(results_of_batch(features, photos, numbers) if numbers else ())
-            for image, problem in zip(batch, problems):
-                yield image, problem or next(results)
+            batch = images[start : start + batch_size]
+            photos_by_size, problems = self._read(batch, errors)
+            numbers = [start + row for row, problem in enumerate(problems) if problem is None]
+            if not numbers:
+                yield Batch(batch, problems, numbers, None, None)
+                continue
+            # An ensemble may read a photo in several sizes: results show the largest.
+            largest = photos_by_size[max(photos_by_size)]
+            yield Batch(batch, problems, numbers, self.encode(photos_by_size), largest)
 
-    def features_each(
-        self, images: Any, *, cache: FeatureCache | None = None
-    ) -> Iterator[tuple[Any, Any]]:
-        """Yield (image, its features) for each photo, from the encoder or a cache.
-
-        See `caption_each`.
-        """
-        return self._each(
-            lambda features, photos, numbers: features, images, ENCODED_TOGETHER, cache
-        )
+    def _batches_of_features(self, images, batch_size, cache):
+        """Yield CaptionedImages in Batches, with their features from a FeatureCache."""
+        for start in range(0, len(images), batch_size):
+            batch = images[start : start + batch_size]
+            features = cache.features([image.image_id for image in batch]).astype(np.float32)
+            numbers = range(start, start + len(batch))
+            no_errors = [None] * len(batch)
+            yield Batch(batch, no_errors, numbers, self._checked_features(features), None)
 
     def _read(self, images, errors):
-        """Read images.
+        """Read images; for `errors` see `caption_each`.
 
-        Return the argument of `features_of` ({} if all fail) and, for each image, None
-        or its error.
+        Return a dict from each of `photo_sizes` to a uint8 array (photos, height,
+        width, 3), without the images that could not be read, or {} if none could; and
+        for each image None or its error.
         """
+        sizes = self.photo_sizes
         photos, problems = [], []
         for image in images:
             try:
-                photos.append(
-                    [
-                        self.load_photo(getattr(image, "image_path", image), size)
-                        for size in self.photo_sizes
-                    ]
-                )
+                path = getattr(image, "image_path", image)
+                photos.append([self.load_photo(path, size) for size in sizes])
                 problems.append(None)
             except (OSError, ValueError) as error:
                 if errors == "raise":
                     raise
                 problems.append(error)
-        return {
-            size: np.stack(of_size) for size, of_size in zip(self.photo_sizes, zip(*photos))
-        }, problems
+        photos_by_size = {size: np.stack(arrays) for size, arrays in zip(sizes, zip(*photos))}
+        return photos_by_size, problems
 
-    def features_of(self, photos):
-        """Encode photos, given as a dict from each of `photo_sizes` to a uint8 array
-        (photos, height, width, 3).
+    def encode(self, photos: Any) -> np.ndarray:
+        """Return the features of photos, (photos, regions, feature_dim).
+
+        Args:
+            photos: uint8 (photos, height, width, 3) in the encoder's input size, or a
+                dict from this size to them, as an Ensemble needs.
         """
-        (photos,) = photos.values()
-        return self.encode(photos)
-
-    def encode(self, photos: np.ndarray) -> np.ndarray:
-        """Encode photos of the encoder's input size.
-
-        Return an array (photos, regions, feature_dim).
-        """
+        if isinstance(photos, dict):
+            (photos,) = photos.values()
         if not self.built:
             self.build_once(photos.shape)
         groups = (
@@ -387,6 +529,16 @@ class CaptionGenerator:
             for start in range(0, len(photos), ENCODED_TOGETHER)
         )
         return np.concatenate([self._run(self.photo_encoder.__call__, group) for group in groups])
+
+    def encode_each(
+        self, images: Any, *, cache: FeatureCache | None = None
+    ) -> Iterator[tuple[Any, np.ndarray]]:
+        """Yield (image, its features) for each photo, from the encoder or a cache.
+
+        See `caption_each`.
+        """
+        for batch in self.batches(images, ENCODED_TOGETHER, cache):
+            yield from zip(batch.images, batch.features)
 
     # === Features -> SearchResult ===
 
@@ -420,9 +572,15 @@ class CaptionGenerator:
         sample_attention=False,
         **options,
     ):
-        """Search for captions of features (photos, regions, feature_dim).
+        """Search for captions of features (photos, regions, feature_dim); return a
+        SearchResult.
 
-        See `run_search`, `_noise` and `reveal`.
+        Args:
+            word_noise: uniform noise (rows, max_length), for sampling words.
+            region_noise: uniform noise (rows, max_length, regions), used only with
+                `sample_attention`.
+            visible: see `CaptionDecoder.reveal`.
+            **options: see `run_search`.
         """
         noise = region_noise if sample_attention else None
         step, state = self._steps(features, _rows_per_photo(options), noise, visible)
@@ -442,6 +600,7 @@ class CaptionGenerator:
         return forced_search(step, state, token_ids, **options, **special_tokens(self.vocabulary))
 
     def _steps(self, features, rows_per_photo, region_noise=None, visible=None):
+        """Do what `steps` does, given features from the encoder."""
         return self.steps(
             self.adapter(features), rows_per_photo, region_noise=region_noise, visible=visible
         )
@@ -458,24 +617,27 @@ class CaptionGenerator:
             drop: see `keras_sat.model.readout.Readout`.
         """
         features, projected_features = self.decoder.reveal(features, visible)
-        known = {"features": features, "projected_features": projected_features, "drop": drop}
-        step = functools.partial(self.decoder.step, **known)
+        step = functools.partial(
+            self.decoder.step,
+            features=features,
+            projected_features=projected_features,
+            drop=drop,
+        )
         state = self.decoder.initial_state(features, rows_per_photo)
         if region_noise is None:
             return step, state
 
-        def draw(input_ids, state):
-            state, times = state
-            result = step(
-                input_ids, state, noise=equations.gumbel(ops.take(region_noise, times[0], axis=1))
-            )
+        def step_with_noise(input_ids, state_and_times):
+            state, times = state_and_times
+            uniform = ops.take(region_noise, times[0], axis=1)  # (rows, regions)
+            result = step(input_ids, state, noise=equations.gumbel(uniform))
             return result._replace(
                 state=(result.state, times + 1), attention_weights=result.selection
             )
 
         # The number of steps of each row.
         times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")
-        return draw, (state, times)
+        return step_with_noise, (state, times)
 
 
 # === SearchResult -> CaptionResult ===
@@ -493,51 +655,79 @@ def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=Non
     found = keras.tree.map_structure(np.asarray, found)
     results = []
     for photo in range(len(found.log_probs)):
-        of_photo = []
-        for number in np.flatnonzero(~np.isneginf(found.log_probs[photo])):  # -inf: no caption
-            of_words = (
-                photo,
-                number,
-                slice(found.lengths[photo, number] - found.is_finished[photo, number]),
+        has_caption = ~np.isneginf(found.log_probs[photo])
+        best, *others = (
+            _result_of(
+                found,
+                (photo, number),
+                vocabulary,
+                rows_and_columns,
+                None if photos is None else photos[photo],
+                None if confidences is None else float(confidences[photo, number]),
             )
-            words = [vocabulary.tokens[token_id] for token_id in found.token_ids[of_words]]
-            extras = {name: values[of_words] for name, values in found.extras.items()}
-            of_photo.append(
-                CaptionResult(
-                    caption=" ".join(words),
-                    words=words,
-                    log_prob=float(found.log_probs[photo, number]),
-                    attention_weights=found.attention_weights[of_words].reshape(
-                        len(words), *rows_and_columns
-                    ),
-                    extras={name: x[:, 0] if x.shape[1] == 1 else x for name, x in extras.items()},
-                    word_probs=found.word_probs[of_words],
-                    is_finished=bool(found.is_finished[photo, number]),
-                    confidence=None if confidences is None else float(confidences[photo, number]),
-                    image=None if photos is None else photos[photo],
-                )
-            )
-        results.append(dataclasses.replace(of_photo[0], alternatives=of_photo[1:]))
+            for number in np.flatnonzero(has_caption)
+        )
+        results.append(dataclasses.replace(best, alternatives=others))
     return results
 
 
+def _result_of(found, place, vocabulary, rows_and_columns, image, confidence):
+    """Return the CaptionResult of one caption in a SearchResult of NumPy arrays;
+    `place` is (photo, number of the result).
+    """
+    is_finished = bool(found.is_finished[place])
+    num_words = found.lengths[place] - is_finished  # without `<end>`
+    of_words = (*place, slice(num_words))
+    words = [vocabulary.tokens[token_id] for token_id in found.token_ids[of_words]]
+    extras = {}
+    for name, values in found.extras.items():
+        extra = values[of_words]  # (words, dim)
+        extras[name] = extra[:, 0] if extra.shape[1] == 1 else extra
+    return CaptionResult(
+        caption=" ".join(words),
+        words=words,
+        log_prob=float(found.log_probs[place]),
+        attention_weights=found.attention_weights[of_words].reshape(len(words), *rows_and_columns),
+        extras=extras,
+        word_probs=found.word_probs[of_words],
+        is_finished=is_finished,
+        confidence=confidence,
+        image=image,
+    )
+
+
+def _num_photos(features):
+    """Return the number of photos of features, an array or a tuple of arrays."""
+    return len(tf.nest.flatten(features)[0])
+
+
+def _rows_of(features, rows):
+    """Return some rows of features, an array or a tuple of arrays."""
+    return tf.nest.map_structure(lambda array: array[rows], features)
+
+
 def _rows_per_photo(arguments):
+    """Return the number of beams or samples of each photo, given the arguments of
+    `search`.
+    """
     return arguments.get("num_beams", arguments.get("num_samples", 1))
 
 
-def _noise(options, numbers, rows, num_regions):
-    """Return uniform noise: (photos * rows, max_length) for words, and (.., max_length,
-    num_regions) for regions.
+def _noise(options, numbers, rows_per_photo, num_regions):
+    """Return uniform noise: (photos * rows_per_photo, max_length) for words, and the
+    same with num_regions at the end for regions.
 
     It depends on the seed (without one, on Python's `random`) and on the photo's
-    number, but not on the batch.
+    number, but not on the batch. Noise for regions that are not sampled is empty.
     """
-    draws = options.temperature is not None or options.sample_attention
-    seed = options.seed if options.seed is not None else random.randrange(ANY_COUNT) if draws else 0
-    chance = [np.random.default_rng([seed, options.first_photo + number]) for number in numbers]
-    time, num_regions = options.max_length, num_regions if options.sample_attention else 0
-    shapes = (rows, time), (rows if num_regions else 0, time, num_regions)
+    seed = options.seed
+    if seed is None:
+        is_random = options.temperature is not None or options.sample_attention
+        seed = random.randrange(ANY_COUNT) if is_random else 0
+    generators = [np.random.default_rng([seed, options.first_photo + number]) for number in numbers]
+    words = rows_per_photo, options.max_length
+    regions = (*words, num_regions) if options.sample_attention else (0, options.max_length, 0)
     return [
-        np.concatenate([of_photo.random(shape, dtype=np.float32) for of_photo in chance])
-        for shape in shapes
+        np.concatenate([generator.random(shape, dtype=np.float32) for generator in generators])
+        for shape in (words, regions)
     ]

@@ -18,8 +18,8 @@ class CaptionResult:
         words: list of its words.
         log_prob: log p(caption | photo) under the model, including `<end>`.
         attention_weights: (words, rows, columns); each map sums to 1.
-        extras: dict from names in `keras_sat.options.EXTRAS` to (words,) or (words,
-            dim); also available as attributes.
+        extras: dict from the names in `keras_sat.options.EXTRAS`, such as "from_photo",
+            to (words,) or (words, dim).
         is_finished: False if the caption was cut off at `max_length`.
         confidence: the probability that the caption is right; None without calibration,
             for a given caption, and for a region.
@@ -52,6 +52,13 @@ class CaptionResult:
     region: tuple | None = None
     image_path: str | None = field(default=None, repr=False)
 
+    @property
+    def from_photo(self) -> np.ndarray | None:
+        """The fraction of each word's attention on the photo, (words,); None without a
+        sentinel.
+        """
+        return self.extras.get("from_photo")
+
     def to_dict(self, *, maps: bool = False) -> dict[str, Any]:
         """Return a dict for JSON.
 
@@ -65,16 +72,18 @@ class CaptionResult:
             parts["confidence"] = round(self.confidence, 4)
         if self.consensus is not None:
             parts |= {"consensus": round(self.consensus, 4), "similar_photos": self.similar_photos}
-        for name, decimals in {**dict.fromkeys(EXTRAS, 4), "word_probs": 6}.items():
-            if (values := getattr(self, name)) is not None:
-                parts[name] = values.astype("float64").round(decimals).tolist()
+        for name in EXTRAS:
+            if name in self.extras:
+                parts[name] = _rounded(self.extras[name], 4)
+        if self.word_probs is not None:
+            parts["word_probs"] = _rounded(self.word_probs, 6)
         if maps:
             _, rows, columns = self.attention_weights.shape
-            weights = self.attention_weights.astype("float64").round(6).tolist()
+            weights = _rounded(self.attention_weights, 6)
             parts |= {"rows": rows, "columns": columns, "attention_weights": weights}
         return parts
 
-    def of_region(self, region):
+    def of_region(self, region: tuple) -> "CaptionResult":
         """Return a copy in which this result and its alternatives describe a region.
 
         They have no confidence, because it is fitted on captions of whole photos.
@@ -87,10 +96,9 @@ class CaptionResult:
         return replace(self, alternatives=alternatives, **changes)
 
 
-for _name, _doc in EXTRAS.items():
-    setattr(
-        CaptionResult, _name, property(lambda self, name=_name: self.extras.get(name), doc=_doc)
-    )
+def _rounded(array, decimals):
+    """Return an array as lists of Python floats, for JSON."""
+    return array.astype("float64").round(decimals).tolist()
 
 
 def with_image_paths(results):

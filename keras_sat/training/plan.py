@@ -13,6 +13,11 @@ from keras_sat.training.distributed import Cluster
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.run_record import describe
 
+OPTIONS_OF_FIT = (
+    TrainingOptions,
+    CaptionerOptions,
+    *(epochs.options for epochs in FURTHER_EPOCHS.values()),
+)
 OF_KERAS = ("name", "trainable")  # arguments of Captioner that are not options
 
 
@@ -20,7 +25,7 @@ def without_defaults(options):
     """Return the options of `fit`, without those that are None and left to a preset or
     default.
     """
-    fields = {**CaptionerOptions.fields(), **TrainingOptions.fields()}
+    fields = {name: field for cls in OPTIONS_OF_FIT for name, field in cls.fields().items()}
     unset = {name for name, field in fields.items() if field.metadata["none_is_unset"]}
     return {
         name: value for name, value in options.items() if value is not None or name not in unset
@@ -49,16 +54,19 @@ class TrainingRequest:
 
         For None, see `without_defaults`.
         """
-        classes = [epochs.options for epochs in FURTHER_EPOCHS.values()]
-        kinds = (TrainingOptions, CaptionerOptions, *classes)
-        training, captioner, *further, of_keras = split_options("fit", given, *kinds, also=OF_KERAS)
+        training, captioner, *further, of_keras = split_options(
+            "fit", given, *OPTIONS_OF_FIT, also=OF_KERAS
+        )
         CaptionerOptions.check(**captioner)
         if "dtype" in training:  # "auto" depends on the machine; the result is recorded
             training["dtype"] = resolved_dtype(training["dtype"])
         encoder_weights = captioner.pop(
             "encoder_weights", CaptionerOptions.defaults()["encoder_weights"]
         )
-        further = {name: kind(**own) for name, kind, own in zip(FURTHER_EPOCHS, classes, further)}
+        further = {
+            name: epochs.options(**own)
+            for (name, epochs), own in zip(FURTHER_EPOCHS.items(), further)
+        }
         return cls(TrainingOptions(**training), further, {**captioner, **of_keras}, encoder_weights)
 
     def num_further(self, name):

@@ -3,14 +3,17 @@ calibrating the confidence.
 """
 
 import contextlib
+import os
 import tempfile
 import warnings
 from pathlib import Path
 from types import NoneType
+from typing import Any, Unpack
 
 import tensorflow as tf
 
 from data_utils.atomic_files import exclusive_lock
+from data_utils.captions import CaptionedImage
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.training_photos import seen_in_training
@@ -19,7 +22,8 @@ from keras_sat.beyond.extensions import FURTHER_EPOCHS
 from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
 from keras_sat.files.saving import save_records
-from keras_sat.options import CaptionerOptions, TrainingOptions, with_options
+from keras_sat.option_types import FitKeywords
+from keras_sat.options import with_options
 from keras_sat.presets import LIGHT_ENCODERS, OWN_PHOTOS, default_encoder, without_gpu
 from keras_sat.training.defaults import (
     bundled_to_start_from,
@@ -31,30 +35,53 @@ from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
 from keras_sat.training.phases import further_folder, train_further, train_on_words
 from keras_sat.training.photos import TrainingPhotos
-from keras_sat.training.plan import TrainingPlan, TrainingRequest, without_defaults
+from keras_sat.training.plan import (
+    OPTIONS_OF_FIT,
+    TrainingPlan,
+    TrainingRequest,
+    without_defaults,
+)
 from keras_sat.training.run_record import checksum, options_to_resume_with, recorded_encoder
 from keras_sat.training.summary import warn_of_photos_seen_before
 
 
-@with_options(
-    TrainingOptions, *(epochs.options for epochs in FURTHER_EPOCHS.values()), CaptionerOptions
-)
+@with_options(*OPTIONS_OF_FIT)
 def fit(
-    data,
+    data: str | list[CaptionedImage],
     *,
-    data_dir=None,
-    split_seed=None,
-    preset=None,
-    initial_model=None,
-    from_scratch=False,
-    cache_dir=None,
-    output_dir=None,
-    skip_unreadable=False,
-    boxes=None,
-    callbacks=(),
-    show_progress=True,
-    strategy=None,
-    **options,
+    data_dir: str | os.PathLike | None = None,
+    encoder: Any = None,
+    encoder_layer: str | None = None,
+    encoder_weights: Any = "imagenet",
+    encoder_training: str | None = None,
+    image_size: Any = None,
+    attention: str | None = None,
+    scoring: str | None = None,
+    cell: str | None = None,
+    embedding_dim: int | None = None,
+    hidden_dim: int | None = None,
+    attention_dim: int | None = None,
+    attention_penalty_weight: float | None = None,
+    label_smoothing: float | None = None,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: Any = None,
+    optimizer: Any = None,
+    num_views: int | None = None,
+    self_critical_epochs: int | None = None,
+    seed: int = 0,
+    split_seed: int | None = None,
+    cache_dir: str | os.PathLike | None = None,
+    output_dir: str | os.PathLike | None = None,
+    preset: str | None = None,
+    initial_model: Any = None,
+    from_scratch: bool = False,
+    skip_unreadable: bool = False,
+    boxes: Any = None,
+    callbacks: Any = (),
+    show_progress: bool = True,
+    strategy: Any = None,
+    **options: Unpack[FitKeywords],
 ) -> Captioner:
     """Train a captioner on photos with captions, and return the captioner of the best
     epoch.
@@ -69,10 +96,41 @@ def fit(
     arguments again to resume it after an interruption, or to load it when finished.
     Ctrl-C ends it and returns the best captioner so far.
 
+    The options that are used most are those from `encoder` to `seed`; the others are
+    listed below by kind. An option that is None has the preset's value, or with an
+    `initial_model` that of this model if it is a captioner's option, or else the value
+    in parentheses.
+
     Args:
         data: a name in DATASETS, or a list of CaptionedImage. Training uses the split
             "train"; scores on the split "dev" decide which epoch is the best.
         data_dir: the folder of the data set, which is downloaded there if possible.
+        encoder: the network that computes the features, a name in ENCODERS or a
+            `keras.Model`; see below.
+        encoder_layer: the layer that gives the grid (the encoder's usual one).
+        encoder_weights: "imagenet", a file, "bundled" (those of the bundled captioner),
+            or None for random weights.
+        encoder_training: "frozen", "fine-tuned" with the decoder, or "scratch" from
+            random weights ("frozen"; the encoder "tiny": "scratch").
+        image_size: side of the square input photos (the encoder's).
+        attention: "soft", "hard" or "none" ("soft").
+        scoring: how regions are scored: "additive", "dot" or "bilinear" ("additive").
+        cell: type of the recurrent layer: "lstm" or "gru" ("lstm").
+        embedding_dim: length of a word vector, m in the paper (512).
+        hidden_dim: size of the recurrent layer, n in the paper (512).
+        attention_dim: size of the hidden layer of additive attention (512).
+        attention_penalty_weight: lambda of the penalty in equation (14) (0.33).
+        label_smoothing: fraction of the probability that is spread over the vocabulary
+            (0.0).
+        epochs: maximum number of passes over the training captions (20).
+        batch_size: captions in a batch, over all devices (64).
+        learning_rate: a number, or a Keras learning rate schedule (0.0004).
+        optimizer: "adam", "adamw", "rmsprop", "sgd", or a Keras optimizer ("adam").
+        num_views: views of each training photo: 2 adds the mirror image, more add crops
+            (1).
+        self_critical_epochs: epochs afterwards with the CIDEr of whole captions as the
+            reward (0).
+        seed: random seed for weights, order of batches, dropout and sampling.
         split_seed: make a random 80/10/10 split by photo with this seed.
         cache_dir: the folder of the features; None: in `data_dir`, with the photos, or
             in `output_dir`.
@@ -82,7 +140,7 @@ def fit(
             None: the preset of the data set and its encoder
             ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without
             settings that conflict with the options. "default", other data, or an
-            `initial_model`: the defaults below.
+            `initial_model`: no preset.
         initial_model: start from this captioner: a Captioner, the folder of a saved
             one, or a bundled name. It keeps its encoder and sizes, and new words are
             added to its vocabulary. Other options may change: attention="hard" may
@@ -91,8 +149,6 @@ def fit(
             the options change its network; the defaults are then `presets.OWN_PHOTOS`,
             and it is kept if no epoch is better. With any other data: random weights.
         from_scratch: do not start from the bundled captioner.
-        **options: see TrainingOptions, ConsistencyOptions, SelfCriticalOptions and
-            CaptionerOptions.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
         boxes: for `box_weight` and `region_weight`: boxes of phrases of the training
             captions, see `data_utils.datasets.phrase_boxes.read_boxes`.
@@ -102,6 +158,7 @@ def fit(
         strategy: train on several devices: a tf.distribute.MirroredStrategy(), or
             MultiWorkerMirroredStrategy() for several hosts, which all make the same
             call. `batch_size` is over all devices; see docs/distribution.md.
+        **options: see the lists by kind.
 
     Returns: Captioner; its `history` is a mapping from the name of a metric to its
     value in each epoch.
@@ -145,11 +202,35 @@ def fit(
     cluster = Cluster(strategy)
     show_progress = show_progress and cluster.is_chief
     say = print if show_progress else lambda line: None
-    options = without_defaults(options)
+    options = without_defaults(
+        {
+            "encoder": encoder,
+            "encoder_layer": encoder_layer,
+            "encoder_weights": encoder_weights,
+            "encoder_training": encoder_training,
+            "image_size": image_size,
+            "attention": attention,
+            "scoring": scoring,
+            "cell": cell,
+            "embedding_dim": embedding_dim,
+            "hidden_dim": hidden_dim,
+            "attention_dim": attention_dim,
+            "attention_penalty_weight": attention_penalty_weight,
+            "label_smoothing": label_smoothing,
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "optimizer": optimizer,
+            "num_views": num_views,
+            "self_critical_epochs": self_critical_epochs,
+            "seed": seed,
+            **options,
+        }
+    )
     before = None if output_dir is None else recorded_encoder(output_dir)
-    before, encoder = cluster.broadcast([before, default_encoder(data)])
+    before, usual_encoder = cluster.broadcast([before, default_encoder(data)])
     options = {
-        **preset_or_default(preset, data, options, initial_model, before, encoder, say),
+        **preset_or_default(preset, data, options, initial_model, before, usual_encoder, say),
         **options,
     }
     asked = TrainingRequest.of(options)
@@ -170,10 +251,10 @@ def fit(
         weights = None if asked.encoder_weights == "imagenet" else asked.encoder_weights
         initial_model = Captioner.from_pretrained(initial_model, encoder_weights=weights)
     if initial_model is None and "encoder" not in asked.captioner:
-        options = {**options, "encoder": before or encoder}
+        options = {**options, "encoder": before or usual_encoder}
         asked = TrainingRequest.of(options)
-        if before is None and encoder in LIGHT_ENCODERS:
-            say(without_gpu(encoder))
+        if before is None and usual_encoder in LIGHT_ENCODERS:
+            say(without_gpu(usual_encoder))
     warn_of_photos_seen_before(initial_model, images, say)
 
     folder = Path(

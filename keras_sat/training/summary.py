@@ -59,16 +59,8 @@ def summary(plan, captioner, num_views):
         size = (len(plan.images) + (num_views - 1) * num_train) * rows * columns * feature_dim * 2
         training = f"features of all photos are computed once and take {size / 1e9:.2f} GB"
     yield f"encoder: {captioner.encoder}, {rows} x {columns} x {feature_dim}; {training}"
-    decoder = captioner.decoder
-    kind = (
-        f"{decoder.attention} attention, {decoder.scoring} scoring"
-        if decoder.chooses
-        else "no attention"
-    )
-    yield (
-        f"captioner: {kind}, {decoder.cell.upper()} of {decoder.hidden_dim}, computed in "
-        f"{decoder.dtype_policy.name}"
-    )
+    dtype = captioner.decoder.dtype_policy.name
+    yield f"captioner: {captioner.description()}, computed in {dtype}"
     num_gpus, shares = len(tf.config.list_physical_devices("GPU")), plan.cluster.shares
     devices = f"{num_gpus} GPU" if num_gpus else f"CPU, {os.cpu_count()} cores"
     if shares is not None:

@@ -227,7 +227,7 @@ ax.grid()
 # so, above 1 less. Greedy search is the limit of 0.
 
 # %%
-step, state = captioner.steps(captioner.adapt(captioner.encode(scene.image[None])), 1)
+step, state = captioner.steps(captioner.decoder_features(scene.image[None]), 1)
 start = np.array([captioner.vocabulary.start_token_id])
 logits = ops.convert_to_numpy(step(start, state).logits)[0].astype("float64")
 most = np.argsort(-logits)[:6]

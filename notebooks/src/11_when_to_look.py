@@ -253,7 +253,7 @@ _ = AttentionDisplay.from_result(read).plot(width=4, columns=4)
 read = for_photos.attend(photo, "a person wearing glasses and a hat")
 position, vocabulary = read.words.index("hat"), for_photos.vocabulary
 token_ids = [[vocabulary.start_token_id, *vocabulary.caption_to_ids(read.words[:position])]]
-features = np.array(for_photos.adapt(for_photos.encode(load_image(photo, for_photos.photo_sizes[0])[None])))
+features = np.array(for_photos.decoder_features(load_image(photo, for_photos.photo_sizes[0])[None]))
 order = np.argsort(-read.attention_weights[position].ravel())
 removed = {
     "nothing": [],

@@ -1,0 +1,167 @@
+"""Made by docs/make_stubs.py: the types of `**options`, from keras_sat/options.py."""
+
+from typing import Any, TypedDict
+
+
+class CaptionerKeywords(TypedDict, total=False):
+    attention: str
+    scoring: str
+    cell: str
+    num_layers: int
+    embedding_dim: int
+    hidden_dim: int
+    attention_dim: int
+    context_gate: bool
+    deep_output: bool
+    readout_activation: Any
+    dropout_embedding: float
+    dropout_words: float
+    dropout_before_readout: float
+    dropout_after_readout: float
+    seed: int
+    encoder: Any
+    encoder_layer: str | None
+    encoder_weights: Any
+    encoder_training: str | None
+    trained_up_to: str | None
+    image_size: Any
+    grid: str | None
+    grid_shape: tuple | None
+    photo_blur: float | None
+    normalise_features: bool
+    feature_projection_dim: int | None
+    feature_activation: Any
+    feature_dropout: float
+    attends: str
+    sentinel: bool
+    attention_penalty_weight: float
+    guide_weight: float
+    box_weight: float
+    region_weight: float
+    sharpness_weight: float
+    label_smoothing: float
+    num_samples: int
+    reward_weight: float
+    entropy_weight: float
+    expectation_probability: float
+    expectation_for: str
+    use_baseline: bool
+    length_penalty: float
+    no_repeat_ngram: int
+    no_repeat_around: str
+    consensus_weight: float
+    consensus_photos: int
+    consensus_captions: int
+    dtype: Any
+    trainable: Any
+
+
+class CaptionKeywords(TypedDict, total=False):
+    allow_unknown: bool
+    consensus_photos: int | None
+    consensus_captions: int | None
+    sample_attention: bool
+    first_photo: int
+
+
+class SearchKeywords(TypedDict, total=False):
+    num_beams: int | None
+    max_length: int
+    length_penalty: float | None
+    no_repeat_ngram: int | None
+    no_repeat_around: str | None
+    allow_unknown: bool
+    consensus_weight: float | None
+    consensus_photos: int | None
+    consensus_captions: int | None
+    num_results: int
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    sample_attention: bool
+    seed: int | None
+    first_photo: int
+    batch_size: int
+
+
+class ConsensusKeywords(TypedDict, total=False):
+    num_beams: int | None
+    max_length: int
+    length_penalty: float | None
+    no_repeat_ngram: int | None
+    no_repeat_around: str | None
+    allow_unknown: bool
+    consensus_weight: float | None
+    consensus_photos: int | None
+    consensus_captions: int | None
+
+
+class BeamSearchKeywords(TypedDict, total=False):
+    num_beams: int | None
+    max_length: int
+    length_penalty: float | None
+    no_repeat_ngram: int | None
+    no_repeat_around: str | None
+    allow_unknown: bool
+
+
+class FitKeywords(TypedDict, total=False):
+    clip_norm: float | None
+    weight_decay: float | None
+    average_momentum: float | None
+    encoder_rate: float | None
+    first_layer_rate: float | None
+    group_by: str | None
+    deterministic: bool | None
+    schedule: str | None
+    warmup_steps: int | None
+    photo_jitter: float | None
+    patience: int | None
+    min_count: int | None
+    max_words: int | None
+    expectation_epochs: int | None
+    num_beams: int | None
+    max_length: int | None
+    dtype: Any
+    num_layers: int | None
+    context_gate: bool | None
+    deep_output: bool | None
+    readout_activation: Any
+    dropout_embedding: float | None
+    dropout_words: float | None
+    dropout_before_readout: float | None
+    dropout_after_readout: float | None
+    trained_up_to: str | None
+    grid: str | None
+    grid_shape: tuple | None
+    photo_blur: float | None
+    normalise_features: bool | None
+    feature_projection_dim: int | None
+    feature_activation: Any
+    feature_dropout: float | None
+    attends: str | None
+    sentinel: bool | None
+    guide_weight: float | None
+    box_weight: float | None
+    region_weight: float | None
+    sharpness_weight: float | None
+    num_samples: int | None
+    reward_weight: float | None
+    entropy_weight: float | None
+    expectation_probability: float | None
+    expectation_for: str | None
+    use_baseline: bool | None
+    length_penalty: float | None
+    no_repeat_ngram: int | None
+    no_repeat_around: str | None
+    consensus_weight: float | None
+    consensus_photos: int | None
+    consensus_captions: int | None
+    consistency_epochs: int | None
+    consistency_rate: float | None
+    self_critical_rate: float | None
+    num_drawn: int | None
+    reward_baseline: str | None
+    drawing_temperature: float | None
+    name: Any
+    trainable: Any
