@@ -14,15 +14,7 @@ import pytest
 
 pytest.register_assert_rewrite("helpers")  # its assertions show what they compared
 
-# Some tests still import these from here.
-from helpers import (  # noqa: E402, F401
-    all_slow_but,
-    mean_colour_encoder,
-    numbers,
-    randomise,
-    write_copy_of_data_set,
-    write_photos,
-)
+from helpers import mean_colour_encoder  # noqa: E402
 
 import keras_sat  # noqa: E402
 from data_utils import DATASETS, FeatureCache, Vocabulary  # noqa: E402
