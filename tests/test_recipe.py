@@ -272,7 +272,7 @@ def test_photos_that_cannot_be_read_are_found_before_the_training(tmp_path):
 
 
 @pytest.mark.slow
-def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, monkeypatch):
+def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, monkeypatch, capsys):
     scores = iter([0.2, 0.5, 0.4, 0.5, 0.3, 0.9])
     monkeypatch.setattr(
         keras_sat.training.callbacks,
@@ -288,7 +288,8 @@ def test_early_stopping_follows_the_score_of_free_running_captions(tmp_path, mon
     digest = keras.callbacks.LambdaCallback(on_epoch_end=note)
     # Four dev photos have few words right.
     monkeypatch.setattr(keras_sat.training.history, "LEAST_MATCHES", 0)
-    captioner = train(tmp_path, epochs=6, patience=3, callbacks=[digest])
+    captioner = train(tmp_path, epochs=6, patience=3, callbacks=[digest], show_progress=True)
+    assert "stopped early: no better epoch in the last 3" in capsys.readouterr().out
     assert captioner.history["val_bleu_4"] == [0.2, 0.5, 0.4, 0.5, 0.3], (
         "stopped three epochs after the best"
     )

@@ -11,7 +11,8 @@ class EpochTimes:
     """Measures epochs and estimates the seconds of a whole one.
 
     The first batch of each epoch does not count: in it, TensorFlow traces a graph. What
-    comes after the last batch, such as scores on dev, is known from the epoch before.
+    comes after the last batch, such as scores on dev, is known from the epoch before;
+    in the first epoch, the text says that it is not counted.
 
     Args:
         num_epochs: number of epochs of the whole training.
@@ -21,7 +22,7 @@ class EpochTimes:
     def __init__(self, num_epochs, clock=time.monotonic):
         self.num_epochs = num_epochs
         self.clock = clock
-        self._after_batches = 0.0
+        self._after_batches = None  # seconds, known after the first epoch
 
     def begin(self, epoch, num_batches):
         """Start to measure an epoch, given its index and, if known, its batches."""
@@ -43,12 +44,15 @@ class EpochTimes:
         return now - self.started
 
     def estimate(self):
-        """Return the seconds of an epoch and those left at most; None if too early."""
+        """Return the seconds of an epoch and those left if none ends training early;
+        None if it is too early for an estimate.
+        """
         if not self.num_batches or self.done < FEWEST_BATCHES:
             return None
         of_batch = (self._last - self._first) / (self.done - 1)
-        of_epoch = of_batch * self.num_batches + self._after_batches
-        left = of_batch * (self.num_batches - self.done) + self._after_batches
+        after_batches = self._after_batches or 0.0
+        of_epoch = of_batch * self.num_batches + after_batches
+        left = of_batch * (self.num_batches - self.done) + after_batches
         return of_epoch, left + of_epoch * (self.num_epochs - self.epoch - 1)
 
     def as_text(self):
@@ -58,7 +62,8 @@ class EpochTimes:
             return ""
         of_epoch, left = estimate
         takes = f"an epoch takes about {tqdm.format_interval(of_epoch)}"
-        return f"{takes}, the last one ends by {time_of_day(left)} at the latest"
+        text = f"{takes}, the last one ends at about {time_of_day(left)}"
+        return text if self._after_batches is not None else f"{text}, scores on dev not counted"
 
 
 def time_of_day(seconds_from_now):

@@ -214,5 +214,10 @@ class Training:
             )
         if self.monitored in figures and is_above_chance(figures, self.monitored):
             which += f", {as_text(self.monitored, figures[self.monitored])} on dev"
+        elif "val_cross_entropy" in figures:
+            which += f", cross-entropy {figures['val_cross_entropy']:.3f} on dev"
+        patience = self.plan.options.patience
+        if len(self.epochs) < self.num_epochs and has_plateaued(known, patience, self.monitored):
+            self.plan.say(f"stopped early: no better epoch in the last {patience} (--patience)")
         self.plan.say(f"{which}; it is saved in {self.folder / 'model'}")
         return captioner
