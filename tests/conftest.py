@@ -14,15 +14,7 @@ import pytest
 
 pytest.register_assert_rewrite("helpers")  # its assertions show what they compared
 
-# Some tests still import these from here.
-from helpers import (  # noqa: E402, F401
-    all_slow_but,
-    mean_colour_encoder,
-    numbers,
-    randomise,
-    write_copy_of_data_set,
-    write_photos,
-)
+from helpers import mean_colour_encoder  # noqa: E402
 
 import keras_sat  # noqa: E402
 from data_utils import DATASETS, FeatureCache, Vocabulary  # noqa: E402
@@ -91,6 +83,12 @@ def quick_meteor(monkeypatch):
 def captioner():
     """The bundled captioner of scenes, which no test may change."""
     return keras_sat.Captioner.from_pretrained("scenes")
+
+
+@pytest.fixture(scope="session")
+def scenes(tmp_path_factory):
+    """Scenes that no bundled captioner was trained on, as files."""
+    return DATASETS["scenes"](tmp_path_factory.mktemp("scenes"), num_scenes=120, seed=77)
 
 
 @pytest.fixture(scope="session")

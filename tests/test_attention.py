@@ -3,7 +3,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
-from conftest import numbers
+from helpers import numbers
 
 from keras_sat.model.scorings import SCORINGS, DotAttention, NoAttention, make_attention
 from keras_sat.model.selections import ATTENTIONS

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import mean_colour_encoder, write_photos
+from helpers import mean_colour_encoder, write_photos
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
 from data_utils.batches import GROUPINGS, inputs_and_targets

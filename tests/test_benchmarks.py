@@ -20,9 +20,8 @@ import pytest
 import seeds
 import tensorflow as tf
 import where_time_goes
-from conftest import write_photos
 from drawn_data_set import write_data_set
-from helpers import NO_DROPOUT, make_captioner
+from helpers import NO_DROPOUT, make_captioner, write_photos
 from mistakes import count_mistakes
 from other_photos import LIST, measure
 from spread import spread

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import write_photos
+from helpers import write_photos
 
 from data_utils import DATASETS
 from data_utils.datasets.tables import read_table
@@ -68,58 +68,71 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_captions_are_written_kept_continued_and_read_back(photos, spoken, capsys):
-    captioner, table, lines = spoken(), photos / "captions.csv", photos / "metadata.jsonl"
-    command = [
-        "caption",
-        str(photos),
-        "--recursive",
-        "--text-files",
-        "--csv",
-        str(table),
-        "--metadata",
-    ]
-    assert main(command) == 2
+@pytest.fixture
+def all_files(photos):
+    """The command that writes captions of all photos into every kind of file."""
+    table = str(photos / "captions.csv")
+    return ["caption", str(photos), "--recursive", "--text-files", "--csv", table, "--metadata"]
+
+
+def test_captions_are_written_and_a_damaged_picture_is_told(all_files, photos, spoken, capsys):
+    spoken()
+    assert main(all_files) == 2
     assert (photos / "sub" / "ü.txt").read_text(encoding="utf-8") == "a ü.jpg, =so\n"
-    assert table.read_text(encoding="utf-8").splitlines()[3] == 'sub/ü.jpg,"a ü.jpg, =so"'
-    last = json.loads(lines.read_text(encoding="utf-8").splitlines()[2])
-    assert (
-        last == {"file_name": "sub/ü.jpg", "text": "a ü.jpg, =so"}
-        and not (photos / "bad.txt").exists()
-    )
+    rows = (photos / "captions.csv").read_text(encoding="utf-8").splitlines()
+    assert rows[3] == 'sub/ü.jpg,"a ü.jpg, =so"'
+    lines = (photos / "metadata.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(lines[2]) == {"file_name": "sub/ü.jpg", "text": "a ü.jpg, =so"}
+    assert not (photos / "bad.txt").exists()
     error = capsys.readouterr().err.splitlines()
     assert error[1:] == [f"keras-sat: {photos / 'bad.jpg'}: Bad", "keras-sat: failed: 1 pictures"]
 
-    (photos / "a.txt").write_text("mine")
-    with open(table, "a") as file:
-        file.write("a.jpg,a second caption\n")
-    before = table.read_bytes()
+
+@pytest.fixture
+def captioned(all_files, photos, spoken):
+    """The captioner that has captioned the photos. Since then, somebody has changed
+    the text file of a.jpg, and added a caption of it to the table.
+    """
     (photos / "bad.jpg").unlink()
-    assert main(command) == 0 and len(captioner.asked) == 4, (
-        "everything is there: nothing is captioned"
-    )
-    assert (
-        "captioned before: 3 of 3 pictures" in capsys.readouterr().err
-        and table.read_bytes() == before
-    )
+    captioner = spoken()
+    assert main(all_files) == 0 and len(captioner.asked) == 3
+    (photos / "a.txt").write_text("mine")
+    with open(photos / "captions.csv", "a") as file:
+        file.write("a.jpg,a second caption\n")
+    return captioner
+
+
+def test_captions_that_are_there_are_kept(captioned, all_files, photos, capsys):
+    before = contents(photos)
+    assert main(all_files) == 0
+    assert len(captioned.asked) == 3, "everything is there: nothing is captioned"
+    assert "captioned before: 3 of 3 pictures" in capsys.readouterr().err
+    assert contents(photos) == before
+
+
+def test_a_new_picture_is_added(captioned, all_files, photos):
+    before = (photos / "captions.csv").read_bytes()
     write_photos(photos, ["c.jpg"])
-    assert main(command) == 0 and captioner.asked[4:] == ["c.jpg"]
-    assert (photos / "a.txt").read_text() == "mine" and table.read_bytes().startswith(before)
+    assert main(all_files) == 0 and captioned.asked[3:] == ["c.jpg"]
+    assert (photos / "a.txt").read_text() == "mine"
+    assert (photos / "captions.csv").read_bytes().startswith(before)
+
+
+def test_the_folder_is_a_data_set_by_its_table_or_its_metadata(captioned, photos):
     with_table = DATASETS["folder"](photos)
-    table.unlink()
-    without = DATASETS["folder"](photos)
-    assert (
-        [image.image_id for image in with_table]
-        == [image.image_id for image in without]
-        == ["a", "b", "ü", "c"]
-    )
-    assert with_table[0].captions == ["a a.jpg, =so", "a second caption"] and without[
-        3
-    ].captions == ["a c.jpg, =so"]
-    assert (
-        main([*command, "--overwrite"]) == 0 and (photos / "a.txt").read_text() == "a a.jpg, =so\n"
-    )
-    assert table.read_text(encoding="utf-8").count("\n") == 5
+    (photos / "captions.csv").unlink()
+    with_metadata = DATASETS["folder"](photos)
+    for images in (with_table, with_metadata):
+        assert [image.image_id for image in images] == ["a", "b", "ü"]
+    assert with_table[0].captions == ["a a.jpg, =so", "a second caption"]
+    assert with_metadata[0].captions == ["a a.jpg, =so"]
+
+
+def test_captions_are_overwritten_where_that_is_asked_for(captioned, all_files, photos):
+    (photos / "captions.csv").unlink()
+    assert main([*all_files, "--overwrite"]) == 0
+    assert (photos / "a.txt").read_text() == "a a.jpg, =so\n"
+    assert (photos / "captions.csv").read_text(encoding="utf-8").count("\n") == 4
 
 
 def test_ctrl_c_and_unsure_captions(photos, spoken, capsys):
@@ -142,7 +155,7 @@ def test_ctrl_c_and_unsure_captions(photos, spoken, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--text-files"], "Two pictures would have the same text file. Rename one. Received: "),
+        (["--text-files"], "would have the same text file. Rename one. Received: "),
         (["--csv", "{}/sub/a.csv"], "This table must be in a folder that contains "),
         (
             ["--csv", "{}/a.jpg", "--overwrite"],
@@ -151,7 +164,7 @@ def test_ctrl_c_and_unsure_captions(photos, spoken, capsys):
         (["--csv", "{}/other.csv"], "other.csv, line 1: the header must have the columns image"),
         (["--csv", "{}/other.csv", "--overwrite"], "other.csv, line 1: the header must have"),
         (["--csv", "{}/taken.csv"], "taken.csv: Is a directory"),
-        (["--overwrite"], "--overwrite has no effect without --text-files, --csv or --metadata."),
+        (["--overwrite"], "--overwrite has no effect without --text-files"),
         (["--say", "a dog", "--text-files"], "--text-files has no effect with --say"),
     ],
 )

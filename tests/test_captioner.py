@@ -14,7 +14,7 @@ import numpy as np
 import paper
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but, write_photos
+from helpers import NO_DROPOUT, all_slow_but, make_captioner, write_photos
 from PIL import Image
 
 import keras_sat
@@ -49,7 +49,6 @@ CAPTIONS = [
     "an old car in the rain",
 ]
 SMALL = {"embedding_dim": 24, "hidden_dim": 24, "attention_dim": 24}
-QUIET = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
 
 
 def random_grid(images):
@@ -84,9 +83,8 @@ def eight(tmp_path_factory):
     return images, Vocabulary.build(images), cache
 
 
-def make_captioner(vocabulary, **options):
-    captioner = Captioner(vocabulary, **{"encoder": None, **SMALL, **options})
-    captioner.build(((None, 4, 24), (None, None)))
+def compiled_captioner(vocabulary, **options):
+    captioner = make_captioner(vocabulary, shape=(4, 24), **{**SMALL, **options})
     captioner.compile(learning_rate=1e-2)
     return captioner
 
@@ -102,10 +100,8 @@ def first_batch(eight, **options):
 @pytest.mark.parametrize("attention, scoring, cell", all_slow_but(KINDS[0], KINDS))
 def test_every_kind_learns_its_captions_by_heart(eight, attention, scoring, cell, tmp_path):
     images, vocabulary, cache = eight
-    captioner = Captioner(
-        vocabulary, encoder=None, attention=attention, scoring=scoring, cell=cell, **SMALL, **QUIET
-    )
-    captioner.compile(learning_rate=1e-2)
+    kind = {"attention": attention, "scoring": scoring, "cell": cell}
+    captioner = compiled_captioner(vocabulary, **kind, **NO_DROPOUT)
     history = captioner.fit(
         make_batches(images, vocabulary, cache, batch_size=8), epochs=60, verbose=0
     ).history
@@ -123,7 +119,7 @@ def test_every_kind_learns_its_captions_by_heart(eight, attention, scoring, cell
 
 def test_the_loss_is_that_of_the_paper(eight):
     images, vocabulary, cache = eight
-    captioner = make_captioner(vocabulary, attention_penalty_weight=0.7)
+    captioner = compiled_captioner(vocabulary, attention_penalty_weight=0.7)
     batch = first_batch(eight, group_by="image")
     measured = captioner.evaluate(
         make_batches(images, vocabulary, cache, group_by="image", shuffle=False),
@@ -154,63 +150,74 @@ def test_the_loss_is_that_of_the_paper(eight):
     )
 
 
+BASELINE = -9.0
+
+
+def uneven_batch():
+    """Return a batch of three photos with three captions, which have 0 to 5 words; the
+    second photo's are in no order.
+    """
+    random = np.random.default_rng(5)
+    lengths = np.array([[5, 3, 1], [2, 4, 0], [5, 5, 2]])
+    token_weights = (np.arange(6) < lengths[..., None]).astype("float32")
+    input_ids, target_ids = random.integers(4, 24, (2, 3, 3, 6)).astype("int32")
+    features = random.normal(size=(3, 4, 24)).astype("float32")
+    return (features, input_ids), target_ids, token_weights
+
+
+def straightforward_loss(captioner, batch, noise, sampled):
+    """Return the loss by the equations, which leave out nothing but captions without
+    words; `noise` and `sampled` as `call` takes them.
+    """
+    inputs, target_ids, token_weights = batch
+    target_ids, token_weights = target_ids.reshape(9, 6), token_weights.reshape(9, 6)
+    decoded = captioner(inputs, noise=noise, sampled=sampled)
+    word_log_probs = equations.word_log_probs(decoded.logits, target_ids)
+    log_prob = equations.caption_log_prob(word_log_probs, token_weights)
+    gain = log_prob
+    if captioner.samples_attention:
+        location_log_prob = equations.location_log_prob(
+            decoded.attention_weights, decoded.selection, token_weights
+        )
+        entropy = equations.attention_entropy(decoded.attention_weights)
+        gain = equations.hard_attention_surrogate(
+            log_prob,
+            location_log_prob,
+            tf.reduce_sum(entropy * token_weights, axis=-1),
+            reward=log_prob - BASELINE,
+            sampled=sampled,
+            reward_weight=captioner.reward_weight,
+            entropy_weight=captioner.entropy_weight,
+        )
+    penalty = equations.attention_penalty(decoded.attention_weights, token_weights)
+    penalty_weight = captioner.attention_penalty_weight if captioner.decoder.chooses else 0.0
+    is_caption = token_weights.any(axis=1).astype("float32")
+    losses = penalty_weight * penalty - gain
+    return tf.reduce_sum(losses * is_caption) / is_caption.sum()
+
+
 @pytest.mark.parametrize("attention", [*ATTENTIONS, "drawn"])
 def test_what_is_left_out_moves_nothing(attention, monkeypatch):
     """Training leaves out padding in the loop and in the readout; `call` and the
     equations leave out nothing.
     """
-    random = np.random.default_rng(5)
-    captioner = Captioner(
-        [f"word{i}" for i in range(20)], encoder=None, attention=attention, **SMALL, **QUIET
-    )
-    # The second photo's captions are in no order.
-    lengths = np.array([[5, 3, 1], [2, 4, 0], [5, 5, 2]])
-    token_weights = (np.arange(6) < lengths[..., None]).astype("float32")
-    input_ids, target_ids = random.integers(4, 24, (2, 3, 3, 6)).astype("int32")
-    features = random.normal(size=(3, 4, 24)).astype("float32")
-    noise, sampled = (
-        random.gumbel(size=(9, 6, 4)).astype("float32"),
-        np.tile([1.0, 0.0, 1.0], 3).astype("float32"),
-    )
-    noise, sampled = (noise, sampled) if captioner.samples_attention else (None, None)
-    monkeypatch.setattr(
-        captioner.paper_objective, "_chance", lambda *_: {"noise": noise, "sampled": sampled}
-    )
-    captioner.build((features.shape, input_ids.shape))
-    captioner.baseline.assign(-9.0)
+    words = [f"word{i}" for i in range(20)]
+    captioner = make_captioner(words, shape=(4, 24), attention=attention, **SMALL, **NO_DROPOUT)
+    captioner.baseline.assign(BASELINE)
+    batch = uneven_batch()
+    noise = sampled = None
+    if captioner.samples_attention:
+        noise = np.random.default_rng(6).gumbel(size=(9, 6, 4)).astype("float32")
+        sampled = np.tile([1.0, 0.0, 1.0], 3).astype("float32")
+    chance = {"noise": noise, "sampled": sampled}
+    monkeypatch.setattr(captioner.paper_objective, "_chance", lambda *_: chance)
 
-    with tf.GradientTape() as tape:
-        mean = captioner.objective(
-            ((features, input_ids), target_ids, token_weights), training=True
-        ).mean
     variables = captioner.trainable_variables
-    found = tape.gradient(mean, variables)
-
-    rows = {
-        name: x.reshape(9, 6) for name, x in (("targets", target_ids), ("weights", token_weights))
-    }
     with tf.GradientTape() as tape:
-        decoded = captioner((features, input_ids), noise=noise, sampled=sampled)
-        word_log_probs = equations.word_log_probs(decoded.logits, rows["targets"])
-        log_prob = equations.caption_log_prob(word_log_probs, rows["weights"])
-        gain = log_prob
-        if captioner.samples_attention:
-            entropy = equations.attention_entropy(decoded.attention_weights)
-            gain = equations.hard_attention_surrogate(
-                log_prob,
-                equations.location_log_prob(
-                    decoded.attention_weights, decoded.selection, rows["weights"]
-                ),
-                tf.reduce_sum(entropy * rows["weights"], axis=-1),
-                reward=log_prob + 9.0,
-                sampled=sampled,
-                reward_weight=captioner.reward_weight,
-                entropy_weight=captioner.entropy_weight,
-            )
-        penalty = equations.attention_penalty(decoded.attention_weights, rows["weights"])
-        weight = captioner.attention_penalty_weight if captioner.decoder.chooses else 0.0
-        is_caption = (lengths.reshape(-1) > 0).astype("float32")
-        straightforward = tf.reduce_sum((weight * penalty - gain) * is_caption) / 8
+        mean = captioner.objective(batch, training=True).mean
+    found = tape.gradient(mean, variables)
+    with tf.GradientTape() as tape:
+        straightforward = straightforward_loss(captioner, batch, noise, sampled)
     expected = tape.gradient(straightforward, variables)
 
     assert float(mean) == pytest.approx(float(straightforward), rel=1e-5)
@@ -221,7 +228,7 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
 
 
 def test_a_word_that_comes_often_moves_no_further_than_others(eight):
-    captioner = make_captioner(eight[1], **QUIET)
+    captioner = compiled_captioner(eight[1], **NO_DROPOUT)
     captioner.compile("adam", learning_rate=1e-3, clip_norm=None)
     before = captioner.decoder.embedding.embeddings.numpy()
     captioner.train_step(first_batch(eight, group_by="image"))  # `<start>` comes eight times
@@ -229,7 +236,7 @@ def test_a_word_that_comes_often_moves_no_further_than_others(eight):
 
 
 def test_gradients_are_clipped(eight):
-    captioner = make_captioner(eight[1], **QUIET)
+    captioner = compiled_captioner(eight[1], **NO_DROPOUT)
     captioner.compile("sgd", learning_rate=1.0, clip_norm=1e-2)
     before = [weight.numpy() for weight in captioner.trainable_variables]
     captioner.train_step(first_batch(eight))
@@ -251,8 +258,8 @@ def test_xla_and_eager_training_give_the_same(eight, attention):
     ):
         keras.utils.set_random_seed(0)
         # Without samples: the random numbers of XLA are others.
-        captioner = make_captioner(
-            eight[1], attention=attention, expectation_probability=1.0, **QUIET
+        captioner = compiled_captioner(
+            eight[1], attention=attention, expectation_probability=1.0, **NO_DROPOUT
         )
         captioner.compile(learning_rate=1e-2, **how)
         batches = tf.data.Dataset.from_tensors(first_batch(eight)).repeat(2)
@@ -262,7 +269,7 @@ def test_xla_and_eager_training_give_the_same(eight, attention):
 
 
 def test_averaged_weights_are_evaluated_and_left_at_the_end(eight):
-    captioner = make_captioner(eight[1], **QUIET)
+    captioner = compiled_captioner(eight[1], **NO_DROPOUT)
     batch = first_batch(eight)
     captioner.compile("sgd", learning_rate=0.1, average_momentum=0.2)
     seen = [[weight.numpy() for weight in captioner.trainable_variables]]
@@ -295,7 +302,7 @@ def test_two_devices_train_as_one():
 
 @pytest.mark.slow
 def test_averages_end_with_the_training(eight):
-    captioner = make_captioner(eight[1], **QUIET)
+    captioner = compiled_captioner(eight[1], **NO_DROPOUT)
     captioner.compile("sgd", learning_rate=0.1, average_momentum=0.9)
     batches = make_batches(*eight)
 
@@ -317,7 +324,7 @@ def test_averages_end_with_the_training(eight):
     ],
 )
 def test_weight_decay_is_for_matrices(eight, optimizer, options, is_matrix_alone):
-    captioner = make_captioner(eight[1], **QUIET)
+    captioner = compiled_captioner(eight[1], **NO_DROPOUT)
     captioner.compile(optimizer, learning_rate=1.0, **options)
     captioner.make_training_state()
     before = [weight.numpy() for weight in captioner.trainable_variables]
@@ -331,7 +338,7 @@ def test_weight_decay_is_for_matrices(eight, optimizer, options, is_matrix_alone
 
 @pytest.mark.parametrize("compute", all_slow_but("float16", ["bfloat16", "float16"]))
 def test_a_captioner_of_mixed_precision_among_others(eight, compute):
-    captioner = make_captioner(eight[1], dtype=f"mixed_{compute}")
+    captioner = compiled_captioner(eight[1], dtype=f"mixed_{compute}")
     captioner.compile("adam")
     assert captioner.decoder.compute_dtype == captioner.adapter.compute_dtype == compute
     scales = isinstance(captioner.optimizer, keras.optimizers.LossScaleOptimizer)
@@ -341,11 +348,11 @@ def test_a_captioner_of_mixed_precision_among_others(eight, compute):
 
 def test_a_captioner_needs_an_optimizer(eight):
     with pytest.raises(ValueError, match="Received: optimizer=None"):
-        make_captioner(eight[1]).compile(None)
+        compiled_captioner(eight[1]).compile(None)
 
 
 def test_an_encoder_rate_without_an_encoder_is_rejected(eight):
-    captioner = make_captioner(eight[1])
+    captioner = compiled_captioner(eight[1])
     captioner.compile(encoder_rate=0.5)
     with pytest.raises(ValueError, match="No layer of the encoder is trained"):
         captioner.fit(make_batches(*eight), epochs=1, verbose=0)
@@ -353,7 +360,7 @@ def test_an_encoder_rate_without_an_encoder_is_rejected(eight):
 
 @pytest.mark.parametrize("precision", all_slow_but("int8", ["float16", "int8"]))
 def test_a_rounded_model_is_about_the_same(eight, precision, tmp_path):
-    captioner = make_captioner(eight[1], attention_penalty_weight=np.float32(0.25))
+    captioner = compiled_captioner(eight[1], attention_penalty_weight=np.float32(0.25))
     captioner.save(tmp_path / "model", precision=precision)
     loaded = Captioner.load(tmp_path / "model")
     assert loaded.attention_penalty_weight == 0.25, "numbers of numpy are saved too"
@@ -373,7 +380,7 @@ def finishing(eight, tmp_path_factory):
         "encoder_weights": folder / "tiny.weights.h5",
     }
     options |= {"encoder_layer": "conv1", "trained_up_to": "coordinates", "image_size": 16}
-    captioner = Captioner(vocabulary, **options, **SMALL, **QUIET)
+    captioner = Captioner(vocabulary, **options, **SMALL, **NO_DROPOUT)
     ids, paths = [image.image_id for image in images], [image.image_path for image in images]
     cache = FeatureCache.build(
         folder / "cache", ids, paths, captioner.encoder_model, show_progress=False
@@ -418,9 +425,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     with pytest.warns(UserWarning, match="encoder_weights='other.weights.h5' is ignored"):
         whole = Captioner.load(tmp_path / "model", encoder_weights="other.weights.h5")
     assert whole.get_config() == captioner.get_config()
-    with pytest.raises(
-        ValueError, match="must keep its encoder and encoder weights.* Received: encoder_weights"
-    ):
+    with pytest.raises(ValueError, match="must keep its encoder and encoder weights"):
         captioner.adapted(encoder_weights="other.weights.h5")
     on = captioner.adapted(attention="hard", encoder_weights=captioner.encoder_weights)
     np.testing.assert_array_equal(
@@ -428,7 +433,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     )
     with pytest.raises(
         ValueError,
-        match=r"expect features of 8 x 8 x 16, .* Received: features of shape \(64, 32\)",
+        match=r"features of 8 x 8 x 16, .*shape \(64, 32\)",
     ):
         Captioner(**captioner.get_config()).build(((None, 64, 32), (None, None)))
     with pytest.raises(ValueError, match="Leave them out. Received: trained_up_to=None"):
@@ -452,7 +457,7 @@ def test_a_grid_is_checked_and_written_in_one_way(eight):
 
 def test_the_first_layers_of_an_encoder_learn_most_slowly(eight):
     images, vocabulary, _ = eight
-    captioner = Captioner(vocabulary, encoder="tiny", image_size=16, **SMALL, **QUIET)
+    captioner = Captioner(vocabulary, encoder="tiny", image_size=16, **SMALL, **NO_DROPOUT)
     captioner.compile(
         "sgd", learning_rate=1.0, clip_norm=None, encoder_rate=0.5, first_layer_rate=0.04
     )
@@ -472,11 +477,11 @@ def test_the_first_layers_of_an_encoder_learn_most_slowly(eight):
 
 def test_only_attention_that_draws_shows_a_baseline(eight):
     batch = first_batch(eight)
-    assert "baseline" not in make_captioner(eight[1]).test_step(batch)
-    hard = make_captioner(eight[1], attention="drawn", expectation_probability=0.0)
+    assert "baseline" not in compiled_captioner(eight[1]).test_step(batch)
+    hard = compiled_captioner(eight[1], attention="drawn", expectation_probability=0.0)
     assert np.asarray(hard.objective(batch, training=True).sampled).all()
     assert float(hard.train_step(batch)["baseline"]) < 0
-    assert float(make_captioner(eight[1], attention="none").test_step(batch)["penalty"]) == 0
+    assert float(compiled_captioner(eight[1], attention="none").test_step(batch)["penalty"]) == 0
 
 
 # === Encoders ===
@@ -559,9 +564,7 @@ def test_an_encoder_starts_from_the_bundled_weights(eight, training, tmp_path, m
         np.testing.assert_array_equal(old.numpy(), new.numpy())
     expected = captioner.caption(eight[0][0].image_path)
     captioner.save(tmp_path / "model")
-    with pytest.raises(
-        ValueError, match="Choose that encoder.*encoder_weights='bundled' with encoder='vgg16'"
-    ):
+    with pytest.raises(ValueError, match="encoder_weights='bundled' with encoder='vgg16'"):
         Captioner(eight[1], encoder="vgg16", encoder_weights="bundled")
     shutil.rmtree(tmp_path / saving.DEFAULT_MODEL)  # as if another one were bundled since
     loaded = Captioner.load(tmp_path / "model")
@@ -642,7 +645,7 @@ def test_results_know_the_file_of_their_photo(eight, untrained):
         found["missing.png"], FileNotFoundError
     )
     assert untrained.caption(load_image(paths[0])).image_path is None
-    captioner = make_captioner(eight[1])
+    captioner = compiled_captioner(eight[1])
     assert [result.image_path for _, result in captioner.caption_each(images, cache=cache)] == paths
     assert [
         result.image_path for _, result in captioner.attend_each(images, "a dog", cache=cache)
@@ -683,7 +686,7 @@ def test_sampled_captions_depend_on_the_seed_alone(eight, untrained):
 @pytest.mark.parametrize("num_members", all_slow_but(2, [1, 2]))
 def test_the_probabilities_of_the_words_make_that_of_the_caption(eight, num_members):
     writer = keras_sat.Ensemble(
-        [make_captioner(eight[1], seed=seed) for seed in range(num_members)]
+        [compiled_captioner(eight[1], seed=seed) for seed in range(num_members)]
     )
     features = eight[2].features(["0"])
     (best,) = writer.caption_features(
@@ -707,7 +710,7 @@ def test_the_probabilities_of_the_words_make_that_of_the_caption(eight, num_memb
     "options", [{"temperature": 1.0, "num_results": 2}, {"sample_attention": True}]
 )
 def test_chance_belongs_to_the_photo_not_to_the_batch(eight, options):
-    captioner = make_captioner(eight[1], attention="hard")
+    captioner = compiled_captioner(eight[1], attention="hard")
     features = np.repeat(eight[2].features(["0"]), 8, axis=0)
     together, apart = (
         captioner.caption_features(features, batch_size=size, seed=0, **options) for size in (8, 3)
@@ -720,7 +723,7 @@ def test_chance_belongs_to_the_photo_not_to_the_batch(eight, options):
 
 
 def test_drawn_places_follow_the_attention_weights(eight):
-    captioner = make_captioner(eight[1], attention="drawn")
+    captioner = compiled_captioner(eight[1], attention="drawn")
     captioner.decoder.readout.word_logits.bias.assign(
         -10 * np.eye(len(eight[1]))[eight[1].end_token_id]
     )  # never ends
@@ -737,7 +740,7 @@ def test_drawn_places_follow_the_attention_weights(eight):
 
 
 def test_searching_compiles_once(eight):
-    captioner = make_captioner(eight[1])
+    captioner = compiled_captioner(eight[1])
     features = eight[2].features([str(number) for number in range(8)])
     for photos in (1, 3, 8):
         captioner.caption_features(features[:photos])
@@ -823,11 +826,9 @@ def test_impossible_options(options, message):
 
 
 def test_impossible_requests(eight, tmp_path):
-    captioner = make_captioner(eight[1])
+    captioner = compiled_captioner(eight[1])
     features = eight[2].features(["0"])
-    with pytest.raises(
-        ValueError, match=r"hard attention.*Received: sample_attention=True with attention='soft'"
-    ):
+    with pytest.raises(ValueError, match=r"sample_attention=True with attention='soft'"):
         captioner.caption_features(features, sample_attention=True)
     with pytest.raises(ValueError, match=r"num_results=4, num_beams=3"):
         captioner.caption_features(features, num_beams=3, num_results=4)
@@ -835,9 +836,7 @@ def test_impossible_requests(eight, tmp_path):
         "as many beams as that"
     )
     assert captioner.caption_features(features, num_beams=np.int64(1), temperature=np.float32(0.5))
-    with pytest.raises(
-        ValueError, match=r"Pass only one of them. Received: temperature=1.0, num_beams=2"
-    ):
+    with pytest.raises(ValueError, match=r"only one of them. .*temperature=1.0, num_beams=2"):
         captioner.caption_features(features, temperature=1.0, num_beams=2)
     with pytest.raises(ValueError, match=r"accepts only features.*Received: encoder=None"):
         captioner.caption(eight[0][0].image_path)
@@ -868,9 +867,7 @@ def test_impossible_requests(eight, tmp_path):
 
 @pytest.mark.parametrize("copy_of", [copy.deepcopy, pickle.dumps, keras.models.clone_model])
 def test_a_copy_is_made_by_saving_and_loading(copy_of):
-    with pytest.raises(
-        ValueError, match=r"captioner\.save\(folder\).*keras_sat\.Captioner\.load\(folder\)"
-    ):
+    with pytest.raises(ValueError, match=r"captioner\.save\(.*Captioner\.load\(folder\)"):
         copy_of(Captioner(["dog"], encoder=None))
 
 
@@ -895,7 +892,7 @@ def test_what_runs_is_the_method_that_the_class_shows(options):
 
 
 def test_weights_of_another_model_are_rejected(eight, tmp_path):
-    captioner = make_captioner(eight[1])
+    captioner = compiled_captioner(eight[1])
     captioner.save(tmp_path / "model")
     settings, vocabulary, arrays = read_model(tmp_path / "model")
     for name, array in (
@@ -911,14 +908,12 @@ def test_weights_of_another_model_are_rejected(eight, tmp_path):
             Captioner.load(tmp_path / "model")
     arrays["baseline"] = np.array(np.nan, np.float32)
     write_model(tmp_path / "model", settings, vocabulary, arrays)
-    with pytest.raises(
-        ValueError, match=r"weights-.*npz: baseline contains NaN or infinite values. Expected"
-    ):
+    with pytest.raises(ValueError, match=r"weights-.*npz: baseline contains NaN"):
         Captioner.load(tmp_path / "model")
 
 
 def test_an_adapted_captioner_keeps_all_trained_weights(eight):
-    before = make_captioner(eight[1], feature_projection_dim=24)  # as long as the features are
+    before = compiled_captioner(eight[1], feature_projection_dim=24)  # as long as the features are
     with pytest.raises(
         ValueError, match="the shapes of trained weights.*feature_projection_dim=None"
     ):
@@ -927,7 +922,7 @@ def test_an_adapted_captioner_keeps_all_trained_weights(eight):
 
 def test_an_adapted_captioner_goes_on_with_its_words(eight):
     _, vocabulary, cache = eight
-    before = make_captioner(vocabulary)
+    before = compiled_captioner(vocabulary)
     words = [*reversed(vocabulary.words), "zebra"]
     after = before.adapted(Vocabulary(words), attention="hard", dropout_after_readout=0.1)
     assert (
@@ -968,9 +963,7 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path):
         ValueError, match=r"the shapes of trained weights.*encoder_training='frozen'"
     ):
         own.adapted(encoder_training="frozen")
-    with pytest.raises(
-        ValueError, match=r"shapes of trained weights.* Received: hidden_dim=7 \(it is 24\)"
-    ):
+    with pytest.raises(ValueError, match=r"shapes of trained weights.*hidden_dim=7 \(it is 24\)"):
         before.adapted(hidden_dim=7)
 
 
@@ -1001,10 +994,10 @@ def test_an_adapted_captioner_may_look_at_a_finer_grid(tmp_path, trained):
 
 def test_weights_are_restored_in_place(eight, tmp_path):
     _, vocabulary, _ = eight
-    captioner, other = make_captioner(vocabulary), make_captioner(vocabulary)
+    captioner, other = compiled_captioner(vocabulary), compiled_captioner(vocabulary)
     captioner.save(tmp_path / "model")
     assert other.weights_digest() != captioner.weights_digest()
     other.restore_weights(tmp_path / "model")
     assert other.weights_digest() == captioner.weights_digest()
     with pytest.raises(ValueError, match="different vocabulary"):
-        make_captioner(Vocabulary(["a"])).restore_weights(tmp_path / "model")
+        compiled_captioner(Vocabulary(["a"])).restore_weights(tmp_path / "model")

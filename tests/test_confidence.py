@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from small_training import train
 
-from data_utils import DATASETS, CaptionedImage, FeatureCache, make_batches
+from data_utils import CaptionedImage, FeatureCache, make_batches
 from keras_sat.__main__ import main
 from keras_sat.beyond import calibration
 from keras_sat.beyond.calibration import Calibration, calibrate, fraction_named, logistic_regression
@@ -20,11 +20,6 @@ from keras_sat.command_line.commands import LOW_CONFIDENCE, _as_line
 from keras_sat.files.saving import save_records
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.gallery import gallery
-
-
-@pytest.fixture(scope="module")
-def scenes(tmp_path_factory):
-    return DATASETS["scenes"](tmp_path_factory.mktemp("scenes"), num_scenes=120, seed=77)
 
 
 @pytest.fixture(scope="module")

@@ -11,17 +11,12 @@ import numpy as np
 import pytest
 from small_training import train
 
-from data_utils import DATASETS, FeatureCache, draw_scenes
+from data_utils import FeatureCache, draw_scenes
 from keras_sat import Captioner, Ensemble, evaluate
 from keras_sat.__main__ import main
 from keras_sat.beyond import consensus
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.model_folder import read_model, write_model
-
-
-@pytest.fixture(scope="module")
-def scenes(tmp_path_factory):
-    return DATASETS["scenes"](tmp_path_factory.mktemp("scenes"), num_scenes=120, seed=77)
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +198,7 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
             index=SimpleNamespace(arrays=damaged),
         )
         with pytest.raises(
-            ValueError, match=r"damaged: The index of training photos is damaged.*keras-sat index"
+            ValueError, match=r"index of training photos is damaged.*keras-sat index"
         ):
             Captioner.load(tmp_path / "damaged")
     (path,) = (tmp_path / "model").glob("index-*.npz")

@@ -5,7 +5,7 @@ import numpy as np
 import paper
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but, randomise
+from helpers import all_slow_but, randomise
 
 from keras_sat.beyond import extensions
 from keras_sat.model.cells import CELLS

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import matplotlib
 import numpy as np
 import pytest
+from helpers import random_pixels
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -25,7 +26,7 @@ WORDS = ["a", "dog", "runs", "in", "front", "of", "the", "red", "ball"]
 
 @pytest.fixture
 def photo():
-    return np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    return random_pixels(40, 60, 3)
 
 
 @pytest.fixture
@@ -128,9 +129,7 @@ def test_which_words_are_shown(display):
     twins = AttentionDisplay(display.image, ["dog", "and", "dog"], maps_of(3))
     assert twins.positions(["dog"]) == [0, 2]
     for words in ("cat", ["dog", "cat"], [9], [-1], [], None, 2.5):
-        with pytest.raises(
-            ValueError, match=r"list of words or positions in the caption 'a dog .*Received: words="
-        ):
+        with pytest.raises(ValueError, match=r"words or positions in the caption 'a dog .*words="):
             display.plot(words=words)
 
 
@@ -154,7 +153,7 @@ def test_looks(display):
     np.testing.assert_array_equal(shown[1].images[0].get_array(), picture["paper"])
     with pytest.raises(
         ValueError,
-        match='look="spotlight", "paper" or a colour map of matplotlib. Received: .gloom',
+        match='"paper" or a colour map of matplotlib. Received: .gloom',
     ):
         display.plot(look="gloom")
 
@@ -419,9 +418,7 @@ def test_the_width_and_resolution_of_a_file(display, tmp_path):
     with Image.open(tmp_path / "dog.png") as picture:
         assert picture.width == 200 * 8
     for wrong in ({"width": 0}, {"width": 41}, {"columns": 0}):
-        with pytest.raises(
-            ValueError, match="Expected 1 to 40 inches and 1 column or more.* Received: width="
-        ):
+        with pytest.raises(ValueError, match="1 to 40 inches and 1 column or more.*width="):
             display.save(tmp_path / "dog.png", **wrong)
 
 

@@ -14,9 +14,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import ROOT, python_blocks
 from PIL import Image
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-from test_readme import ROOT, python_blocks
 
 from data_utils import draw_scenes, load_image
 from data_utils.atomic_files import write_whole
@@ -332,18 +332,18 @@ def test_what_cannot_be_exported(tmp_path):
         (
             "new",
             {"num_beams": 0},
-            "`num_beams` must be a whole number from 1 to .* Received: num_beams=0",
+            "must be a whole number from 1 to .*num_beams=0",
         ),
         (
             "new",
             {"format": "h5"},
-            "`format` must be one of: tf_saved_model, litert, onnx. Received: format='h5'",
+            "one of: tf_saved_model, litert, onnx. .*format='h5'",
         ),
-        ("new[1]", {}, r"cannot load from a path that contains \[.*Received: .*new\[1\]"),
+        ("new[1]", {}, r"a path that contains \[.*Received: .*new\[1\]"),
         (
             "mine",
             {},
-            "may contain only exports, named 1, 2 and so on.* Received: directory=.*mine'",
+            "only exports, named 1, 2 and so on.*directory=.*mine'",
         ),
     ],
 )

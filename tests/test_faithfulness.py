@@ -169,19 +169,19 @@ def test_batches_and_empty_captions_change_nothing(photos):
     np.testing.assert_allclose(again[1:], of_photos[1:], rtol=1e-3, atol=1e-3)
 
 
-def test_through_evaluate_files_and_compare(
-    scene_images, tmp_path, quick_meteor, capsys, monkeypatch
-):
+EVALUATE = {
+    "split": "dev",
+    "num_beams": 1,
+    "show_progress": False,
+    "faithfulness": True,
+    "pixel_photos": 1,
+}
+
+
+def test_through_evaluate_files_and_compare(scene_images, tmp_path, quick_meteor):
     dev = [image for image in scene_images if image.split == "dev"]
-    options = {
-        "split": "dev",
-        "num_beams": 1,
-        "show_progress": False,
-        "faithfulness": True,
-        "pixel_photos": 1,
-    }
     tables = [
-        keras_sat.evaluate(Captioner.from_pretrained(name), dev, **options)
+        keras_sat.evaluate(Captioner.from_pretrained(name), dev, **EVALUATE)
         for name in ("scenes", "scenes-hard")
     ]
     table = tables[0]
@@ -199,21 +199,17 @@ def test_through_evaluate_files_and_compare(
     )
     # No words were measured.
     assert "faithfulness_drop_attended" not in keras_sat.compare(without, again).rows
-    ensemble = Ensemble([Captioner.from_pretrained("scenes")] * 2)
-    for captioner, changed, problem in (
-        (
-            ensemble,
-            {},
-            "requires a single captioner with attention. Received: attention='Ensemble'",
-        ),
-        (
-            Captioner.from_pretrained("scenes"),
-            {"pixel_photos": -1},
-            "`pixel_photos` must be a whole number from 0",
-        ),
+
+
+def test_what_cannot_be_measured_is_said_before_anything_is_captioned(
+    captioner, scene_images, capsys
+):
+    for measured, changed, problem in (
+        (Ensemble([captioner, captioner]), {}, "a single captioner .*attention='Ensemble'"),
+        (captioner, {"pixel_photos": -1}, "`pixel_photos` must be a whole number from 0"),
     ):
         with pytest.raises(ValueError, match=problem):
-            keras_sat.evaluate(captioner, dev, **options | changed)
+            keras_sat.evaluate(measured, scene_images, **EVALUATE | changed)
     evaluate = ["evaluate", "--data", "scenes", "--model", "scenes-none"]
     for flags, problem in (
         (["--faithfulness"], "Received: attention='none'"),

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import randomise
+from helpers import randomise
 from keras import layers
 
 from keras_sat import equations

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but
+from helpers import all_slow_but
 
 from keras_sat import equations
 from keras_sat.accelerated import fused

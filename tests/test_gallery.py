@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import random_pixels
+from pages import HOSTILE, Elements, Page, maps_of
 from PIL import Image
-from test_player import HOSTILE, Elements, Page, maps_of
 
 from keras_sat import CaptionResult, gallery
 from keras_sat.pictures.gallery import GalleryPage
@@ -23,7 +24,7 @@ CAPTIONS = ["a dog runs on grass", "snow", "a man walks in the snow"]
 
 
 def results_of(captions, size=(48, 64)):
-    photos = np.random.default_rng(0).integers(0, 256, (len(captions), *size, 3), dtype=np.uint8)
+    photos = random_pixels(len(captions), *size, 3)
     return [
         CaptionResult(
             caption, caption.split(), -1.0, maps_of(len(caption.split()), 7, 7), image=photo

@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from conftest import write_photos
+from helpers import write_photos
 from PIL import Image
 
 from data_utils import CaptionedImage, find_pictures, load_image, readable_photos

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import write_photos
+from helpers import write_photos
 from PIL import Image
 
 from keras_sat.__main__ import main

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import write_photos
+from helpers import write_photos
 from PIL import Image
 
 import keras_sat
@@ -115,7 +115,7 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
             TrainingOptions,
             "learning_rate",
             "x",
-            "`learning_rate` must be a number above 0, such as 0.0004, or a Keras",
+            "`learning_rate` must be a number above 0",
         ),
     ],
 )
@@ -145,7 +145,7 @@ def test_an_error_shows_other_names_of_its_arguments():
         (
             SearchOptions,
             {"top_k": 3},
-            "`top_k` and `top_p` require `temperature`. Received: top_k=3, top_p=None",
+            "require `temperature`. Received: top_k=3, top_p=None",
         ),
         (
             SearchOptions,
@@ -191,13 +191,9 @@ def test_options_are_split_among_classes():
     classes = (TrainingOptions, SelfCriticalOptions, CaptionerOptions)
     parts = split_options("fit", given, *classes, also=("name",))
     assert parts == [{"seed": 3}, {"num_drawn": 2}, {"hidden_dim": 4}, {"name": "mine"}]
-    with pytest.raises(
-        ValueError, match="^fit has no such option. Did you mean hidden_dim[?] Received: hiden_dim$"
-    ):
+    with pytest.raises(ValueError, match="^fit has no such option. .* hidden_dim[?] .*hiden_dim$"):
         split_options("fit", {"hiden_dim": 4}, *classes)
-    with pytest.raises(
-        ValueError, match="^f has no such option. Expected one of: self_critical_epochs, .*: qqq$"
-    ):
+    with pytest.raises(ValueError, match="^f has no such option. .*self_critical_epochs, .*: qqq$"):
         split_options("f", {"qqq": 4}, SelfCriticalOptions)
 
 
@@ -315,9 +311,7 @@ def test_each_door_guesses_what_was_meant(captioner, monkeypatch):
     ):
         with pytest.raises(ValueError, match=meant):
             call()
-    with pytest.raises(
-        ValueError, match="no such option. Expected one of: num_beams, max_length.* Received: qqqqq"
-    ):
+    with pytest.raises(ValueError, match="no such option. .*num_beams, max_length.*qqqqq"):
         captioner.caption_features(features, qqqqq=3)
 
 

@@ -9,8 +9,8 @@ import shutil
 
 import numpy as np
 import pytest
+from pages import HOSTILE, Page
 from PIL import Image
-from test_player import HOSTILE, Page
 
 from data_utils import draw_scenes, tokenise
 from data_utils.atomic_files import write_json

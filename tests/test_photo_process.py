@@ -4,7 +4,7 @@ reason of one photo.
 
 import numpy as np
 import pytest
-from conftest import write_photos
+from helpers import write_photos
 
 from data_utils import load_image
 from keras_sat.deploy.photo_process import PhotoProcess

@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from conftest import write_photos
+from helpers import write_photos
 from small_training import OPTIONS, At, run_training, train
 
 import keras_sat
@@ -233,9 +233,7 @@ def test_a_nan_loss_ends_the_training_and_keeps_the_best(batch, whole_training, 
     count = keras.callbacks.LambdaCallback(
         on_train_batch_begin=lambda batch, logs: batches.append(batch)
     )
-    with pytest.warns(
-        UserWarning, match=r"NaN or infinite in epoch 2; the best captioner so far is returned"
-    ):
+    with pytest.warns(UserWarning, match=r"in epoch 2; the best captioner so far is returned"):
         captioner = train(tmp_path, callbacks=[LoseTheWeights(1, batch), count])
     assert len(batches) == {1: 7, 3: 8}[batch], "it stopped at once"
     assert len(captioner.history["loss"]) == 1 and np.isfinite(captioner.history["loss"]).all()
@@ -323,14 +321,33 @@ def test_an_initial_model_is_trained_on_other_photos(whole_training, tmp_path):
     np.testing.assert_allclose(new[: len(old)], old, atol=1e-6)
     weights, expected = (model.encoder_model.weights[0].numpy() for model in (after, before))
     np.testing.assert_allclose(weights, expected, atol=1e-6)
-    with pytest.raises(
-        ValueError, match=r"shapes of trained weights.* Received: hidden_dim=32 \(it is 16\)"
-    ):
+    with pytest.raises(ValueError, match=r"shapes of trained weights.*hidden_dim=32 \(it is 16\)"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", hidden_dim=32, **options)
     soft = keras_sat.fit(mine, output_dir=tmp_path / "soft", attention="soft", **options)
     assert soft.decoder.attention == "soft"
     with pytest.raises(ValueError, match="no folder or bundled model"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", initial_model="nonsense")
+
+
+VIEWS_AND_LAST_LAYERS = {
+    "encoder": "tiny",
+    "encoder_training": "frozen",
+    "encoder_layer": "conv1",
+    "trained_up_to": "coordinates",
+    "encoder_rate": 0.5,
+    "image_size": 16,
+    "num_views": 2,
+    "embedding_dim": 4,
+    "hidden_dim": 4,
+    "attention_dim": 4,
+    "feature_dropout": 0.2,
+    "dropout_embedding": 0.2,
+    "average_momentum": 0.9,
+    "batch_size": 4,
+    "epochs": 3,
+    "patience": None,
+    "show_progress": False,
+}
 
 
 @pytest.mark.slow
@@ -347,30 +364,7 @@ def test_a_training_with_views_and_the_last_layers_of_an_encoder_resumes(tmp_pat
     ]
     weights = tmp_path / "tiny.weights.h5"
     keras_sat.ENCODERS["tiny"](image_size=16).save_weights(weights)
-    options = {
-        "encoder": "tiny",
-        "encoder_weights": weights,
-        "encoder_training": "frozen",
-        "image_size": 16,
-    }
-    options |= {
-        "encoder_layer": "conv1",
-        "trained_up_to": "coordinates",
-        "encoder_rate": 0.5,
-        "num_views": 2,
-    }
-    options |= {
-        **dict.fromkeys(["embedding_dim", "hidden_dim", "attention_dim"], 4),
-        "feature_dropout": 0.2,
-    }
-    options |= {
-        "dropout_embedding": 0.2,
-        "average_momentum": 0.9,
-        "batch_size": 4,
-        "epochs": 3,
-        "patience": None,
-    }
-    options |= {"show_progress": False}
+    options = {**VIEWS_AND_LAST_LAYERS, "encoder_weights": weights}
 
     def stop():
         raise KeyboardInterrupt
@@ -432,7 +426,7 @@ def test_what_it_says(tmp_path, capsys):
             {"encoder_training": "frozen", "photo_jitter": 0.5},
             "frozen encoder.*Received: photo_jitter=0.5",
         ),
-        ({"boxes": []}, "`boxes` and `box_weight` or `region_weight` require each other"),
+        ({"boxes": []}, "`boxes` and `box_weight` .* require each other"),
     ],
 )
 def test_errors(options, message, tmp_path, monkeypatch):

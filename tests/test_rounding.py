@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import numbers
+from helpers import numbers
 
 from keras_sat.files.rounding import rounded_to_8_bits
 

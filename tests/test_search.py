@@ -8,7 +8,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import all_slow_but
+from helpers import all_slow_but
 
 from data_utils import Vocabulary
 from keras_sat.captioner import Captioner

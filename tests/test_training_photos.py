@@ -188,9 +188,7 @@ def test_renamed_photos_of_the_training_are_rejected(whole_training, tmp_path, c
         if cached
         else None
     )
-    with pytest.raises(
-        ValueError, match=r"3 of the 4 photos in 'test', or on copies of them \('copies0', for"
-    ):
+    with pytest.raises(ValueError, match=r"3 of the 4 photos in 'test', or on copies .*'copies0'"):
         keras_sat.evaluate(captioner, copies, cache=cache, **SEARCH)
     with pytest.warns(UserWarning, match="3 of the 4 photos in 'test', or on copies"):
         table = keras_sat.evaluate(
@@ -206,7 +204,7 @@ def test_renamed_photos_of_the_training_are_rejected(whole_training, tmp_path, c
     if cached:
         shutil.copy(copies[0].image_path, copies[3].image_path)
         with pytest.raises(
-            ValueError, match="The photo 'copies3' .* has changed since its features were built"
+            ValueError, match="'copies3' .* has changed since its features were built"
         ):
             keras_sat.evaluate(captioner, copies[3:], cache=cache, **SEARCH)
 
@@ -233,9 +231,7 @@ def test_one_photo_of_a_hundred_that_is_in_a_data_set_twice_is_only_warned_of(wh
 def test_a_photo_in_train_and_test_under_two_names_is_named(whole_training, tmp_path):
     images = photo_data(tmp_path / "mine", "train train test test")
     shutil.copy(images[1].image_path, images[3].image_path)
-    with pytest.warns(
-        UserWarning, match=r"1 of the 2 photos in 'test' are in 'train' too.*\('mine3' is 'mine1'"
-    ):
+    with pytest.warns(UserWarning, match=r"1 of the 2 photos in 'test' .*'mine3' is 'mine1'"):
         keras_sat.evaluate(whole_training[1], images, **SEARCH)
 
 
@@ -252,7 +248,7 @@ def test_fit_names_photos_that_are_in_train_and_test_and_keeps_their_digests(tmp
     }
     with pytest.warns(
         UserWarning,
-        match=r"1 of the 2 photos of dev and test are in train too.*\('mine6' is 'mine2'",
+        match=r"1 of the 2 photos of dev and test .*'mine6' is 'mine2'",
     ):
         keras_sat.fit(images, encoder="tiny", output_dir=tmp_path / "run", num_beams=1, **small)
     record = Captioner.load(tmp_path / "run" / "model").training_photos
