@@ -16,9 +16,9 @@ pause it in the same way.
 To see what a stage is worth, make a captioner without it. `--reuse` takes the stages
 before it from another run:
 
-    ... --output-dir runs/a --reuse runs/bundled --skip flickr8k-consistency flickr8k
-    ... --output-dir runs/b --reuse runs/bundled --set flickr8k-phrases.guide_weight=0 flickr8k
-    ... --output-dir runs/c --reuse runs/bundled --set flickr8k.word_offsets=0.3 flickr8k
+    ... flickr8k --output-dir a --reuse runs/bundled --skip flickr8k-consistency
+    ... flickr8k --output-dir b --reuse runs/bundled --set flickr8k-phrases.guide_weight=0
+    ... flickr8k --output-dir c --reuse runs/bundled --set flickr8k.word_offsets=0.3
 """
 
 import argparse
@@ -239,7 +239,7 @@ class Maker:
             offsets = fitted_offsets(captioner, dev_photos, finish.word_offsets)
             captioner.decoder.readout.word_logits.bias.assign_add(offsets)
         if captioner.photo_encoder.is_saved:
-            # The path of the weights that its training began with says nothing elsewhere.
+            # The path of the weights that its training began with is of this machine.
             captioner.photo_encoder.weights = "imagenet"
         return captioner
 
