@@ -57,8 +57,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         vocabulary: Vocabulary.
         photo_encoder, adapter, decoder: the parts of the network, in the order in which
             they are applied.
-        confidence, consensus: see CaptionGenerator; `keras_sat.calibrate` and
-            `keras_sat.beyond.consensus.Consensus.build` make them.
+        confidence, consensus, photo_loader: see CaptionGenerator; `keras_sat.calibrate`
+            and `keras_sat.beyond.consensus.Consensus.build` make the first two.
         training_photos: SeenPhotos, or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
             revision, or None.

@@ -539,10 +539,6 @@ def test_errors(tmp_path, monkeypatch, capsys):
             "--plot cannot be combined with --ray",
         ),
         (["--ray", "local", "--output", "out", "--json"], "--json cannot be combined with --ray"),
-        (
-            ["--ray", "local", "--output", "out", "--eight-bit"],
-            "--eight-bit cannot be combined with --ray",
-        ),
         (["--ray", "local", "--output", str(tmp_path / "out")], "Ray is not installed"),
     ):
         assert main(caption + flags) == 2 and message in capsys.readouterr().err

@@ -184,12 +184,16 @@ def _decoded(content, size):
 
 
 def _write_saved_model(captioner, directory, search):
+    """Write the captioner as a SavedModel, given the arguments of its search.
+
+    The module that `tf.saved_model.load` returns has `serve` and `serve_jpeg`, the
+    functions of the two signatures.
+    """
     size = captioner.photo_sizes[0]
 
     def with_words(photos):
-        best = tf.nest.map_structure(
-            lambda x: x[:, 0], captioner.search(captioner.photo_encoder(photos), **search)
-        )
+        found = captioner.search(captioner.photo_encoder(photos), **search)
+        best = tf.nest.map_structure(lambda x: x[:, 0], found)
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]
         is_word = tf.sequence_mask(outputs["num_words"], search["max_length"])
@@ -214,11 +218,9 @@ def _write_saved_model(captioner, directory, search):
             )
         )
 
-    signatures = {
-        "serving_default": as_function(
-            serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images")
-        ),
-        "serving_jpeg": as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes")),
-    }
+    module = tf.Module()
+    module.serve = as_function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images"))
+    module.serve_jpeg = as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes"))
+    signatures = {"serving_default": module.serve, "serving_jpeg": module.serve_jpeg}
     with without_fast_twins():
-        save(directory, signatures)
+        save(module, directory, signatures)

@@ -25,15 +25,13 @@ from keras_sat.accelerated.switch import without_fast_twins
 SIGNATURES = ("serving_default", "encode", "beams", "attend")
 
 
-def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, eight_bit=False):
+def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
     """Convert a captioner to a LiteRT file; return the content of the file as bytes.
 
     Args:
         captioner: Captioner.
         greedy, beams: see `search_arguments`.
         signatures: names from SIGNATURES.
-        eight_bit: round the weights of convolutions and matrix products to 8 bits, and
-            their inputs when they run.
     """
 
     def of_one_photo(found):
@@ -72,11 +70,10 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, eight_bit=Fa
         "attend": as_function(attend, features, token_ids),
     }
     with without_fast_twins(), tempfile.TemporaryDirectory() as folder:
-        save(folder, {name: functions[name] for name in signatures})
+        save(tf.Module(), folder, {name: functions[name] for name in signatures})
         converter = tf.lite.TFLiteConverter.from_saved_model(
             folder, signature_keys=list(signatures)
         )
-        converter.optimizations = [tf.lite.Optimize.DEFAULT] if eight_bit else []
         return converter.convert()
 
 
@@ -102,16 +99,19 @@ def as_function(function, *specs):
     return tf.function(function, input_signature=specs, autograph=False)
 
 
-def save(directory, signatures):
-    """Write a SavedModel with only the weights that its signatures, a dict of functions
-    from `as_function`, use.
+def save(module, directory, signatures):
+    """Write a `tf.Module` as a SavedModel.
+
+    Args:
+        module: its attributes are those of the loaded SavedModel. `weights` is set to
+            the variables that the signatures use: no others are written.
+        directory: the folder.
+        signatures: dict from names to functions from `as_function`.
     """
-    module = tf.Module()
+    variables = {}  # each once, by its identity
     for function in signatures.values():
-        setattr(module, function.python_function.__name__, function)
-    concrete = [function.get_concrete_function() for function in signatures.values()]
-    module.weights = list(
-        {id(variable): variable for one in concrete for variable in one.variables}.values()
-    )
+        for variable in function.get_concrete_function().variables:
+            variables[id(variable)] = variable
+    module.weights = list(variables.values())
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     tf.saved_model.save(module, str(directory), signatures, options)

@@ -449,7 +449,7 @@ def _captioner_on_node(load, digests):
     if (found := _digests(load.args[0])) != digests:
         raise ValueError(f"This node has another model. Expected: {digests}. Received: {found}")
     captioner = load()
-    captioner.load_photo = PhotoProcess().load
+    captioner.photo_loader = PhotoProcess().load
     return captioner
 
 

@@ -79,7 +79,8 @@ class CaptionGenerator:
     its own are None, and the methods `rows_and_columns` and `_checked_features`.
 
     Attributes:
-        load_photo: the function of (image, size) that reads a picture in a given size.
+        photo_loader: None, or a function of (image, size) that reads photos in place of
+            `load_image`, such as `PhotoProcess.load`.
         confidence: None, or a function of the words' probabilities and the features
             that returns the probability that each caption is right.
         consensus: None, or a function that chooses one of the beams of each photo.
@@ -88,7 +89,7 @@ class CaptionGenerator:
     see `keras_sat.beyond.confidence` and `keras_sat.beyond.consensus`.
     """
 
-    load_photo = staticmethod(load_image)
+    photo_loader = None
     confidence = None
     consensus = None
 
@@ -500,11 +501,12 @@ class CaptionGenerator:
         for each image None or its error.
         """
         sizes = self.photo_sizes
+        load = load_image if self.photo_loader is None else self.photo_loader
         photos, problems = [], []
         for image in images:
             try:
                 path = getattr(image, "image_path", image)
-                photos.append([self.load_photo(path, size) for size in sizes])
+                photos.append([load(path, size) for size in sizes])
                 problems.append(None)
             except (OSError, ValueError) as error:
                 if errors == "raise":
