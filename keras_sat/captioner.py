@@ -256,13 +256,12 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
 
         reject_unfit(self, pixel_photos)
         photos, _ = photos_of(images)
-        own = captions is None
-        words = (
-            [x.words for _, x in self.caption_each(photos)]
-            if own
-            else words_of_captions(captions, len(photos))
-        )
-        return figures_of(measure(self, photos, words, pixel_photos=pixel_photos), self.num_regions)
+        if captions is None:
+            words = [result.words for _, result in self.caption_each(photos)]
+        else:
+            words = words_of_captions(captions, len(photos))
+        measured = measure(self, photos, words, pixel_photos=pixel_photos)
+        return figures_of(measured, self.num_regions)
 
     def save(
         self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32"

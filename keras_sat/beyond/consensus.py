@@ -21,7 +21,7 @@ import itertools
 import numpy as np
 
 from data_utils.progress import Progress
-from keras_sat.search.length_penalty import caption_score
+from keras_sat.search.result import caption_score
 
 FEWEST_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
 MOST_CAPTIONS, MOST_WORDS = 5, 20  # of a photo, of a caption

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_sat.search.length_penalty import caption_score
+from keras_sat.search.result import caption_score
 
 
 class SearchResult(NamedTuple):
