@@ -213,10 +213,10 @@ class Consensus:
         """
         vectors = []
         owners = np.arange(len(texts))
-        for (keys, rows), (known, rarity) in zip(self._ngrams(texts, owners), self._rarities):
+        for (keys, rows), (known_keys, rarity) in zip(self._ngrams(texts, owners), self._rarities):
             keys, columns = np.unique(keys, return_inverse=True)
-            places = np.searchsorted(known, keys)
-            values = np.where(known[places] == keys, rarity[places], rarity[-1])
+            places = np.searchsorted(known_keys, keys)
+            values = np.where(known_keys[places] == keys, rarity[places], rarity[-1])
             order_vectors = np.zeros((len(texts), len(keys)), np.float32)
             order_vectors[rows, columns] = values[columns]
             our_columns = np.unique(columns[rows < num_ours])
@@ -242,8 +242,8 @@ class Consensus:
             starts = np.flatnonzero(is_new)
             counts = np.add.reduceat(is_new_photo, starts, dtype=int)
             # So that every key has a place among them.
-            known = np.append(keys[starts], np.uint64(2**64 - 1))
-            rarities.append((known, np.log(num_photos / np.append(counts, 1))))
+            known_keys = np.append(keys[starts], np.uint64(2**64 - 1))
+            rarities.append((known_keys, np.log(num_photos / np.append(counts, 1))))
         return rarities
 
     def _ngrams(self, captions, owners):

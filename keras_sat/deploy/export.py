@@ -147,17 +147,18 @@ def _stretched_to(photos, length):
     """Resize photos along their first axis with Pillow's bilinear filter and its 22-bit
     weights; return uint8.
     """
-    before = tf.shape(photos)[0]
-    scale = tf.cast(before, tf.float64) / length
+    old_length = tf.shape(photos)[0]
+    scale = tf.cast(old_length, tf.float64) / length
     reach = tf.maximum(scale, 1.0)  # when downsampling, each pixel is a mean of many
     centres = (tf.range(length, dtype=tf.float64) + 0.5) * scale
-    distances = tf.cast(tf.range(before), tf.float64) - centres[:, None] + 0.5
+    distances = tf.cast(tf.range(old_length), tf.float64) - centres[:, None] + 0.5
     weights = tf.maximum(1.0 - tf.abs(distances / reach), 0.0)
     weights = tf.floor(weights / tf.reduce_sum(weights, axis=1, keepdims=True) * 2**22 + 0.5)
-    pixels = tf.cast(tf.reshape(photos, (before, -1)), tf.float64)
+    pixels = tf.cast(tf.reshape(photos, (old_length, -1)), tf.float64)
     sums = tf.sparse.sparse_dense_matmul(tf.sparse.from_dense(weights), pixels)
     rounded = tf.clip_by_value(tf.floor(sums / 2**22 + 0.5), 0, 255)
-    return tf.cast(tf.reshape(rounded, tf.concat([[length], tf.shape(photos)[1:]], 0)), tf.uint8)
+    shape = tf.concat([[length], tf.shape(photos)[1:]], 0)
+    return tf.cast(tf.reshape(rounded, shape), tf.uint8)
 
 
 def _decoded(content, size):
@@ -173,14 +174,14 @@ def _decoded(content, size):
             content, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE"
         )
 
-    is_jpeg = tf.io.is_jpeg(content)
     sides = tf.cond(
-        is_jpeg, lambda: tf.io.extract_jpeg_shape(content)[:2], lambda: tf.constant([0, 0])
+        tf.io.is_jpeg(content),
+        lambda: tf.io.extract_jpeg_shape(content)[:2],
+        lambda: tf.constant([0, 0]),
     )
-    times = tf.reduce_min(sides) // (2 * max(size))
-    return tf.switch_case(
-        tf.reduce_sum(tf.cast(times >= [2, 4, 8], tf.int32)), [at(1), at(2), at(4), at(8)]
-    )
+    times_too_large = tf.reduce_min(sides) // (2 * max(size))
+    number_of_ratio = tf.reduce_sum(tf.cast(times_too_large >= [2, 4, 8], tf.int32))
+    return tf.switch_case(number_of_ratio, [at(1), at(2), at(4), at(8)])
 
 
 def _write_saved_model(captioner, directory, search):
@@ -192,8 +193,8 @@ def _write_saved_model(captioner, directory, search):
     size = captioner.photo_sizes[0]
 
     def with_words(photos):
-        found = captioner.search(captioner.photo_encoder(photos), **search)
-        best = tf.nest.map_structure(lambda x: x[:, 0], found)
+        search_result = captioner.search(captioner.photo_encoder(photos), **search)
+        best = tf.nest.map_structure(lambda x: x[:, 0], search_result)
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]
         is_word = tf.sequence_mask(outputs["num_words"], search["max_length"])
