@@ -160,7 +160,7 @@ def calibrate(
     folds = np.arange(len(images)) % NUM_FOLDS
     confidences = np.zeros(len(images))
     for number in range(NUM_FOLDS):
-        held_out = folds == number
+        held_out = folds == number  # (photos,)
         fitted = _fitted(clues[~held_out], norms[~held_out], are_right[~held_out])
         confidences[held_out] = fitted.of_clues(clues[held_out], norms[held_out])
     captioner.confidence = _fitted(clues, norms, are_right)

@@ -47,16 +47,19 @@ def player_page(display, *, title=None):
     """
     data = figure_data(display)
     values = {name: data.pop(name) for name in ("aspect", "photo")}
-    words = enumerate(map(escaped, display.words))
-    buttons = [f'<button type="button" data-step="{step}">{word}</button>' for step, word in words]
+    buttons = [
+        f'<button type="button" data-step="{step}">{escaped(word)}</button>'
+        for step, word in enumerate(display.words)
+    ]
+    if title is None:
+        title = " ".join(display.words)
     values |= {
         "buttons": " ".join(buttons),
         "maps": as_json(data),
         "policy": policy(template_part("script")),
+        "title": escaped(title),
     }
-    return fill(
-        template(), values | {"title": escaped(" ".join(display.words) if title is None else title)}
-    )
+    return fill(template(), values)
 
 
 def player_frame(display):
@@ -113,11 +116,13 @@ def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITY):
     """
     from PIL import Image
 
-    picture, file = Image.fromarray(image), io.BytesIO()
+    picture = Image.fromarray(image)
     picture.thumbnail((largest_side, largest_side))
-    kind, options = (
-        ("png", {}) if max(picture.size) <= SMALL_SIDE else ("jpeg", {"quality": quality})
-    )
+    if max(picture.size) <= SMALL_SIDE:
+        kind, options = "png", {}
+    else:
+        kind, options = "jpeg", {"quality": quality}
+    file = io.BytesIO()
     picture.save(file, kind, optimize=True, **options)
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 

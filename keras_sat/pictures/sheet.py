@@ -78,7 +78,7 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
         problem = "Expected 1 to 40 inches and 1 column or more, of 0.2 inches each."
         raise ValueError(f"{problem} Received: width={width}, columns={columns}")
     size = font_size(width)
-    line = 1.4 * size / 72
+    line = 1.4 * size / 72  # inches
     num_title_lines = max((1 + title.count("\n") for row in rows for title in row[1]), default=1)
 
     def widths(texts, styles):
@@ -86,9 +86,15 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
 
     measured = []
     for aspect, titles, words, title_styles, word_styles in rows:
-        texts = widths(titles, title_styles), widths(words, word_styles)
-        sizes = {"width": width - 2 * MARGIN, "line": line, "title": num_title_lines * line}
-        measured.append(Row(aspect, *texts, **sizes))
+        row = Row(
+            aspect,
+            title_widths=widths(titles, title_styles),
+            word_widths=widths(words, word_styles),
+            width=width - 2 * MARGIN,
+            line=line,
+            title=num_title_lines * line,
+        )
+        measured.append(row)
     layouts = best_layouts(measured, columns, large)
     distance = line  # between rows
     height = sum(layout.height + distance for layout in layouts) - distance + 2 * MARGIN
@@ -265,5 +271,9 @@ def text_width(text, *, color=None, **font):
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    measure, font = text_to_path.get_text_width_height_descent, FontProperties(**font)
-    return max(measure(line, font, ismath=False)[0] for line in text.split("\n")) / 72
+    font = FontProperties(**font)
+    widths = []  # of the lines, in points
+    for line in text.split("\n"):
+        width, _, _ = text_to_path.get_text_width_height_descent(line, font, ismath=False)
+        widths.append(width)
+    return max(widths) / 72
