@@ -254,13 +254,14 @@ class Consensus:
         ids = np.frombuffer(codes, "<u4").astype(np.uint64)
         # The number of each word's caption.
         numbers = np.repeat(np.arange(len(captions)), [len(text) for text in captions])
+        vocabulary_size = len(self.vocabulary)
         keys = ids
         for order in range(NUM_ORDERS):
             first_numbers = numbers[: len(keys)]
             is_within_caption = first_numbers == numbers[order:]
             yield keys[is_within_caption], owners[first_numbers[is_within_caption]]
             # Distinct for up to 65,536 words.
-            keys = keys[:-1] * len(self.vocabulary) + ids[order + 1 :]
+            keys = keys[:-1] * vocabulary_size + ids[order + 1 :]
 
 
 def _check_arrays(arrays, feature_dim):
