@@ -90,11 +90,13 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         self.consensus = None
         self.training_photos = None
         self.source = None
-        arrays, blur = None, options.photo_blur
+        encoder_arrays = None
+        blur = options.photo_blur
         if options.encoder_weights == BUNDLED:
-            arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
+            bundled = saving.bundled_encoder(options.encoder)
+            encoder_arrays, bundled_blur, self.training_photos = bundled
             blur = bundled_blur if blur is None else blur
-        self.photo_encoder = PhotoEncoder(options, blur=blur, arrays=arrays)
+        self.photo_encoder = PhotoEncoder(options, blur=blur, arrays=encoder_arrays)
         self.adapter = FeatureAdapter(
             self.photo_encoder.top,
             normalise=options.normalise_features,
@@ -387,12 +389,12 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         parts = {"adapter": self.adapter.weights, "decoder": self.decoder.weights}
         if self.photo_encoder.is_saved:
             parts["encoder"] = self.encoder_model.weights
-        named = {
-            f"{part}/{i:03d}/{w.name}": w
+        named_weights = {
+            f"{part}/{number:03d}/{weight.name}": weight
             for part, weights in parts.items()
-            for i, w in enumerate(weights)
+            for number, weight in enumerate(weights)
         }
-        return {**named, "baseline": self.baseline}
+        return {**named_weights, "baseline": self.baseline}
 
 
 def _as_vocabulary(vocabulary: Any, *, has_regions: bool) -> Vocabulary:

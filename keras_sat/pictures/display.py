@@ -70,7 +70,8 @@ class AttentionDisplay:
             raise ValueError(
                 f"`words` must be a list of words. Received: words={brief(self.words)}"
             )
-        words, maps = list(self.words), np.asarray(self.attention_weights, dtype=float)
+        words = list(self.words)
+        maps = np.asarray(self.attention_weights, dtype=float)
         num_fractions = len(words) if self.from_photo is None else len(self.from_photo)
         if maps.ndim != 3 or not len(maps) == len(words) == num_fractions:
             raise ValueError(
@@ -224,7 +225,8 @@ class AttentionDisplay:
         """
         is_list = isinstance(displays, (list, tuple)) and displays
         lengths = [np.shape(each)[:1] for each in (names, ax) if each is not None]
-        lengths += [] if images is None else [(len(images),)]
+        if images is not None:  # whose pictures may have several shapes
+            lengths.append((len(images),))
         if not is_list or any(length != (len(displays),) for length in lengths):
             raise ValueError(
                 "`displays` must be a list with at least one display; `images`, `names` "
@@ -259,16 +261,17 @@ class AttentionDisplay:
 
         path = Path(path).expanduser()
         path = path if path.suffix else path.with_suffix(".png")
-        kind, drawing = path.suffix[1:].lower(), io.BytesIO()
+        file_format = path.suffix[1:].lower()
+        drawing = io.BytesIO()
         settings = {"pdf.fonttype": 42, "ps.fonttype": 42}
-        if kind in VECTOR:
+        if file_format in VECTOR:
             settings["image.interpolation"] = "none"  # photos are stored as they are
         with matplotlib.rc_context(settings):
             axes = self.plot(self._new_axes(Figure, **options), **options)
-            if kind in VECTOR:
+            if file_format in VECTOR:
                 for panel in axes:
                     shrink_to_printed_size(panel, dpi)
-            axes[0].figure.savefig(drawing, format=kind, dpi=dpi)
+            axes[0].figure.savefig(drawing, format=file_format, dpi=dpi)
         write_whole(path, drawing.getvalue())
 
     def _new_axes(
@@ -319,21 +322,10 @@ class AttentionDisplay:
             if shares:
                 title += f"\n{_share_text(self.share(position))}" if lines else "\n"
             panel.imshow(photo)
-            line = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
-            panel.add_collection(LineCollection(lines, **line), autolim=False)
+            line_style = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
+            panel.add_collection(LineCollection(lines, **line_style), autolim=False)
             size = _title(panel, title, **self._style(position))
-            box = {"facecolor": "black", "linewidth": 0, "pad": 2}
-            font = {"color": "white", "size": max(8, 0.8 * size), "style": "italic"}
-            panel.text(
-                0.5,
-                0.05,
-                note,
-                ha="center",
-                va="bottom",
-                transform=panel.transAxes,
-                bbox=box,
-                **font,
-            )
+            _write_note(panel, note, 0.8 * size)
 
     def animate(
         self,
@@ -354,7 +346,8 @@ class AttentionDisplay:
         """
         from keras_sat.pictures.cartoon import cartoon
 
-        path, width = _path_ending_in(".gif", path), 480 if width is None else width
+        path = _path_ending_in(".gif", path)
+        width = 480 if width is None else width
         write_whole(path, cartoon(self, self.positions(words), look, seconds_per_word, width))
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
@@ -372,6 +365,22 @@ def _title(panel, text, **style):
     size = font_size(panel.figure.bbox.width / panel.figure.dpi)
     panel.set_title(text, parse_math=False, size=size, pad=3, **style)
     return size
+
+
+def _write_note(panel, note, size):
+    """Write white text in a black box at the bottom of a panel; "" writes nothing."""
+    panel.text(
+        0.5,
+        0.05,
+        note,
+        ha="center",
+        va="bottom",
+        transform=panel.transAxes,
+        bbox={"facecolor": "black", "linewidth": 0, "pad": 2},
+        color="white",
+        size=max(8, size),
+        style="italic",
+    )
 
 
 def _share_text(share):

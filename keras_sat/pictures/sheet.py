@@ -131,6 +131,7 @@ def best_layouts(rows, columns=None, large=True):
 
 
 def _cost(layout, row):
+    """Return the cost of a Layout of a Row, see above."""
     photo, *panels = [width * height for _, _, width, height in layout.boxes]
     photo_share = photo / (photo + sum(panels))
     return (
@@ -155,11 +156,13 @@ def _among_panels(row, columns, has_title):
     panel_height = min(row.cell(columns) / row.aspect, TALLEST * row.width)
     column_width = max(row.aspect * panel_height, min(row.narrowest, row.cell(columns)))
     places, top = _caption(row, row.width)
-    own_places, own_height = _caption(row, column_width)
-    fits = own_height <= top + row.title and max([0, *row.word_widths]) <= column_width
+    # Of the caption above the photo alone.
+    narrow_places, narrow_height = _caption(row, column_width)
+    fits = narrow_height <= top + row.title and max([0, *row.word_widths]) <= column_width
     if fits and not has_title:
-        top = max(0, own_height - row.title)
-        places = [(left, top + row.title - own_height + down) for left, down in own_places]
+        top = max(0, narrow_height - row.title)
+        caption_top = top + row.title - narrow_height
+        places = [(left, caption_top + down) for left, down in narrow_places]
     boxes = _cells(row, 1 + row.num_panels, columns, panel_height, column_width, top=top)
     return Layout(boxes, places, _bottom(boxes), -len(boxes) % columns)
 
@@ -215,9 +218,9 @@ def _as_wide_as_the_figure(row, columns, span):
     beside = columns - span
     for num_lines in range(len(row.word_widths) + 1):
         # The photo's height is that of `span` panels and this:
-        more = span * row.title + (span - 1) * GAP - _height_of_lines(row, num_lines)
-        cell = (row.width - beside * GAP - row.aspect * more) / columns
-        photo_width = span * cell + row.aspect * more
+        extra_height = span * row.title + (span - 1) * GAP - _height_of_lines(row, num_lines)
+        cell = (row.width - beside * GAP - row.aspect * extra_height) / columns
+        photo_width = span * cell + row.aspect * extra_height
         _, caption_height = _caption(row, photo_width)
         if caption_height <= _height_of_lines(row, num_lines):
             break

@@ -733,9 +733,10 @@ def _noise(options, numbers, rows_per_photo, num_regions):
         is_random = options.temperature is not None or options.sample_attention
         seed = random.randrange(ANY_COUNT) if is_random else 0
     generators = [np.random.default_rng([seed, options.first_photo + number]) for number in numbers]
-    words = rows_per_photo, options.max_length
-    regions = (*words, num_regions) if options.sample_attention else (0, options.max_length, 0)
-    return [
-        np.concatenate([generator.random(shape, dtype=np.float32) for generator in generators])
-        for shape in (words, regions)
-    ]
+    word_shape = (rows_per_photo, options.max_length)
+    region_shape = (0, options.max_length, 0)
+    if options.sample_attention:
+        region_shape = (rows_per_photo, options.max_length, num_regions)
+    word_noise = [generator.random(word_shape, dtype=np.float32) for generator in generators]
+    region_noise = [generator.random(region_shape, dtype=np.float32) for generator in generators]
+    return np.concatenate(word_noise), np.concatenate(region_noise)
