@@ -145,9 +145,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         return self.decoder.draws_places
 
     def description(self) -> str:
-        """Return attention, order of reading, scoring, encoder and recurrent layers in
-        one line.
-        """
+        """Return attention, reading order, scoring, encoder and layers in one line."""
         attention = "no attention"
         if self.decoder.chooses:
             with_sentinel = " with a sentinel" if self.sentinel else ""
@@ -230,9 +228,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
-        """Build the model for features or photos of this shape, unless it is already
-        built.
-        """
+        """Build the model for features or photos of this shape, if it is not built."""
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
@@ -334,8 +330,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         encoder: Any = None,
         encoder_weights: str | os.PathLike | None = None,
     ) -> Captioner:
-        """Load a saved or bundled captioner without a download, or one from the Hugging
-        Face Hub.
+        """Load a saved or bundled captioner, or download one from the Hugging Face Hub.
 
         Args:
             model: a folder that `save` wrote, or a bundled name: "flickr8k" (None),

@@ -25,8 +25,9 @@ EPSILON = 1e-3  # of the normalisation: a region without activations stays near 
 
 
 class FeatureConsistency:
-    """The feature consistency objective, for `Captioner.compile`. Batches must contain
-    photos.
+    """The objective of feature consistency, for `Captioner.compile`.
+
+    Batches must contain photos.
 
     `teacher` is the Captioner whose features of the original photo are the target, and
     is not trained. For `strength` see `data_utils.photo_augmentation`.
@@ -67,9 +68,7 @@ class FeatureConsistency:
 
 
 def normalised(features):
-    """Normalise features (photos, regions, feature_dim) to mean 0 and variance 1 in
-    each region.
-    """
+    """Normalise each region of (photos, regions, dim) to mean 0 and variance 1."""
     features = ops.cast(features, "float32")
     centred = features - ops.mean(features, axis=-1, keepdims=True)
     return centred / ops.sqrt(ops.mean(centred**2, axis=-1, keepdims=True) + EPSILON)

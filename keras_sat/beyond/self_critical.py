@@ -178,9 +178,7 @@ class SelfCritical:
         return drawn, drawn[:, :0]
 
     def _read(self, captioner, features, token_ids, dropout):
-        """Return log p of each sampled caption, under the distribution from which it
-        was sampled.
-        """
+        """Return log p of each sampled caption, where p is what it was sampled from."""
         special = special_tokens(self.vocabulary)
         token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
         starts = ops.full_like(token_ids[:, :1], special["start_token_id"])

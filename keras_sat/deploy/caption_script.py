@@ -144,9 +144,7 @@ def num_scans(content):
 
 
 def run(interpreter, words, photo):
-    """Return the outputs of LiteRT's beam search if the model supports it, otherwise of
-    greedy search.
-    """
+    """Return LiteRT's outputs of beam search or, if it has none, of greedy search."""
     runner = interpreter.get_signature_runner
     if "beams" not in interpreter.get_signature_list():
         return runner("serving_default")(images=photo)
@@ -158,9 +156,7 @@ def run(interpreter, words, photo):
 
 
 def visible(text):
-    """Return text, such as a file name, with what a terminal would obey or hide
-    escaped.
-    """
+    """Return text in which what a terminal would obey or hide is escaped."""
     hidden = filter(is_hidden, text)
     escaped = {sign: sign.encode("unicode_escape").decode() for sign in hidden}
     return text.translate(str.maketrans(escaped))

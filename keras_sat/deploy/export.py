@@ -162,8 +162,7 @@ def _stretched_to(photos, length):
 
 
 def _decoded(content, size):
-    """Decode a JPEG or PNG file as `load_image` does; return a photo of shape (height,
-    width, 3).
+    """Decode a JPEG or PNG file as `load_image` does: (height, width, 3).
 
     Large JPEGs are decoded at reduced size, and all JPEGs with the accurate DCT:
     TensorFlow's faster default changed 18 of 100 captions.

@@ -183,8 +183,7 @@ def converted(directory):
 
 
 class LiteRTCaptioner:
-    """A captioner that runs on LiteRT: it captions photos as `Captioner` does, without
-    batches.
+    """A captioner that runs on LiteRT: like `Captioner`, but without batches.
 
     One photo gets all threads; of several, each thread captions another one. Threads
     may share a captioner: they read photos in parallel and caption them in turn.
@@ -248,9 +247,7 @@ class LiteRTCaptioner:
 
     @contextlib.contextmanager
     def _interpreting(self):
-        """Lock the interpreter within a `with` block, and convert its errors to
-        ValueError.
-        """
+        """Lock the interpreter, and turn its errors into ValueError, in a `with`."""
         with self._lock:
             try:
                 yield
@@ -348,9 +345,7 @@ class LiteRTCaptioner:
     # === Attention for given captions ===
 
     def attend(self, image: Any, caption: str) -> CaptionResult:
-        """Return a CaptionResult for a given caption, with an attention map for each
-        word.
-        """
+        """Return the CaptionResult of a given caption, with a map for each word."""
         ((_, result),) = self.attend_each([image], caption)
         return result
 

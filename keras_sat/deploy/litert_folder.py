@@ -92,9 +92,7 @@ def read_litert(folder):
 
 
 def read_index(folder, vocabulary):
-    """Return the Consensus in a folder and its options, a dict; (None, None) if there
-    is none.
-    """
+    """Return the Consensus in a folder and its options, a dict; or (None, None)."""
     manifest = read_sealed_json(folder / MANIFEST, *HINT)
     if INDEX not in manifest:
         return None, None

@@ -100,7 +100,5 @@ def filled(directory):
 
 
 def _as_bytes(array, axis):
-    """Return an array as LiteRT stores it: as it is (axis -1), or with its last axis at
-    another place.
-    """
+    """Return an array as LiteRT stores it: with its last axis moved to `axis`."""
     return np.ascontiguousarray(np.moveaxis(array, -1, axis)).tobytes()

@@ -48,9 +48,7 @@ def rounded(content):
 
 
 def _first_operators(model, graph):
-    """Return a dict from the index of each tensor to the first operator that reads
-    it.
-    """
+    """Return the first operator that reads each tensor, a dict by its index."""
     operators = {}
     for step in graph.operators:
         operator = model.operatorCodes[step.opcodeIndex].builtinCode
@@ -60,8 +58,7 @@ def _first_operators(model, graph):
 
 
 def _dequantizing_step(model, graph, number, kind):
-    """Return the step that converts quantised weights to the float32 tensor `number`
-    of a graph.
+    """Return the step from quantised weights to the float32 tensor `number`.
 
     Add the tensor of quantised weights to the graph; `kind` is its type and scales.
     """

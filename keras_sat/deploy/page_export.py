@@ -156,9 +156,7 @@ def _reject_foreign(directory):
 
 
 def _converted(captioner, search, precision):
-    """Return a captioner's LiteRT network (bytes), its Vocabulary, and its settings for
-    the page.
-    """
+    """Return a captioner's LiteRT network (bytes), Vocabulary, and page settings."""
     greedy, beams = search_arguments(captioner, **search)
     network = litert_file(captioner, greedy, beams)
     if precision == "int8":

@@ -158,9 +158,7 @@ def _photos_of(image, recursive):
 
 
 def _photos_at(address, recursive):
-    """Yield the addresses of photos: of one, of those that match a pattern, or of those
-    in a folder.
-    """
+    """Yield the addresses of a photo, of a pattern's photos, or of a folder's."""
     try:
         import fsspec
 

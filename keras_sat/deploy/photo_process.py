@@ -100,8 +100,9 @@ class PhotoProcess:
         threading.Thread(target=_pass_on, args=arguments, daemon=True).start()
 
     def close(self):
-        """End the process: it ends with its input, and therefore also when a worker is
-        killed.
+        """End the process.
+
+        It ends with its input, and so also when a worker is killed.
         """
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()

@@ -171,9 +171,7 @@ def write_captions(
 
 
 def _absolute_images(images):
-    """Return the images of `distributed_caption` as a list of absolute paths and
-    addresses.
-    """
+    """Return the images of `distributed_caption` as absolute paths and addresses."""
     if isinstance(images, (str, os.PathLike)):
         images = [images]
     images = [absolute(image) for image in images]
@@ -212,9 +210,7 @@ class ModelSource:
 
 
 def loading(models, encoder_weights):
-    """Return the ModelSource of one model or of a list: relative paths of files become
-    absolute.
-    """
+    """Return the ModelSource of one model or a list; paths become absolute."""
     models = models if isinstance(models, (list, tuple)) else [models]
     return ModelSource([_absolute_file(model) for model in models], _absolute_file(encoder_weights))
 
@@ -285,9 +281,7 @@ def _captioning_parts(source, digests, options):
 
 
 def _row(photo, result):
-    """Return the row of a photo, a dict with all COLUMNS, given its CaptionResult or
-    error.
-    """
+    """Return a dict with all COLUMNS, given a photo and its result or error."""
     row = dict.fromkeys(COLUMNS)
     row["image"] = photo
     if isinstance(result, Exception):

@@ -70,9 +70,7 @@ def save(captioner, directory, overwrite, precision):
 
 
 def save_records(captioner, directory):
-    """Add a captioner's confidence, index and `consensus_weight` to the folder in which
-    it is saved.
-    """
+    """Add confidence, index and `consensus_weight` to a captioner's folder."""
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
@@ -150,9 +148,7 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
 
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
-    """Set the name, weights and grid of a captioner's encoder, which was built without
-    them.
-    """
+    """Set name, weights and grid of an encoder that was built without them."""
     options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
         captioner.photo_encoder.name = options["encoder"]

@@ -64,9 +64,7 @@ def reject_claims(settings, vocabulary_size, arrays):
 
 
 def reject_grid(settings, num_regions):
-    """Raise ValueError for rows and columns that do not match the model's number of
-    regions.
-    """
+    """Raise ValueError for rows and columns that do not give `num_regions`."""
     grid = settings["rows_and_columns"]
     is_grid = (
         isinstance(grid, list)

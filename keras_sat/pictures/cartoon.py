@@ -84,9 +84,7 @@ class _Drawing:
         self.bottom = height + 2 * self.margin + self.line * num_lines
 
     def lit(self, position, look):
-        """Return the photo as the word at `position` lights it, with its outline and
-        note.
-        """
+        """Return the photo as a word lights it, with its outline and note."""
         from PIL import Image, ImageDraw
 
         width, height = self.size

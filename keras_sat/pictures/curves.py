@@ -55,9 +55,7 @@ def plot_history(history: Any, ax=None) -> Any:
 
 
 def _read_history(path):
-    """Return the columns of history.csv as a dict, given its path or that of its
-    folder.
-    """
+    """Return the columns of history.csv, given its path or its folder's."""
     file = path / "history.csv" if path.is_dir() else path
     table = np.genfromtxt(file, delimiter=",", names=True)
     return {name: np.atleast_1d(table[name]) for name in table.dtype.names}

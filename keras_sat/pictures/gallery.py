@@ -65,9 +65,7 @@ def gallery(
 
 
 class GalleryPage:
-    """A gallery to which photos are added one by one, so that results need not stay in
-    memory.
-    """
+    """A gallery to which photos are added one by one, to save memory."""
 
     def __init__(self, path: str | os.PathLike, title: str = "Captions"):
         path = Path(path).expanduser()

@@ -63,9 +63,7 @@ def player_page(display, *, title=None):
 
 
 def player_frame(display):
-    """Return a player as a sandboxed <iframe> to embed in another page, such as a
-    notebook.
-    """
+    """Return a player as a sandboxed <iframe>, for a page such as a notebook."""
     height, width = display.image.shape[:2]
     lines = sum(len(word) + 2 for word in display.words) // 40 + 1  # about, as buttons wrap
     style = (

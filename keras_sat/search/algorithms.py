@@ -54,9 +54,7 @@ def run_search(
     for_region=False,
     **options,
 ):
-    """Run the search that the options select: beam_search, sample_search or
-    greedy_search.
-    """
+    """Run the search that the options select: beam, sample or greedy search."""
     options = {
         "num_regions": num_regions,
         **special_tokens(vocabulary, allow_unknown, for_region),

@@ -216,8 +216,7 @@ class CaptionGenerator:
     def caption_features(
         self, features: Any, *, images: Any = None, **options: Unpack[SearchKeywords]
     ) -> list[CaptionResult]:
-        """Caption photos from their features; return a list with a CaptionResult for
-        each photo.
+        """Return a list with the CaptionResult of each photo, from their features.
 
         Args:
             features: (photos, regions, feature_dim).
@@ -254,9 +253,7 @@ class CaptionGenerator:
             yield from batch.with_errors(results)
 
     def _phrases_of_batches(self, batches, options, regions):
-        """Yield (image, list with a CaptionResult for each region, or error) for each
-        image.
-        """
+        """Yield (image, list of CaptionResults of regions, or error)."""
         for batch in batches:
             regions_of_photos = [regions[number] for number in batch.numbers]
             yield from batch.with_errors(self._phrases(batch, options, regions_of_photos))
@@ -280,9 +277,7 @@ class CaptionGenerator:
         return self.consensus(results, features, consensus_options, num_results=options.num_results)
 
     def _phrases(self, batch, options, regions_of_photos):
-        """Return a list of CaptionResults for each photo of a batch, one for each of
-        its regions.
-        """
+        """Return for each photo of a batch the CaptionResults of its regions."""
         arguments = self.arguments_of_search(options)
         all_pairs = [
             (row, region) for row, regions in enumerate(regions_of_photos) for region in regions
@@ -327,9 +322,7 @@ class CaptionGenerator:
         )
 
     def visible_cells(self, regions: list) -> Any:
-        """Return which cells of the grid are visible in each region, boolean (regions,
-        cells).
-        """
+        """Return which cells each region shows, boolean (regions, cells)."""
         return np.stack(
             [visible_cells(region, self.rows_and_columns()).ravel() for region in regions]
         )
@@ -581,8 +574,7 @@ class CaptionGenerator:
         sample_attention=False,
         **options,
     ):
-        """Search for captions of features (photos, regions, feature_dim); return a
-        SearchResult.
+        """Return the SearchResult for features (photos, regions, feature_dim).
 
         Args:
             word_noise: uniform noise (rows, max_length), for sampling words.
@@ -715,9 +707,7 @@ def _rows_of(features, rows):
 
 
 def _rows_per_photo(arguments):
-    """Return the number of beams or samples of each photo, given the arguments of
-    `search`.
-    """
+    """Return the number of beams or samples, given arguments of `search`."""
     return arguments.get("num_beams", arguments.get("num_samples", 1))
 
 

@@ -54,9 +54,7 @@ class CaptionResult:
 
     @property
     def from_photo(self) -> np.ndarray | None:
-        """The fraction of each word's attention on the photo, (words,); None without a
-        sentinel.
-        """
+        """The share of the photo in each word, (words,); None without a sentinel."""
         return self.extras.get("from_photo")
 
     def to_dict(self, *, maps: bool = False) -> dict[str, Any]:
