@@ -57,8 +57,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         vocabulary: Vocabulary.
         photo_encoder, adapter, decoder: the parts of the network, in the order in which
             they are applied.
-        confidence, consensus: see CaptionGenerator; `keras_sat.calibrate` and
-            `keras_sat.beyond.consensus.Consensus.build` make them.
+        confidence, consensus, photo_loader: see CaptionGenerator; `keras_sat.calibrate`
+            and `keras_sat.beyond.consensus.Consensus.build` make the first two.
         training_photos: SeenPhotos, or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
             revision, or None.
@@ -90,11 +90,13 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         self.consensus = None
         self.training_photos = None
         self.source = None
-        arrays, blur = None, options.photo_blur
+        encoder_arrays = None
+        blur = options.photo_blur
         if options.encoder_weights == BUNDLED:
-            arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
+            bundled = saving.bundled_encoder(options.encoder)
+            encoder_arrays, bundled_blur, self.training_photos = bundled
             blur = bundled_blur if blur is None else blur
-        self.photo_encoder = PhotoEncoder(options, blur=blur, arrays=arrays)
+        self.photo_encoder = PhotoEncoder(options, blur=blur, arrays=encoder_arrays)
         self.adapter = FeatureAdapter(
             self.photo_encoder.top,
             normalise=options.normalise_features,
@@ -143,9 +145,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         return self.decoder.draws_places
 
     def description(self) -> str:
-        """Return attention, order of reading, scoring, encoder and recurrent layers in
-        one line.
-        """
+        """Return attention, reading order, scoring, encoder and layers in one line."""
         attention = "no attention"
         if self.decoder.chooses:
             with_sentinel = " with a sentinel" if self.sentinel else ""
@@ -228,9 +228,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
-        """Build the model for features or photos of this shape, unless it is already
-        built.
-        """
+        """Build the model for features or photos of this shape, if it is not built."""
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
@@ -256,13 +254,12 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
 
         reject_unfit(self, pixel_photos)
         photos, _ = photos_of(images)
-        own = captions is None
-        words = (
-            [x.words for _, x in self.caption_each(photos)]
-            if own
-            else words_of_captions(captions, len(photos))
-        )
-        return figures_of(measure(self, photos, words, pixel_photos=pixel_photos), self.num_regions)
+        if captions is None:
+            words = [result.words for _, result in self.caption_each(photos)]
+        else:
+            words = words_of_captions(captions, len(photos))
+        measured = measure(self, photos, words, pixel_photos=pixel_photos)
+        return figures_of(measured, self.num_regions)
 
     def save(
         self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32"
@@ -333,8 +330,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         encoder: Any = None,
         encoder_weights: str | os.PathLike | None = None,
     ) -> Captioner:
-        """Load a saved or bundled captioner without a download, or one from the Hugging
-        Face Hub.
+        """Load a saved or bundled captioner, or download one from the Hugging Face Hub.
 
         Args:
             model: a folder that `save` wrote, or a bundled name: "flickr8k" (None),
@@ -388,12 +384,12 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         parts = {"adapter": self.adapter.weights, "decoder": self.decoder.weights}
         if self.photo_encoder.is_saved:
             parts["encoder"] = self.encoder_model.weights
-        named = {
-            f"{part}/{i:03d}/{w.name}": w
+        named_weights = {
+            f"{part}/{number:03d}/{weight.name}": weight
             for part, weights in parts.items()
-            for i, w in enumerate(weights)
+            for number, weight in enumerate(weights)
         }
-        return {**named, "baseline": self.baseline}
+        return {**named_weights, "baseline": self.baseline}
 
 
 def _as_vocabulary(vocabulary: Any, *, has_regions: bool) -> Vocabulary:

@@ -1001,3 +1001,15 @@ def test_weights_are_restored_in_place(eight, tmp_path):
     assert other.weights_digest() == captioner.weights_digest()
     with pytest.raises(ValueError, match="different vocabulary"):
         compiled_captioner(Vocabulary(["a"])).restore_weights(tmp_path / "model")
+
+
+def test_photos_are_read_by_the_photo_loader(captioner, monkeypatch):
+    requests = []
+
+    def load_black(image, size):
+        requests.append((image, size))
+        return np.zeros((*size, 3), np.uint8)
+
+    monkeypatch.setattr(captioner, "photo_loader", load_black)
+    result = captioner.caption("s3://bucket/photo.jpg")
+    assert requests == [("s3://bucket/photo.jpg", (64, 64))] and not result.image.any()

@@ -96,7 +96,7 @@ def run_caption(
     from data_utils.photo_regions import checked_region
     from data_utils.progress import Progress
     from keras_sat.command_line.caption_files import caption_files
-    from keras_sat.deploy.litert_captioner import load_litert, ready_captioner
+    from keras_sat.deploy.litert_captioner import ready_captioner
 
     outputs = {
         option: options.pop(option)
@@ -110,10 +110,7 @@ def run_caption(
         if not outputs.keys() & drawings_with_it:
             raise ValueError(f"{flag_of(name)} has no effect without --plot. Pass both or neither.")
     plot_format = drawn.pop("plot_format", None)
-    encoder_weights, eight_bit = (
-        options.pop("encoder_weights", None),
-        options.pop("eight_bit", False),
-    )
+    encoder_weights = options.pop("encoder_weights", None)
     if maps and not as_json:
         raise ValueError("--maps requires --json. To draw the maps, use --plot.")
     if min_confidence is not None:
@@ -150,15 +147,7 @@ def run_caption(
     options |= {"regions": [regions] * len(to_do)} if regions else {}
     models = _models_or_default(models)
     fits_litert = _fits_litert(models, encoder_weights, say, options)
-    if eight_bit and (options or not fits_litert):
-        raise ValueError(
-            "--eight-bit requires ai-edge-litert, one model with its own weights, and "
-            "the default search."
-        )
-    fast = ready_captioner(models[0], eight_bit=eight_bit) if fits_litert else None
-    if eight_bit and not fast:
-        _prepare_litert(models[0], eight_bit=True)
-        fast = load_litert(models[0], eight_bit=True)
+    fast = ready_captioner(models[0]) if fits_litert else None
     if options and fast and fast.consensus:
         fast = None  # its file has more beams
     captioner = fast or _captioner_of(models, encoder_weights)
@@ -298,18 +287,18 @@ def _fits_litert(models, encoder_weights, say, options):
     return is_default and encoder_weights is None and len(models) == 1 and is_installed()
 
 
-def _prepare_litert(model, **options):
+def _prepare_litert(model):
     """Write the LiteRT file of a model, which can then be used without TensorFlow."""
     from keras_sat.deploy.litert_captioner import is_made, make_file
 
-    if is_made(model, **options):
+    if is_made(model):
         return
     if sys.stderr.isatty():
         print(
             "keras-sat: preparing this model (once) to caption without TensorFlow", file=sys.stderr
         )
     with contextlib.suppress(OSError, ValueError):  # captions that were printed remain valid
-        make_file(model, **options)
+        make_file(model)
 
 
 def _draw(result, path, drawings, words="content", **options):

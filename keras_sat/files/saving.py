@@ -70,9 +70,7 @@ def save(captioner, directory, overwrite, precision):
 
 
 def save_records(captioner, directory):
-    """Add a captioner's confidence, index and `consensus_weight` to the folder in which
-    it is saved.
-    """
+    """Add confidence, index and `consensus_weight` to a captioner's folder."""
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
@@ -101,10 +99,11 @@ def load(kind, directory, encoder, encoder_weights):
 
 
 def _restore_records(captioner, settings):
+    """Give a captioner what it has besides weights, such as its confidence."""
     captioner.training_photos = from_settings(settings)
-    captioner.confidence = (
-        Confidence(**settings["confidence"]) if "confidence" in settings else None
-    )
+    captioner.confidence = None
+    if "confidence" in settings:
+        captioner.confidence = Confidence(**settings["confidence"])
     captioner.source = checked_source(settings.get("source"))
     if "index" in settings:
         captioner.consensus = Consensus(
@@ -114,9 +113,10 @@ def _restore_records(captioner, settings):
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):
     """Build a captioner from saved settings; its weights are still random."""
-    options, is_own = dict(settings["captioner"]), settings["has_own_encoder"]
+    options = dict(settings["captioner"])
+    is_custom = settings["has_own_encoder"]
     is_trained = options["encoder_training"] != "frozen"
-    if is_own and is_trained and encoder is None:
+    if is_custom and is_trained and encoder is None:
         problem = (
             "This captioner was trained with a custom encoder. Pass a model of its "
             "architecture as `encoder`."
@@ -138,16 +138,17 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
         )
     elif encoder_weights is not None:
         options["encoder_weights"] = encoder_weights
-    options["encoder"] = encoder if encoder is not None else None if is_own else options["encoder"]
+    if encoder is not None:
+        options["encoder"] = encoder
+    elif is_custom:
+        options["encoder"] = None
     captioner = kind(vocabulary, **{**options, "grid_shape": None})
     captioner.build(((None, *settings["feature_shape"]), (None, None)))
     return captioner
 
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
-    """Set the name, weights and grid of a captioner's encoder, which was built without
-    them.
-    """
+    """Set name, weights and grid of an encoder that was built without them."""
     options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
         captioner.photo_encoder.name = options["encoder"]
@@ -166,20 +167,18 @@ def bundled_encoder(name):
     if `name` is its encoder.
     """
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
-    if name != (known := settings["captioner"]["encoder"]):
+    bundled_name = settings["captioner"]["encoder"]
+    if name != bundled_name:
         raise ValueError(
-            f'"bundled" weights are for the bundled captioner\'s encoder, {known}. Choose '
+            f'"bundled" weights are for the bundled captioner\'s encoder, {bundled_name}. Choose '
             "that encoder, or pass the "
             f"path of a weights file. Received: encoder_weights='{BUNDLED}' with "
             f"encoder={brief(name)}"
         )
     # numbered, in the order of the layers
     names = sorted(name for name in arrays if name.startswith("encoder/"))
-    return (
-        [arrays[name] for name in names],
-        settings["captioner"]["photo_blur"],
-        from_settings(settings),
-    )
+    encoder_arrays = [arrays[name] for name in names]
+    return encoder_arrays, settings["captioner"]["photo_blur"], from_settings(settings)
 
 
 def restore_weights(captioner, directory):
@@ -202,7 +201,8 @@ def weights_digest(captioner):
     """
     digest = zlib.crc32(json.dumps(captioner.vocabulary.words).encode())
     for name, weight in captioner.named_weights().items():
-        digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), zlib.crc32(name.encode(), digest))
+        digest = zlib.crc32(name.encode(), digest)
+        digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), digest)
     return f"{digest:08x}"
 
 
