@@ -224,9 +224,10 @@ def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
     monkeypatch.setitem(selections.ATTENTIONS, "pairs", None)
     monkeypatch.setitem(DATASETS, "shades", None)
     monkeypatch.setitem(keras_sat.SCORES, "dog", None)
-    names = {}
+    names, of_block = {}, {}
     for block in python_blocks(ROOT / "docs" / "extending.md"):
-        of_block = {}
+        if "import " in block:  # a block without continues the one before
+            of_block = {}
         exec(compile(block, "extending.md", "exec"), of_block)
         names |= of_block
     assert np.allclose(names["attended"].attention_weights, 0.2)
