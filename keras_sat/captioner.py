@@ -16,7 +16,7 @@ from data_utils.images import photos_of
 from data_utils.training_photos import digests_of, union
 from data_utils.vocabulary import REGION_TOKEN, Vocabulary
 from keras_sat.beyond.extensions import make_decoder, terms_of
-from keras_sat.files import saving, transfer
+from keras_sat.files import keras_file, saving, transfer
 from keras_sat.files.hub import is_on_hub, pinned
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
@@ -26,7 +26,7 @@ from keras_sat.model.option_attributes import OptionAttributes
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.teacher_forcing import as_rows
-from keras_sat.model.trainer import Trainer
+from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
 from keras_sat.option_types import CaptionerKeywords
 from keras_sat.options import CaptionerOptions, split_options, with_options
 from keras_sat.search.generation import CaptionGenerator
@@ -34,6 +34,7 @@ from keras_sat.search.generation import CaptionGenerator
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
 
 
+@keras.saving.register_keras_serializable("keras_sat")
 @with_options(CaptionerOptions)
 class Captioner(OptionAttributes, CaptionGenerator, Trainer):
     """The image captioner of the paper "Show, Attend and Tell", as a Keras model.
@@ -168,9 +169,21 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         super().summary(line_length, positions, print_fn, **options)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal captioner, without its weights."""
+        """Return the arguments that make an equal captioner, without its weights.
+
+        `encoder` is a name, or the configuration of the `keras.Model` that was passed.
+        """
         options = {name: getattr(self, name) for name in CaptionerOptions.names()}
+        if self.photo_encoder.is_custom:
+            options["encoder"] = keras.saving.serialize_keras_object(self.encoder_model)
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Captioner:
+        """Return a captioner from the result of `get_config`, without reading any file:
+        the weights of its decoder, and of an encoder that is trained, are random.
+        """
+        return keras_file.from_config(cls, config)
 
     def note_training_photos(
         self, image_ids: list[str], noted: dict[str, Any] | None = None
@@ -216,6 +229,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
 
     def build(self, input_shape):
         """Create the weights for the shapes of features or photos, and input_ids."""
+        if not isinstance(input_shape[0], (tuple, list)):
+            raise TypeError(NO_FORWARD_PASS)
         features_shape, _ = input_shape
         if len(features_shape) == 4:
             features_shape = self.photo_encoder.features_shape
@@ -233,6 +248,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
+        if not isinstance(inputs, (tuple, list)):
+            raise TypeError(NO_FORWARD_PASS)
         photos_or_features, input_ids, *_ = inputs
         features = self.decoder_features(photos_or_features, training)
         return self.decoder(
@@ -264,31 +281,41 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
     def save(
         self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32"
     ) -> None:
-        """Save settings, vocabulary and weights into a folder; see
-        `keras_sat.files.model_folder`.
+        """Save settings, vocabulary and weights into a folder, see
+        `keras_sat.files.model_folder`, or into one file, see
+        `keras_sat.files.keras_file`.
 
-        A frozen encoder is saved only by name, unless its weights are random. A frozen
-        `keras.Model` is not saved.
+        In a folder, a frozen encoder is saved only by name, unless its weights are
+        random; a frozen `keras.Model` is not saved. A file has all weights, and the
+        state of the optimizer.
 
         Args:
-            directory: created if needed.
-            overwrite: replace a model in the folder; if False, an existing model raises
-                a ValueError.
+            directory: a folder, created if needed, or a path that ends with ".keras".
+            overwrite: replace a model that is there; if False, it raises a ValueError.
             precision: "float32", "float16", or "int8" (with 16 bits for convolutions).
         """
         saving.save(self, directory, overwrite, precision)
 
-    def get_build_config(self):
-        """Raise ValueError where Keras serialises the captioner, for example in
-        `keras.saving.save_model`: the result could not be loaded.
-        """
-        raise ValueError(saving.NO_COPY)
+    # === What Keras asks for when it saves, loads, clones and copies ===
 
-    def __reduce__(self):
-        """Raise ValueError where Python copies or pickles the captioner: Keras would
-        write a file that it cannot load.
-        """
-        raise ValueError(saving.NO_COPY)
+    def get_build_config(self):
+        return keras_file.build_config(self)
+
+    def build_from_config(self, config):
+        keras_file.build_from_config(self, config)
+
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        keras_file.save_encoder(self, store)
+
+    def load_own_variables(self, store):
+        super().load_own_variables(keras_file.take_encoder(self, store))
+
+    def save_assets(self, directory):
+        keras_file.save_assets(self, directory)
+
+    def load_assets(self, directory):
+        keras_file.load_assets(self, directory)
 
     def export(
         self, directory: str | os.PathLike, format: str | list[str] = "tf_saved_model", **options
@@ -313,9 +340,11 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         encoder: Any = None,
         encoder_weights: str | os.PathLike | None = None,
     ) -> Captioner:
-        """Load the captioner saved in a folder.
+        """Load the captioner saved in a folder or a file.
 
         Args:
+            directory: a folder, or the path of a .keras file, to which `encoder` and
+                `encoder_weights` do not apply.
             encoder: the `keras.Model`, if the encoder is not in ENCODERS.
             encoder_weights: a weights file for the frozen encoder, instead of Keras'
                 download.
@@ -333,13 +362,14 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         """Load a saved or bundled captioner, or download one from the Hugging Face Hub.
 
         Args:
-            model: a folder that `save` wrote, or a bundled name: "flickr8k" (None),
-                "flickr8k-hard" or "flickr8k-paper" for photos, "scenes", "scenes-hard"
-                or "scenes-none" for the built-in scenes. Or "hf://owner/name" or
-                "hf://owner/name@revision", see `keras_sat.files.hub`.
+            model: a folder or a .keras file that `save` wrote, or a bundled name:
+                "flickr8k" (None), "flickr8k-hard" or "flickr8k-paper" for photos,
+                "scenes", "scenes-hard" or "scenes-none" for the built-in scenes. Or
+                "hf://owner/name" or "hf://owner/name@revision", see
+                `keras_sat.files.hub`.
             encoder, encoder_weights: see `load`.
         """
-        directory = model_directory(model)
+        directory = model if keras_file.is_keras_file(model) else model_directory(model)
         captioner = cls.load(directory, encoder=encoder, encoder_weights=encoder_weights)
         if is_on_hub(model):
             captioner.source = pinned(model, directory)

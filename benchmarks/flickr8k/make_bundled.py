@@ -17,7 +17,7 @@ To see what a stage is worth, make a captioner without it. `--reuse` takes the s
 before it from another run:
 
     ... flickr8k --output-dir a --reuse runs/bundled --skip flickr8k-consistency
-    ... flickr8k --output-dir b --reuse runs/bundled --set flickr8k-phrases.guide_weight=0
+    ... flickr8k --output-dir b --reuse runs/bundled --set flickr8k-words.epochs=12
     ... flickr8k --output-dir c --reuse runs/bundled --set flickr8k.word_offsets=0.3
 """
 

@@ -250,6 +250,13 @@ def _unrounded(stored, path):
     return arrays
 
 
+def round_trip(arrays, precision):
+    """Return arrays with the values that they have after they were stored with this
+    precision.
+    """
+    return _unrounded(_rounded(arrays, precision), "the weights")
+
+
 def assign_arrays(variables, arrays, source):
     """Assign arrays to variables (two dicts with the same names).
 

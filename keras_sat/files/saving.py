@@ -13,6 +13,7 @@ from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.hub import checked_source
+from keras_sat.files.keras_file import is_keras_file, load_file, save_file
 from keras_sat.files.model_folder import (
     EXPECTED,
     PRETRAINED,
@@ -26,13 +27,8 @@ from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 
-FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of models in one file
-NO_ONE_FILE = (
-    "A captioner is a folder, not a single file. Save it with captioner.save(folder), "
-    "without an extension, and load it with keras_sat.Captioner.load(folder), not with "
-    "keras.saving.load_model."
-)
-NO_COPY = f"{NO_ONE_FILE} To copy it, save and load it. Received: a captioner to copy"
+# Of models in one file that are not Keras' own format of today.
+OTHER_ENDINGS = (".h5", ".hdf5", ".zip", ".npz")
 
 
 def save(captioner, directory, overwrite, precision):
@@ -41,18 +37,25 @@ def save(captioner, directory, overwrite, precision):
     See `Captioner.save`.
     """
     reject_unbuilt(captioner, "save")
-    if Path(directory).suffix.lower() in FILE_ENDINGS:
-        raise ValueError(f"{NO_ONE_FILE} Received: directory={str(directory)!r}")
-    if not overwrite and (Path(directory).expanduser() / "config.json").exists():
+    path = Path(directory).expanduser()
+    if path.suffix.lower() in OTHER_ENDINGS:
         raise ValueError(
-            "The folder already has a model. Received: overwrite=False, "
-            f"directory={str(directory)!r}"
+            "A captioner is saved as a folder, or as one file that ends with .keras. "
+            f"Received: {str(directory)!r}"
         )
+    if not overwrite and (path.is_file() or (path / "config.json").exists()):
+        raise ValueError(
+            f"There is a model already. Received: overwrite=False, path={str(directory)!r}"
+        )
+    if is_keras_file(path):
+        save_file(captioner, path, precision)
+        return
     options = {
         name: x.item() if isinstance(x, np.generic) else x
         for name, x in captioner.get_config().items()
     }
     del options["vocabulary"]
+    options["encoder"] = captioner.encoder  # its name
     settings = {
         "captioner": options,
         "feature_shape": list(captioner.feature_shape),
@@ -86,9 +89,12 @@ def load(kind, directory, encoder, encoder_weights):
 
     See `Captioner.load`.
     """
+    if is_keras_file(directory):
+        return load_file(directory)
     settings, vocabulary, arrays = read_model(directory)
     with named_errors(directory):
-        reject_claims(settings, len(vocabulary), arrays)
+        num_stored = sum(array.size for array in arrays.values())
+        reject_claims(settings["captioner"], settings["feature_shape"], len(vocabulary), num_stored)
         has_encoder = any(name.startswith("encoder/") for name in arrays)
         captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder)
         reject_grid(settings, captioner.num_regions)

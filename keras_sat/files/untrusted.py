@@ -15,17 +15,20 @@ _SIZES = [
 ]
 
 
-def reject_claims(settings, vocabulary_size, arrays):
+def reject_claims(options, feature_shape, vocabulary_size, num_stored):
     """Reject settings with objects, or with sizes too large for the stored weights,
     before memory is allocated.
+
+    Args:
+        options: the CaptionerOptions in the settings, a dict.
+        feature_shape: what the settings give as [regions, feature_dim].
+        num_stored: the number of numbers in all stored weights.
     """
-    options = settings["captioner"]
     for name, value in options.items():
         if isinstance(value, dict):
             raise ValueError(
                 f"settings must contain only numbers and names. Received: {name}={str(value)[:200]}"
             )
-    feature_shape = settings["feature_shape"]
     if not isinstance(feature_shape, list) or len(feature_shape) != 2:
         raise ValueError(
             f"feature_shape must be [regions, feature_dim]. Received: {str(feature_shape)[:80]}"
@@ -53,7 +56,6 @@ def reject_claims(settings, vocabulary_size, arrays):
         "feature_projection_dim": projection_dim * hidden_dim,
         "feature_shape": size["feature_dim"] * reader_dim,
     }
-    num_stored = sum(array.size for array in arrays.values())
     for name, number in claimed.items():
         if number > num_stored:
             raise ValueError(
