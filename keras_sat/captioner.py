@@ -369,7 +369,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
                 `keras_sat.files.hub`.
             encoder, encoder_weights: see `load`.
         """
-        directory = model if keras_file.is_keras_file(model) else model_directory(model)
+        directory = model_directory(model)
         captioner = cls.load(directory, encoder=encoder, encoder_weights=encoder_weights)
         if is_on_hub(model):
             captioner.source = pinned(model, directory)

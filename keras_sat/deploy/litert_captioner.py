@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.atomic_files import clear_half_written, exclusive_lock, file_digest, whole_folder
+from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_folder
 from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
@@ -45,7 +45,7 @@ from keras_sat.deploy.litert_folder import (
     write_litert,
 )
 from keras_sat.deploy.litert_graph import filled, has_graph
-from keras_sat.files.model_folder import model_directory
+from keras_sat.files.model_folder import model_digest, model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
 from keras_sat.search.result import CaptionResult, with_image_paths
 from keras_sat.weight_paths import keras_home
@@ -122,7 +122,7 @@ def export_folder(model):
 
 def made_folder(model):
     """Return the folder in which the LiteRT file of a saved captioner is cached."""
-    digest = file_digest(model_directory(model) / "config.json")
+    digest = model_digest(model_directory(model))
     return keras_home() / "keras_sat" / f"litert-{digest[:32]}"
 
 

@@ -23,7 +23,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Unpack
 
-from data_utils.atomic_files import clear_half_written, exclusive_lock, file_digest, write_whole
+from data_utils.atomic_files import clear_half_written, exclusive_lock, write_whole
 from data_utils.features.build import describe_encoder, encoded_batches, encoding_function
 from data_utils.features.cache_layout import reject_differences, write_features
 from data_utils.progress import Progress
@@ -32,7 +32,7 @@ from keras_sat.checks import reason_without_number
 from keras_sat.deploy.photo_list import absolute, list_of_photos, parts_of, photos_of_part
 from keras_sat.deploy.photo_process import PhotoProcess
 from keras_sat.deploy.ray_workers import Workers, connected
-from keras_sat.files.model_folder import model_directory
+from keras_sat.files.model_folder import model_digest, model_directory
 from keras_sat.option_types import BeamSearchKeywords
 from keras_sat.options import BeamSearchOptions, count, one_of, with_options
 
@@ -206,7 +206,7 @@ class ModelSource:
         """Return digests of the models: of their config.json, which contains the
         digests of the other files.
         """
-        return [file_digest(model_directory(model) / "config.json") for model in self.models]
+        return [model_digest(model_directory(model)) for model in self.models]
 
 
 def loading(models, encoder_weights):

@@ -16,25 +16,24 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from data_utils.atomic_files import read_sealed_json, whole_file, write_sealed_json
+from data_utils.atomic_files import (
+    check_is_file,
+    read_sealed_json,
+    whole_file,
+    write_sealed_json,
+)
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.hub import checked_source
 from keras_sat.files.model_folder import INDEX, read_arrays, round_trip, write_arrays
-from keras_sat.files.untrusted import reject_claims, reject_grid
+from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.options import one_of
 
-ENDING = ".keras"
 RECORDS = "records.json"  # among the assets
 EXPECTED = "what a captioner saved with its weights"
 ENCODER = "encoder_"  # prefix of the names of a frozen encoder's weights
 MOST_NUMBERS = 2**28  # in one matrix, 1 GB; a file that claims more is rejected
-
-
-def is_keras_file(path):
-    """Return whether a path, or None, is of a model in one file of Keras' format."""
-    return path is not None and os.fspath(path).lower().endswith(ENDING)
 
 
 def save_file(captioner, path, precision):
@@ -59,7 +58,11 @@ def save_file(captioner, path, precision):
 def load_file(path):
     """Return the captioner in a file that `save_file`, or Keras, wrote."""
     path = Path(path).expanduser()
-    captioner = keras.saving.load_model(path, safe_mode=True)
+    check_is_file(path, "model")
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path}: this is not a file that `save` wrote, or it is damaged.")
+    with named_errors(path):
+        captioner = keras.saving.load_model(path, safe_mode=True)
     if not hasattr(captioner, "caption"):
         raise ValueError(
             f"{path}: this file has a {type(captioner).__name__}, not a captioner. Load it with "

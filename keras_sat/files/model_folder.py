@@ -30,8 +30,10 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.atomic_files import (
+    check_is_file,
     exclusive_lock,
     expectation,
+    file_digest,
     read_sealed_json,
     write_sealed_json,
     write_whole,
@@ -331,18 +333,32 @@ def pretrained_directory(name):
     return PRETRAINED / name
 
 
+def is_keras_file(path):
+    """Return whether a path, or None, is of a model in one file of Keras' format."""
+    return path is not None and os.fspath(path).lower().endswith(".keras")
+
+
+def model_digest(path):
+    """Return a digest of the saved model at a path that `model_directory` returned."""
+    return file_digest(path if path.is_file() else path / "config.json")
+
+
 def model_directory(model):
-    """Return the folder of a saved model, or of the bundled model with this name.
+    """Return the folder of a saved model, or of the bundled model with this name; for a
+    model in one .keras file, the path of the file.
 
     Args:
-        model: a folder, a name, or an address on the hub, which is downloaded; None:
-            the bundled photo captioner, even if a local folder has its name.
+        model: a folder, a file, a name, or an address on the hub, which is downloaded;
+            None: the bundled photo captioner, even if a local folder has its name.
     """
     if model is None:
         return PRETRAINED / DEFAULT_MODEL
     if is_on_hub(model):
         return hub_folder(model)
     folder = Path(model).expanduser()
+    if is_keras_file(model) and not folder.is_dir():
+        check_is_file(folder, "model")
+        return folder
     if folder.is_dir() and (
         (folder / "config.json").exists() or str(model) not in pretrained_names()
     ):

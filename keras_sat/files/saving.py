@@ -13,13 +13,14 @@ from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.hub import checked_source
-from keras_sat.files.keras_file import is_keras_file, load_file, save_file
+from keras_sat.files.keras_file import load_file, save_file
 from keras_sat.files.model_folder import (
     EXPECTED,
     PRETRAINED,
     WAY_OUT,
     assign_arrays,
     index_in,
+    is_keras_file,
     read_model,
     write_model,
 )
@@ -75,6 +76,9 @@ def save(captioner, directory, overwrite, precision):
 def save_records(captioner, directory):
     """Add confidence, index and `consensus_weight` to a captioner's folder."""
     directory = Path(directory).expanduser()
+    if is_keras_file(directory):
+        save_file(captioner, directory, "float32")
+        return
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
         if captioner.confidence is not None:
