@@ -25,6 +25,7 @@ from keras_sat.model.objective import PaperObjective
 from keras_sat.model.option_attributes import OptionAttributes
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
+from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import Trainer
 from keras_sat.option_types import CaptionerKeywords
@@ -146,18 +147,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         """Return attention, order of reading, scoring, encoder and recurrent layers in
         one line.
         """
-        attention = "no attention"
-        if self.decoder.chooses:
-            with_sentinel = " with a sentinel" if self.sentinel else ""
-            attention = (
-                f"{self.attention} attention {self.attends} reading the last word, "
-                f"{self.scoring} scoring{with_sentinel}"
-            )
-        encoder = "no encoder"
-        if self.encoder is not None:
-            encoder = f"encoder {self.encoder} ({self.encoder_training})"
-        layers = f"{self.num_layers} x " if self.num_layers > 1 else ""
-        return f"{attention}, {encoder}, {layers}{self.cell.upper()} of {self.hidden_dim}"
+        return network_in_words(self.get_config())
 
     def summary(
         self, line_length: Any = None, positions: Any = None, print_fn: Any = None, **options
@@ -394,6 +384,28 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
             for i, w in enumerate(weights)
         }
         return {**named, "baseline": self.baseline}
+
+
+def network_in_words(options: dict[str, Any]) -> str:
+    """Return one line about the captioner with these options; see
+    `Captioner.description`.
+
+    Args:
+        options: dict with all CaptionerOptions.
+    """
+    attention = "no attention"
+    if ATTENTIONS[options["attention"]].chooses:
+        with_sentinel = " with a sentinel" if options["sentinel"] else ""
+        attention = (
+            f"{options['attention']} attention {options['attends']} reading the last word, "
+            f"{options['scoring']} scoring{with_sentinel}"
+        )
+    encoder = "no encoder"
+    if options["encoder"] is not None:
+        encoder = f"encoder {options['encoder']} ({options['encoder_training']})"
+    num_layers = options["num_layers"]
+    layers = f"{num_layers} x " if num_layers > 1 else ""
+    return f"{attention}, {encoder}, {layers}{options['cell'].upper()} of {options['hidden_dim']}"
 
 
 def _as_vocabulary(vocabulary: Any, *, has_regions: bool) -> Vocabulary:

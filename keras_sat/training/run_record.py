@@ -15,7 +15,6 @@ from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from data_utils.photo_digests import size_of
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS
-from keras_sat.training.history import MONITORED
 
 
 def checksum(value):
@@ -77,24 +76,13 @@ def recorded_encoder(output_dir):
     return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
 
 
-def options_to_resume_with(folder, names):
-    """Return a dict of those options in `names` that a training run in a folder, with
-    an epoch or more, recorded.
+def record_to_resume(folder):
+    """Return the record of the training run in a folder; None if it has no epoch yet,
+    {} if the record cannot be read.
     """
     if not (folder / "checkpoint").exists():
-        return {}
-    recorded = {name: value for name, value in _recorded(folder).items() if name in names}
-    are_objects = (dict, list)  # as which `describe` records them
-    return {name: value for name, value in recorded.items() if not isinstance(value, are_objects)}
-
-
-def recorded_monitored(folder, default):
-    """Return the metric that chooses the best epoch of the training run in a folder;
-    `default` if it has no epoch yet.
-    """
-    if not (folder / "checkpoint").exists():
-        return default
-    return _recorded(folder).get("monitored", MONITORED)
+        return None
+    return _recorded(folder)
 
 
 def _recorded(folder):
