@@ -16,7 +16,7 @@ import numpy as np
 
 from data_utils.atomic_files import check_is_file
 from data_utils.captions import CaptionedImage, pictures_by_folder
-from data_utils.photo_digests import photo_of, pixel_digest
+from data_utils.photo_digests import photo_of
 from data_utils.progress import Progress
 
 # The accepted formats. Pillow's other formats are rare, and one of them (EPS) would
@@ -204,13 +204,12 @@ def readable_photos(
     ) as progress:
         for image in captioned_images:
             try:
-                photo = None if noted is None else photo_of(image.image_path)
+                record = None if noted is None else photo_of(image.image_path)
                 # small: large JPEGs are then decoded at a reduced size
-                picture = load_image(image.image_path, 32)
+                load_image(image.image_path, 32)
                 readable.append(image)
                 if noted is not None:
-                    photo["pixels"] = pixel_digest(picture)
-                    noted[image.image_id] = photo
+                    noted[image.image_id] = record
             except (OSError, ValueError) as error:
                 reasons.append(str(error))
                 if not skip:

@@ -162,13 +162,9 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         options = {name: getattr(self, name) for name in CaptionerOptions.names()}
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
 
-    def note_training_photos(
-        self, image_ids: list[str], noted: dict[str, Any] | None = None
-    ) -> None:
-        """Record training photos for `evaluate` to detect; `noted`: dict of their
-        digests, see `readable_photos`.
-        """
-        self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
+    def note_training_photos(self, image_ids: list[str]) -> None:
+        """Record training photos by their ids, for `evaluate` to detect."""
+        self.training_photos = union([self.training_photos, digests_of(image_ids)])
 
     def decoder_features(self, inputs: Any, training: bool = False) -> Any:
         """Return the features that the decoder attends to, (photos, regions, dim).

