@@ -149,7 +149,8 @@ def _append_rest(url, part, show_progress):
     """
     import requests
 
-    start = before = part.stat().st_size if part.exists() else 0
+    bytes_so_far = part.stat().st_size if part.exists() else 0
+    start = bytes_so_far
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as response:
@@ -166,7 +167,7 @@ def _append_rest(url, part, show_progress):
                     file.write(chunk)
                     progress.advance(file.tell() // 1_000_000 - progress.done)
     except requests.RequestException:
-        if not part.exists() or part.stat().st_size <= before:
+        if not part.exists() or part.stat().st_size <= bytes_so_far:
             raise
         return False
     return True

@@ -50,14 +50,14 @@ def checked_regions(regions, num_photos, grid_shape):
             f"Expected a list of regions for each of {num_photos} photos. Received: "
             f"{len(regions)} lists"
         )
-    regions = [[*map(checked_region, of_photo)] for of_photo in regions]
-    for region in {region for of_photo in regions for region in of_photo}:
+    regions = [[*map(checked_region, photo_regions)] for photo_regions in regions]
+    for region in {region for photo_regions in regions for region in photo_regions}:
         if covered_fraction([region], grid_shape).max() < HALF:
-            covers = (
-                "covers less than half of any cell of the grid: the cells that it covers "
-                "most are used"
+            warnings.warn(
+                f"The region {region} covers less than half of any cell of the grid: the "
+                "cells that it covers most are used.",
+                stacklevel=4,
             )
-            warnings.warn(f"The region {region} {covers}.", stacklevel=4)
     return regions
 
 

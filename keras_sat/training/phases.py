@@ -107,7 +107,7 @@ def _compile_further(job, name, captioner, previous_captioner, num_steps):
     optimizer_options = _optimizer_options(options)
     if epochs.encoder_alone:  # the other weights must not decay either
         optimizer_options |= {"encoder_rate": 1.0, "first_layer_rate": 1.0, "weight_decay": None}
-    train_images = job.photos.of_split("train")
+    train_images = job.photos.images_in("train")
     objective = epochs.objective(
         previous_captioner, captioner, train_images, options, phase_options
     )

@@ -322,21 +322,21 @@ def _index(job, captioner, folder):
     is_wanted = captioner.consensus_weight and captioner.consensus is None
     if not is_wanted or job.cluster.num_hosts > 1:
         return
-    obstacle = without_index(len(job.photos.of_split("train")))
+    obstacle = without_index(len(job.photos.images_in("train")))
     if obstacle is not None:
         job.say(obstacle)
         return
     with _completing(job, "an index of its training photos"):
         job.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
         reading = {"cache": job.photos.cache, "show_progress": job.photos.show_progress}
-        train_images = job.photos.of_split("train")
+        train_images = job.photos.images_in("train")
         captioner.consensus = consensus.Consensus.build(captioner, train_images, **reading)
         save_records(captioner, folder)
 
 
 def _calibrate(job, captioner, folder):
     """Fit the confidence on dev and save it, unless there is one or several hosts."""
-    dev_images = job.photos.of_split("dev")
+    dev_images = job.photos.images_in("dev")
     dev_ids = [image.image_id for image in dev_images]
     seen = seen_in_training(dev_ids, captioner.training_photos)
     if captioner.confidence is not None or seen or job.cluster.num_hosts > 1:
@@ -348,7 +348,7 @@ def _calibrate(job, captioner, folder):
     with _completing(job, "a confidence"):
         job.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
         reading = {"cache": job.photos.cache, "show_progress": job.photos.show_progress}
-        measured = calibration.calibrate(captioner, job.photos.of_split("dev"), **reading)
+        measured = calibration.calibrate(captioner, job.photos.images_in("dev"), **reading)
         save_records(captioner, folder)
         right = f"confidence: {measured.are_right.mean():.0%} of the dev captions are correct"
         error = 100 * measured.expected_error

@@ -116,7 +116,7 @@ class Training:
         """Return the scores of a captioner as a dict, and print them; see
         `keep_initial`. Without dev photos it is empty.
         """
-        cluster, dev_images, scores = self.job.cluster, self.job.photos.of_split("dev"), {}
+        cluster, dev_images, scores = self.job.cluster, self.job.photos.images_in("dev"), {}
         if dev_images and cross_entropy:
             batches = self._dev_batches(captioner)
             if cluster.strategy is None:
@@ -138,18 +138,18 @@ class Training:
         its epochs).
         """
         cluster, photos = self.job.cluster, self.job.photos
-        train_ids = [image.image_id for image in photos.of_split("train")]
+        train_ids = [image.image_id for image in photos.images_in("train")]
         captioner.note_training_photos(train_ids)
         captioner.build_for(batches)
         if self.state:
             self._resume(captioner)
         progress, keep = self._progress(), self._keep()
-        dev_images = photos.of_split("dev")
+        dev_images = photos.images_in("dev")
         called = [callbacks.StopWhenLost(), *first_callbacks]
         if dev_images:
             called.append(callbacks.ScoreCaptions(dev_images, **self._search_options()))
         if photos.show_progress:
-            shown = dev_images or photos.of_split("train")
+            shown = dev_images or photos.images_in("train")
             called += [progress, callbacks.ShowCaptions(shown, **self._search_options())]
         options = {
             "validation_data": self._dev_batches(captioner) if dev_images else None,
