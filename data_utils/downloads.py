@@ -92,7 +92,8 @@ def download(
             fetch(f"{url}/{file}", data_dir / file, md5=md5, show_progress=show_progress)
         for file in source.files:
             extract(data_dir / file, data_dir, show_progress=show_progress)
-        if (num_photos := _count_photos(data_dir)) < source.num_photos:
+        num_photos = _count_photos(data_dir)
+        if num_photos < source.num_photos:
             problem = (
                 f"{name} is incomplete: {num_photos} of {source.num_photos} photos were found."
             )

@@ -31,13 +31,12 @@ def regions_for(photos, region):
     """Return `region`, one or a list, as a list for each photo (None if there is none),
     and whether it is one.
     """
-    is_one = (
-        not isinstance(region, list)
-        or not region
-        or any(isinstance(side, (int, float)) for side in region)
-    )
-    regions = None if region is None else [[region] if is_one else region] * len(photos)
-    return regions, is_one and region is not None
+    if region is None:
+        return None, False
+    is_list = isinstance(region, list) and bool(region)
+    is_one = not is_list or any(isinstance(side, (int, float)) for side in region)
+    photo_regions = [region] if is_one else region
+    return [photo_regions] * len(photos), is_one
 
 
 def checked_regions(regions, num_photos, grid_shape):

@@ -240,12 +240,9 @@ def fit(
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = _captioned(images)
     train_images = photos_of_split(images, "train")  # rejects data without any
-
     initial_model = _loaded(initial_model, encoder_weights)
     request = replace(request, initial_model=initial_model)
-    plan = resolve(request, PhotoCounts.of(images), machine)
-    record = cluster.broadcast(record_to_resume(plan.output_dir))
-    plan = resolve(request, PhotoCounts.of(images), machine, record)
+    plan = _resolved(request, PhotoCounts.of(images), machine, cluster)
     if plan.initial_model == "bundled":
         initial_model = _loaded(PRETRAINED / presets.DEFAULT_MODEL, encoder_weights)
     if show_progress:
@@ -274,6 +271,13 @@ def fit(
             return _carry_out(job)
 
 
+def _resolved(request, photos, machine, cluster):
+    """Return the Plan; if its folder has a run to resume, with that run's defaults."""
+    plan = resolve(request, photos, machine)
+    record = cluster.broadcast(record_to_resume(plan.output_dir))
+    return resolve(request, photos, machine, record)
+
+
 def _loaded(model, encoder_weights):
     """Return an initial model as a Captioner: a Captioner or None unchanged, else the
     saved or bundled one.
@@ -297,7 +301,9 @@ def _captioned(images):
 
 
 def _carry_out(job):
-    """Run all phases of training and return the captioner with its history."""
+    """Carry out the plan of a TrainingJob: run all phases of training and return the
+    captioner with its history.
+    """
     captioner, folder = job.initial_model, job.folder
     is_whole, epochs = True, []
     if job.options.epochs:

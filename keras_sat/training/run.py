@@ -116,15 +116,18 @@ class Training:
         """Return the scores of a captioner as a dict, and print them; see
         `keep_initial`. Without dev photos it is empty.
         """
-        cluster, dev_images, scores = self.job.cluster, self.job.photos.images_in("dev"), {}
-        if dev_images and cross_entropy:
+        cluster, dev_images = self.job.cluster, self.job.photos.images_in("dev")
+        if not dev_images:
+            return {}
+        scores = {}
+        if cross_entropy:
             batches = self._dev_batches(captioner)
             if cluster.strategy is None:
                 measured = captioner.evaluate(batches, verbose=0, return_dict=True)
             else:
                 measured = cluster.evaluate(captioner, batches)
             scores["val_cross_entropy"] = measured["cross_entropy"]
-        if dev_images and cluster.is_chief:
+        if cluster.is_chief:
             scores |= callbacks.score_captions(captioner, dev_images, **self._search_options())
             names = dict.fromkeys(("val_cider", MONITORED, self.monitored))
             shown = ", ".join(as_text(name, scores[name]) for name in names)
