@@ -157,15 +157,9 @@ def draw_scenes(
         rng = random.Random(f"{image_id} {height}x{width}")
         objects = _place_objects(rng, looks, rng.randint(1, max_objects), twin_share, height, width)
         split = {8: "dev", 9: "test"}.get(index % 10, "train")
-        scenes.append(
-            Scene(
-                image_id,
-                _draw(rng, objects, height, width),
-                objects,
-                _captions(rng, objects),
-                split,
-            )
-        )
+        image = _draw(rng, objects, height, width)
+        captions = _captions(rng, objects)
+        scenes.append(Scene(image_id, image, objects, captions, split))
     return scenes
 
 
@@ -191,14 +185,19 @@ def _place_objects(rng, looks, num_objects, twin_share, height, width):
             objects.append(
                 SceneObject(shape, colour, size, (left, top, left + extent, top + extent))
             )
-        pairs = [
-            (_relations(a, b), _relations(a, b, gap)) for a, b in itertools.combinations(objects, 2)
-        ]
-        if all(
-            clear and clear == all_of and (num_objects == 3 or len(clear) == 1)
-            for all_of, clear in pairs
-        ):
+        pairs = itertools.combinations(objects, 2)
+        if all(_are_placed_clearly(*pair, gap, num_objects) for pair in pairs):
             return tuple(objects)
+
+
+def _are_placed_clearly(first, second, gap, num_objects):
+    """Return whether every relation of two objects, and at least one, holds with the
+    gap; if there are only two objects, exactly one.
+    """
+    relations = _relations(first, second)
+    clear_relations = _relations(first, second, gap)
+    is_one = len(clear_relations) == 1
+    return clear_relations == relations and (is_one or (num_objects == 3 and bool(relations)))
 
 
 def _relations(first, second, gap=0):

@@ -40,7 +40,11 @@ def test_neither_files_nor_devices_are_touched(machine, monkeypatch):
     [
         (Request("flickr8k", {}), MANY, "preset: flickr8k-efficientnet_lite0"),
         (Request("flickr8k", {}), MANY, "soft attention after reading the last word, bilinear"),
-        (Request("flickr8k", {}), MANY, "at most 8, then 3 consistency, then 3 self-critical"),
+        (
+            Request("flickr8k", {}),
+            MANY,
+            "at most 8, then 3 consistency epochs, then 3 self-critical epochs",
+        ),
         (Request("flickr8k", {}, preset="paper"), MANY, "encoder vgg19 (frozen)"),
         (Request("folder", {}), MANY, "start: random weights"),
         (Request("folder", {}), PhotoCounts(400, 40), "the best by cross-entropy on dev is kept"),

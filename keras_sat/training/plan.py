@@ -178,7 +178,6 @@ class Plan:
         data, photos, devices: see Request, PhotoCounts and Machine.
         preset: the name of the preset; "default": none.
         initial_model: "bundled", "given" or None: it starts from random weights.
-        keeps_initial_model: whether the initial model stays if no epoch is better.
         options: FitOptions, with the preset's, the user's and the default values.
         network: dict of the captioner's options, those of an initial model included.
         monitored: the metric that chooses the best cross-entropy epoch.
@@ -192,13 +191,17 @@ class Plan:
     devices: str
     preset: str
     initial_model: str | None
-    keeps_initial_model: bool
     options: FitOptions
     network: Mapping
     monitored: str
     output_dir: Path
     notes: tuple = field(repr=False)
     goes_without: tuple = field(repr=False)
+
+    @property
+    def keeps_initial_model(self):
+        """Whether the initial model stays if no epoch is better: the bundled one."""
+        return self.initial_model == "bundled"
 
     def __str__(self):
         training = self.options.training
@@ -237,7 +240,7 @@ class Plan:
             for name in FURTHER_EPOCHS
         }
         phases = [first] if training.epochs else []
-        phases += [f"{number} {name}" for name, number in further.items() if number]
+        phases += [f"{number} {name} epochs" for name, number in further.items() if number]
         return ", then ".join(phases)
 
 
@@ -275,10 +278,10 @@ def _check_required(options, **arguments):
         }
         if any(weights.values()) != (argument is not None):
             received = ", ".join(f"{option}={weight}" for option, weight in weights.items())
-            problem = (
-                f"`{name}` and `{'` or `'.join(weights)}` require each other: pass both or neither."
+            raise ValueError(
+                f"`{name}` and `{'` or `'.join(weights)}` require each other: pass both or "
+                f"neither. Received: {name}={str(argument)[:80]}, {received}"
             )
-            raise ValueError(f"{problem} Received: {name}={str(argument)[:80]}, {received}")
 
 
 def resolve(request, photos, machine, record=None):
@@ -334,7 +337,6 @@ def resolve(request, photos, machine, record=None):
         devices=machine.devices,
         preset=preset,
         initial_model=initial_model,
-        keeps_initial_model=initial_model == "bundled",
         options=FitOptions.of(defaults | options),
         network=network,
         monitored=monitored,
