@@ -94,7 +94,8 @@ def fit(
 
     The training is saved in `output_dir` after each epoch. Call `fit` with the same
     arguments again to resume it after an interruption, or to load it when finished.
-    Ctrl-C ends it and returns the best captioner so far.
+    Ctrl-C ends it and returns the best captioner so far. What `fit` would do with other
+    arguments, photos or computers says `keras_sat.training.plan.resolve`.
 
     The options that are used most are those from `encoder` to `seed`; the others are
     listed below by kind. An option that is None has the preset's value, or with an
