@@ -121,9 +121,12 @@ def read_bytes(path, most=MOST_TEXT_BYTES):
     """
     path = Path(os.path.expanduser(path))
     check_is_file(path)
-    if (size := path.stat().st_size) > most:
-        sizes = f"Expected: at most {most / 1e6:.0f} MB. Received: {size / 1e6:.0f} MB"
-        raise ValueError(f"{path}: the file is too large. {sizes}")
+    size = path.stat().st_size
+    if size > most:
+        raise ValueError(
+            f"{path}: the file is too large. Expected: at most {most / 1e6:.0f} MB. "
+            f"Received: {size / 1e6:.0f} MB"
+        )
     return path.read_bytes()
 
 
@@ -148,7 +151,8 @@ def read_json(path, expected="JSON", way_out=""):
     """
     content = read_bytes(path, MOST_JSON_BYTES)
     hint = expectation(expected, way_out)
-    if (num_signs := sum(map(content.count, JSON_SIGNS))) > MOST_JSON_SIGNS:
+    num_signs = sum(map(content.count, JSON_SIGNS))
+    if num_signs > MOST_JSON_SIGNS:
         received = f"{num_signs:,} brackets, commas and colons (the limit is {MOST_JSON_SIGNS:,})"
         raise ValueError(f"{path}: this file has too many JSON values. {hint} Received: {received}")
     try:
@@ -189,11 +193,16 @@ def _digest(value):
 @contextlib.contextmanager
 def exclusive_lock(path, holder_does, *, wait_s=0, quiet_s=0):
     """Hold the lock file `path` while the block runs; raise ValueError if another
-    process holds it, after `wait_s`. The first `quiet_s` of them are not mentioned.
+    process holds it.
 
     The operating system releases the lock when the process dies. On a network folder,
-    the file system must support locks, as NFS and SMB do. `holder_does` is for the
-    message: "is building the features in ...".
+    the file system must support locks, as NFS and SMB do.
+
+    Args:
+        holder_does: what a process with the lock does, for the message: "is building
+            the features in ...".
+        wait_s: seconds to wait for the lock, which are announced.
+        quiet_s: seconds to wait before that without a word.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,11 +225,10 @@ def exclusive_lock(path, holder_does, *, wait_s=0, quiet_s=0):
             f"Another process {holder_does}. Wait until it ends, or stop it. Received: {path}"
         ) from None
     except (OSError, ValueError) as error:
-        problem = (
-            f"{path}: the lock file cannot be used ({getattr(error, 'strerror', None) or error})."
-        )
+        reason = getattr(error, "strerror", None) or error
         raise ValueError(
-            f"{problem} Remove it, or choose a folder on a file system that supports locks."
+            f"{path}: the lock file cannot be used ({reason}). Remove it, or choose a folder "
+            "on a file system that supports locks."
         ) from None
     try:
         yield

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -98,8 +100,6 @@ def make_batches(
             num_phrases, time), words and `<end>`, and visible (photos, num_phrases,
             regions), see `visible_cells`. Missing phrases have only `<pad>`.
     """
-    tf = import_tensorflow()
-
     if group_by is None:
         group_by = "length" if image_size is None else "image"
     if group_by not in GROUPINGS:
@@ -110,137 +110,252 @@ def make_batches(
     if batch_size < 1 or num_views < 1 or not 0 <= jitter <= 1 or not is_complete:
         raise ValueError(
             "`batch_size` and `num_views` must be at least 1, `jitter` must be from 0 to "
-            "1, `boxes` and `grid_shape` "
-            "must be passed together, and `num_phrases` requires both. Received: "
-            f"{batch_size=}, {num_views=}, "
-            f"{jitter=}, boxes of type {type(boxes).__name__}, {grid_shape=}, {num_phrases=}"
+            "1, `boxes` and `grid_shape` must be passed together, and `num_phrases` requires "
+            f"both. Received: {batch_size=}, {num_views=}, {jitter=}, boxes of type "
+            f"{type(boxes).__name__}, {grid_shape=}, {num_phrases=}"
         )
-    views = cache if isinstance(cache, (list, tuple)) else [] if cache is None else [cache]
-    if bool(views) != (image_size is None) or views and (jitter or num_views > 1):
-        problem = (
-            "Pass either `cache`, for features, or `image_size`, for photos, which "
-            "`num_views` and `jitter` need."
-        )
+    caches = _as_list(cache)
+    changes_photos = jitter or num_views > 1
+    if bool(caches) != (image_size is None) or (caches and changes_photos):
         raise ValueError(
-            f"{problem} Received: cache={cache}, {image_size=}, {num_views=}, {jitter=}"
+            "Pass either `cache`, for features, or `image_size`, for photos, which "
+            "`num_views` and `jitter` need. Received: "
+            f"cache={cache}, {image_size=}, {num_views=}, {jitter=}"
         )
-    numbers, count = ([0], 1) if shares is None else shares
     images = [image for image in captioned_images if split is None or image.split == split]
-    images, captions = _captions_as_ids(images, vocabulary, views)
+    images, captions = _captions_as_ids(images, vocabulary, caches)
     if not images:
         raise ValueError(f"There are no captions to train on. Received: split={split!r}")
-    source = (
-        _CachedFeatures(views, images)
-        if image_size is None
-        else _Photos(images, image_size, keep_images)
+    if caches:
+        source = _CachedFeatures(caches, images)
+        num_views = len(caches)
+    else:
+        source = _Photos(images, image_size, keep_images)
+    share_numbers, num_shares = ([0], 1) if shares is None else shares
+    batches = _Batches(
+        images=images,
+        captions=captions,
+        vocabulary=vocabulary,
+        source=source,
+        grouping=GROUPINGS[group_by](captions, batch_size),
+        num_views=num_views,
+        jitter=jitter,
+        shuffle=shuffle,
+        seed=seed,
+        epochs=itertools.count(first_epoch),
+        share_numbers=share_numbers,
+        num_shares=num_shares,
+        boxes=boxes,
+        grid_shape=grid_shape,
+        num_phrases=num_phrases,
     )
-    num_views = len(views) or num_views
-    described = [described_regions(image, boxes) for image in images] if num_phrases else []
-    phrases = [
-        [(vocabulary.caption_to_ids(words), region) for words, region in of_image]
-        for of_image in described
-    ]
-    grouping = GROUPINGS[group_by](captions, batch_size)
-    epochs = itertools.count(first_epoch)
+    return batches.as_dataset()
 
-    def batch_members():
-        epoch = next(epochs)
-        rng = np.random.default_rng([seed, epoch]) if shuffle else None
-        view_rng = np.random.default_rng([seed, epoch, 1])
-        for members in grouping.plan(rng):
-            chosen = (
-                view_rng.integers(num_views, size=len(members))
-                if num_views > 1
-                else np.zeros(len(members), int)
-            )
-            for number in numbers:
-                yield members, chosen, number, epoch
 
-    def phrases_and_regions(photos, chosen, chance, is_used):
-        """Draw phrases of photos; return phrase_ids and visible, see `num_phrases`."""
-        drawn = []
-        for photo, view, of_photo in zip(photos, chosen, chance):
-            seen = (
-                (words, region_in_view(box, view, images[photo].image_id))
-                for words, box in phrases[photo]
-            )
-            seen = [(words, region) for words, region in seen if region]
-            of_photo.shuffle(seen)
-            drawn += [
-                (words, visible_cells(region, grid_shape)) for words, region in seen[:num_phrases]
+def _as_list(cache):
+    """Return the list of caches, given one, a list of them or None."""
+    if cache is None:
+        return []
+    return cache if isinstance(cache, (list, tuple)) else [cache]
+
+
+class Row(NamedTuple):
+    """A row of a batch: a photo with one or all of its captions.
+
+    Attributes:
+        photo: the index of the photo.
+        captions: list of the indices of its captions, filled with None up to the number
+            of captions that another photo of the batch has.
+    """
+
+    photo: int
+    captions: list
+
+
+@dataclass
+class _Batches:
+    """The batches of all epochs; see `make_batches` for the other attributes.
+
+    Attributes:
+        captions: for each image, a dict from the index of a caption to its word ids.
+        source: _CachedFeatures or _Photos.
+        grouping: _OneLength or _WholeImages.
+        epochs: iterator of the numbers of the epochs.
+        share_numbers, num_shares: which of how many parts of each batch are yielded.
+    """
+
+    images: list
+    captions: list
+    vocabulary: Vocabulary
+    source: Any
+    grouping: Any
+    num_views: int
+    jitter: float
+    shuffle: bool
+    seed: int
+    epochs: Iterator
+    share_numbers: list
+    num_shares: int
+    boxes: Boxes | None
+    grid_shape: tuple | None
+    num_phrases: int
+
+    def __post_init__(self):
+        # For each image, a list of (word ids, region) of its phrases.
+        self.phrases = []
+        if self.num_phrases:
+            self.phrases = [
+                [
+                    (self.vocabulary.caption_to_ids(words), region)
+                    for words, region in described_regions(image, self.boxes)
+                ]
+                for image in self.images
             ]
-            drawn += [(None, np.ones(grid_shape, bool))] * (num_phrases - len(seen))
-        ids, visible = zip(*drawn)
-        _, phrase_ids, _ = inputs_and_targets(ids if is_used else [None] * len(ids), vocabulary)
-        return [
-            np.reshape(array, (len(photos), num_phrases, -1)) for array in (phrase_ids, visible)
-        ]
 
-    def arrays(members, chosen, number, epoch):
-        places = grouping.places(members)
+    def as_dataset(self):
+        """Return the tf.data.Dataset of `make_batches`."""
+        tf = import_tensorflow()
+        specs = self._specs()
+        dtypes = [dtype for _, dtype in specs]
+
+        def as_tensors(*part):
+            tensors = tf.numpy_function(self.arrays, part, dtypes, stateful=False)
+            for tensor, (shape, _) in zip(tensors, specs):
+                tensor.set_shape(shape)
+            photos, input_ids, target_ids, token_weights, *further_inputs = tensors
+            return (photos, input_ids, *further_inputs), target_ids, token_weights
+
+        shapes = ((None,), (None,), (), ())  # of what `parts_of_an_epoch` yields
+        signature = tuple(tf.TensorSpec(shape, tf.int64) for shape in shapes)
+        num_parts = len(self.grouping.plan(None)) * len(self.share_numbers)
+        dataset = tf.data.Dataset.from_generator(self.parts_of_an_epoch, output_signature=signature)
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_parts))
+        dataset = dataset.map(as_tensors, num_parallel_calls=2, deterministic=True)
+        return dataset.prefetch(2).with_options(reading_options())
+
+    def _specs(self):
+        """Return a list of the (shape, dtype) of the arrays that `arrays` returns."""
+        words_shape = (None, *(None for _ in self.grouping.captions_axis), None)
+        specs = [
+            ((None, *self.source.shape), self.source.dtype),
+            (words_shape, "int32"),
+            (words_shape, "int32"),
+            (words_shape, "float32"),
+        ]
+        if self.boxes is not None:
+            num_regions = self.grid_shape[0] * self.grid_shape[1]
+            specs.append(((*words_shape, num_regions), "float32"))
+            if self.num_phrases:
+                specs.append(((None, self.num_phrases, None), "int32"))
+                specs.append(((None, self.num_phrases, num_regions), "bool"))
+        return specs
+
+    def parts_of_an_epoch(self):
+        """Yield the parts of all batches of the next epoch: the members of the batch,
+        the view of each, the number of the part, and the epoch.
+        """
+        epoch = next(self.epochs)
+        order = np.random.default_rng([self.seed, epoch]) if self.shuffle else None
+        view_chance = np.random.default_rng([self.seed, epoch, 1])
+        for members in self.grouping.plan(order):
+            views = np.zeros(len(members), int)
+            if self.num_views > 1:
+                views = view_chance.integers(self.num_views, size=len(members))
+            for share_number in self.share_numbers:
+                yield members, views, share_number, epoch
+
+    def arrays(self, members, views, share_number, epoch):
+        """Return the arrays of one part of a batch, in the order of `_specs`.
+
+        Args: what `parts_of_an_epoch` yields.
+        """
+        rows = self.grouping.rows(members)
         longest = max(
-            len(captions[image][caption])
-            for image, caption in filter(None, itertools.chain(*places))
+            len(self.captions[row.photo][caption])
+            for row in rows
+            for caption in row.captions
+            if caption is not None
         )
-        rows = np.array_split(np.arange(len(members)), count)[number]
-        weight = np.float32(len(rows) > 0)
-        rows = rows if weight else [-1]  # an empty share repeats the last row, with weight 0
-        every = list(itertools.chain(*(places[row] for row in rows)))
-        ids = [place and captions[place[0]][place[1]] for place in every]
-        input_ids, target_ids, token_weights = inputs_and_targets(ids, vocabulary, longest)
-        of_words = [input_ids, target_ids, token_weights * weight]
-        if boxes is not None:
-            captioned = [place and (images[place[0]], place[1]) for place in every]
-            shown = np.repeat(chosen[rows], len(every) // len(rows))
-            of_words.append(covered_cells(captioned, shown, boxes, grid_shape, input_ids.shape))
-        of_words = [
-            array.reshape(len(rows), *grouping.captions, *array.shape[1:]) for array in of_words
+        places = np.array_split(np.arange(len(members)), self.num_shares)[share_number]
+        is_empty = len(places) == 0
+        if is_empty:
+            places = [-1]  # repeats the last row, with weight 0
+        rows = [rows[place] for place in places]
+        members, views = members[places], views[places]
+        photos = np.array([row.photo for row in rows])
+
+        features = self.source.rows(photos, views)
+        if self.jitter:
+            chances = [np.random.default_rng([self.seed, epoch, 2, member]) for member in members]
+            jittered_photos = [
+                jittered(photo, chance, self.jitter) for photo, chance in zip(features, chances)
+            ]
+            features = np.stack(jittered_photos)
+        arrays = [features, *self._word_arrays(rows, views, longest, is_empty)]
+        if self.num_phrases:
+            chances = [np.random.default_rng([self.seed, epoch, 3, member]) for member in members]
+            arrays += self._phrase_arrays(photos, views, chances, is_empty)
+        return arrays
+
+    def _word_arrays(self, rows, views, longest, is_empty):
+        """Return input_ids, target_ids and token_weights of rows, padded to `longest`
+        words, and with boxes `covered`, see `make_batches`.
+
+        Args:
+            views: the number of the view of each row, for `covered`.
+            is_empty: whether all weights are 0.
+        """
+        captions_in_row = len(rows[0].captions)
+        captions = [(row.photo, caption) for row in rows for caption in row.captions]
+        ids = [
+            None if caption is None else self.captions[photo][caption]
+            for photo, caption in captions
         ]
-        photos = source.rows(np.array([places[row][0][0] for row in rows]), chosen[rows])
-        if jitter:
-            chance = [np.random.default_rng([seed, epoch, 2, member]) for member in members[rows]]
-            photos = np.stack(
-                [jittered(photo, of_photo, jitter) for photo, of_photo in zip(photos, chance)]
+        input_ids, target_ids, token_weights = inputs_and_targets(ids, self.vocabulary, longest)
+        if is_empty:
+            token_weights = token_weights * np.float32(0)
+        arrays = [input_ids, target_ids, token_weights]
+        if self.boxes is not None:
+            captioned = [
+                None if caption is None else (self.images[photo], caption)
+                for photo, caption in captions
+            ]
+            views_of_captions = np.repeat(views, captions_in_row)
+            arrays.append(
+                covered_cells(
+                    captioned, views_of_captions, self.boxes, self.grid_shape, input_ids.shape
+                )
             )
-        if num_phrases:
-            chance = [np.random.default_rng([seed, epoch, 3, member]) for member in members[rows]]
-            of_words += phrases_and_regions(
-                [places[row][0][0] for row in rows], chosen[rows], chance, weight > 0
-            )
-        return photos, *of_words
+        # With whole photos: (photos, captions, time), without the second axis else.
+        shape = (len(rows), *self.grouping.captions_axis)
+        return [array.reshape(*shape, *array.shape[1:]) for array in arrays]
 
-    of_words = (None, *(None for _ in grouping.captions), None)  # shape of these arrays
-    specs = [
-        ((None, *source.shape), source.dtype),
-        (of_words, "int32"),
-        (of_words, "int32"),
-        (of_words, "float32"),
-    ]
-    if boxes is not None:
-        specs.append(((*of_words, grid_shape[0] * grid_shape[1]), "float32"))
-    if num_phrases:
-        specs += [
-            ((None, num_phrases, None), "int32"),
-            ((None, num_phrases, grid_shape[0] * grid_shape[1]), "bool"),
-        ]
+    def _phrase_arrays(self, photos, views, chances, is_empty):
+        """Draw phrases of photos; return phrase_ids and visible, see `num_phrases`.
 
-    def tensors(*plan):
-        made = tf.numpy_function(arrays, plan, [dtype for _, dtype in specs], stateful=False)
-        for tensor, (shape, _) in zip(made, specs):
-            tensor.set_shape(shape)
-        photos, input_ids, target_ids, token_weights, *covered = made
-        return (photos, input_ids, *covered), target_ids, token_weights
-
-    signature = tuple(tf.TensorSpec(shape, tf.int64) for shape in ((None,), (None,), (), ()))
-    dataset = tf.data.Dataset.from_generator(batch_members, output_signature=signature)
-    dataset = dataset.apply(
-        tf.data.experimental.assert_cardinality(len(grouping.plan(None)) * len(numbers))
-    )
-    return (
-        dataset.map(tensors, num_parallel_calls=2, deterministic=True)
-        .prefetch(2)
-        .with_options(reading_options())
-    )
+        Args:
+            photos, views, chances: the index, view and random generator of each photo.
+            is_empty: whether the phrases are left out.
+        """
+        ids, visible = [], []
+        for photo, view, chance in zip(photos, views, chances):
+            image_id = self.images[photo].image_id
+            seen = [
+                (words, region_in_view(region, view, image_id))
+                for words, region in self.phrases[photo]
+            ]
+            seen = [(words, region) for words, region in seen if region]
+            chance.shuffle(seen)
+            drawn = seen[: self.num_phrases]
+            num_missing = self.num_phrases - len(drawn)
+            ids += [words for words, _ in drawn] + [None] * num_missing
+            visible += [visible_cells(region, self.grid_shape) for _, region in drawn]
+            visible += [np.ones(self.grid_shape, bool)] * num_missing
+        if is_empty:
+            ids = [None] * len(ids)
+        _, phrase_ids, _ = inputs_and_targets(ids, self.vocabulary)
+        shape = (len(photos), self.num_phrases, -1)
+        return [np.reshape(phrase_ids, shape), np.reshape(visible, shape)]
 
 
 def inputs_and_targets(captions, vocabulary, longest=None):
@@ -251,7 +366,9 @@ def inputs_and_targets(captions, vocabulary, longest=None):
     of `<pad>` with weight 0. `longest` is the number of words to pad to; None pads to
     the longest of these captions.
     """
-    time = (max(map(len, filter(None, captions)), default=0) if longest is None else longest) + 1
+    if longest is None:
+        longest = max((len(words) for words in captions if words is not None), default=0)
+    time = longest + 1  # with `<start>` or `<end>`
     input_ids = np.full((len(captions), time), vocabulary.pad_token_id, dtype=np.int32)
     target_ids = np.full_like(input_ids, vocabulary.pad_token_id)
     token_weights = np.zeros(input_ids.shape, dtype=np.float32)
@@ -263,26 +380,23 @@ def inputs_and_targets(captions, vocabulary, longest=None):
     return input_ids, target_ids, token_weights
 
 
-def _captions_as_ids(images, vocabulary, views):
+def _captions_as_ids(images, vocabulary, caches):
     """Return the images with usable captions, and for each image a dict from caption
     index to word ids.
     """
     skipped, kept, captions = Skipped(), [], []
-    unreadable = set().union(*(view.unreadable for view in views))
+    unreadable = set().union(*(cache.unreadable for cache in caches))
     for image in images:
+        num_captions = len(image.captions)
         if image.image_id in unreadable:
-            skipped.add(
-                "captions of unreadable photos left out", image.image_id, len(image.captions)
-            )
+            skipped.add("captions of unreadable photos left out", image.image_id, num_captions)
             continue
         ids = {
             number: words
             for number, words in enumerate(map(vocabulary.caption_to_ids, image.captions))
             if words
         }
-        skipped.add(
-            "captions without a word left out", image.image_id, len(image.captions) - len(ids)
-        )
+        skipped.add("captions without a word left out", image.image_id, num_captions - len(ids))
         if ids:
             kept.append(image)
             captions.append(ids)
@@ -290,104 +404,129 @@ def _captions_as_ids(images, vocabulary, views):
     return kept, captions
 
 
-class _OneLength:
-    """Group captions of equal length into batches; `members` are caption indices."""
+# === Which captions share a batch ===
 
-    captions = ()  # axis of captions in a row: none
+
+class _OneLength:
+    """Group captions of equal length into batches; `members` are numbers of captions.
+
+    Attributes:
+        captions_axis: the axis of the captions in a row: none.
+    """
+
+    captions_axis = ()
 
     def __init__(self, captions, batch_size):
-        self.every = [
-            (image, number) for image, of_image in enumerate(captions) for number in of_image
-        ]
-        lengths = np.array([len(captions[image][number]) for image, number in self.every])
+        self.places = [(photo, number) for photo, ids in enumerate(captions) for number in ids]
+        lengths = np.array([len(captions[photo][number]) for photo, number in self.places])
         self.same_length = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
         self.batch_size = batch_size
 
     def plan(self, rng):
-        """Return the batches of one epoch as a list, in random order, or in a fixed
-        order if `rng` is None.
+        """Return the batches of one epoch as a list of arrays of members, in random
+        order, or in a fixed order if `rng` is None.
         """
         batches = []
         for members in self.same_length:
             members = members if rng is None else rng.permutation(members)
-            batches += [
-                members[i : i + self.batch_size] for i in range(0, len(members), self.batch_size)
-            ]
+            starts = range(0, len(members), self.batch_size)
+            batches += [members[start : start + self.batch_size] for start in starts]
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
-    def places(self, members):
-        """For each row of a batch, return a list of (photo index, caption index)."""
-        return [[self.every[member]] for member in members]
+    def rows(self, members):
+        """Return the Row of each member of a batch."""
+        places = [self.places[member] for member in members]
+        return [Row(photo, [caption]) for photo, caption in places]
 
 
 class _WholeImages:
     """Group photos of similar length, with all their captions, longest first, into
-    batches of photo indices.
+    batches; `members` are numbers of photos.
+
+    Attributes:
+        captions_axis: the axis of the captions in a row: one, of any length.
     """
 
-    captions = (-1,)
+    captions_axis = (-1,)
 
     def __init__(self, captions, batch_size):
-        lengths = [[*map(len, of_photo.values())] for of_photo in captions]
-        self.order = [
-            sorted(of_photo, key=lambda number: -len(of_photo[number])) for of_photo in captions
-        ]
-        self.num_captions = np.array([len(of_photo) for of_photo in lengths])
-        self.longest = np.array([max(of_photo) for of_photo in lengths])
-        self.num_words = np.array([sum(of_photo) for of_photo in lengths])
+        self.order = [sorted(ids, key=lambda number: -len(ids[number])) for ids in captions]
+        lengths = [[len(words) for words in ids.values()] for ids in captions]
+        self.num_captions = np.array([len(numbers) for numbers in lengths])
+        self.longest = np.array([max(numbers) for numbers in lengths])
+        self.num_words = np.array([sum(numbers) for numbers in lengths])
         self.batch_size = batch_size
 
     def plan(self, rng):
-        """Return the batches of one epoch as a list, in random order, or in a fixed
-        order if `rng` is None.
+        """Return the batches of one epoch as a list of arrays of members, in random
+        order, or in a fixed order if `rng` is None.
         """
         # Sorting by number of captions first makes every epoch have as many batches;
         # the noise mixes similar lengths.
         noise = 0.0 if rng is None else rng.uniform(0, 8, len(self.order))
         batches, batch, size = [], [], 0
-        for number in np.lexsort((self.num_words + noise, self.longest, self.num_captions)):
-            if batch and size + self.num_captions[number] > self.batch_size:
+        for photo in np.lexsort((self.num_words + noise, self.longest, self.num_captions)):
+            if batch and size + self.num_captions[photo] > self.batch_size:
                 batches.append(np.array(batch))
                 batch, size = [], 0
-            batch.append(number)
-            size += self.num_captions[number]
+            batch.append(photo)
+            size += self.num_captions[photo]
         batches.append(np.array(batch))
         return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
-    def places(self, members):
-        """Return lists like those of `_OneLength.places`, padded with None for photos
-        with fewer captions.
-        """
+    def rows(self, members):
+        """Return the Row of each member of a batch, all of the same length."""
         most = self.num_captions[members].max()
-        of_photos = [[(member, number) for number in self.order[member]] for member in members]
-        return [captions + [None] * (most - len(captions)) for captions in of_photos]
+        rows = []
+        for photo in members:
+            captions = self.order[photo]
+            rows.append(Row(photo, captions + [None] * (most - len(captions))))
+        return rows
 
 
 GROUPINGS = {"length": _OneLength, "image": _WholeImages}
 
 
+# === What the captions are about ===
+
+
 class _CachedFeatures:
-    def __init__(self, views, images):
+    """The features of photos, from one cache for each view.
+
+    Attributes:
+        shape, dtype: those of one photo's features, (regions, feature_dim).
+    """
+
+    def __init__(self, caches, images):
         ids = [image.image_id for image in images]
-        self.views = [(cache, cache.rows_of(ids)) for cache in views]
-        first = views[0]
-        self.shape = (first.grid_shape[0] * first.grid_shape[1], first.feature_dim)
+        self.views = [(cache, cache.rows_of(ids)) for cache in caches]
+        first = caches[0]
+        rows, columns = first.grid_shape
+        self.shape = (rows * columns, first.feature_dim)
         self.dtype = first.manifest["dtype"]
 
-    def rows(self, image_numbers, chosen):
+    def rows(self, photos, views):
+        """Return the features (photos, regions, feature_dim) of photos, each in the
+        view with this number.
+        """
         if len(self.views) == 1:
             cache, cache_rows = self.views[0]
-            return cache.features_of_rows(cache_rows[image_numbers])
-        features = np.empty((len(image_numbers), *self.shape), self.dtype)
-        for view in np.unique(chosen):
+            return cache.features_of_rows(cache_rows[photos])
+        features = np.empty((len(photos), *self.shape), self.dtype)
+        for view in np.unique(views):
             cache, cache_rows = self.views[view]
-            features[chosen == view] = cache.features_of_rows(
-                cache_rows[image_numbers[chosen == view]]
-            )
+            has_view = views == view
+            features[has_view] = cache.features_of_rows(cache_rows[photos[has_view]])
         return features
 
 
 class _Photos:
+    """The photos themselves.
+
+    Attributes:
+        shape, dtype: those of one photo, (height, width, 3).
+    """
+
     dtype = "uint8"
 
     def __init__(self, images, image_size, keep):
@@ -395,16 +534,17 @@ class _Photos:
         self.shape = (*size, 3)
         self.images = images
 
-        def photo(number):
+        def read_photo(number):
             return load_image(images[number].image_path, size)
 
-        self.photo = functools.cache(photo) if keep else photo
+        self.read_photo = functools.cache(read_photo) if keep else read_photo
 
-    def rows(self, image_numbers, chosen):
-        shown = zip(image_numbers, chosen)
-        return np.stack(
-            [
-                view_of(self.photo(number), view, self.images[number].image_id)
-                for number, view in shown
-            ]
-        )
+    def rows(self, photos, views):
+        """Return the photos with these numbers, (photos, height, width, 3), each in the
+        view with this number.
+        """
+        pictures = [
+            view_of(self.read_photo(photo), view, self.images[photo].image_id)
+            for photo, view in zip(photos, views)
+        ]
+        return np.stack(pictures)

@@ -129,7 +129,8 @@ def load_document(path: str | os.PathLike) -> str:
 
 def reject_long_line(path, lines):
     """Raise ValueError if one of the lines of a file is too long for captions."""
-    if (longest := max(map(len, lines), default=0)) > MOST_LETTERS_IN_LINE:
+    longest = max(map(len, lines), default=0)
+    if longest > MOST_LETTERS_IN_LINE:
         expected = f"at most {MOST_LETTERS_IN_LINE} characters"
         raise ValueError(f"{path}: a line is too long. Expected: {expected}. Received: {longest}")
 

@@ -92,7 +92,8 @@ def download(
             fetch(f"{url}/{file}", data_dir / file, md5=md5, show_progress=show_progress)
         for file in source.files:
             extract(data_dir / file, data_dir, show_progress=show_progress)
-        if (num_photos := _count_photos(data_dir)) < source.num_photos:
+        num_photos = _count_photos(data_dir)
+        if num_photos < source.num_photos:
             problem = (
                 f"{name} is incomplete: {num_photos} of {source.num_photos} photos were found."
             )
@@ -149,7 +150,8 @@ def _append_rest(url, part, show_progress):
     """
     import requests
 
-    start = before = part.stat().st_size if part.exists() else 0
+    bytes_so_far = part.stat().st_size if part.exists() else 0
+    start = bytes_so_far
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as response:
@@ -166,7 +168,7 @@ def _append_rest(url, part, show_progress):
                     file.write(chunk)
                     progress.advance(file.tell() // 1_000_000 - progress.done)
     except requests.RequestException:
-        if not part.exists() or part.stat().st_size <= before:
+        if not part.exists() or part.stat().st_size <= bytes_so_far:
             raise
         return False
     return True

@@ -16,7 +16,7 @@ import numpy as np
 
 from data_utils.atomic_files import check_is_file
 from data_utils.captions import CaptionedImage, pictures_by_folder
-from data_utils.photo_digests import photo_of, pixel_digest
+from data_utils.photo_digests import photo_of
 from data_utils.progress import Progress
 
 # The accepted formats. Pillow's other formats are rare, and one of them (EPS) would
@@ -121,27 +121,42 @@ def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:
             them.
     """
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    found, deeper = [], []
-    for given in map(os.path.expanduser, map(os.fspath, paths)):
-        matches = [given]
-        if stands_for_many(given) and not os.path.isdir(given):
-            matches = sorted(glob.glob(given, recursive=True))
-            matches = [
-                match
-                for match in matches
-                if os.path.isfile(match) or (recursive and os.path.isdir(match))
-            ]
-        for path in matches or [given]:
-            pictures = [path]
-            if os.path.isdir(path):
-                folders = pictures_by_folder(path, lenient=not recursive)
-                pictures = next(folders)
-                (pictures if recursive else deeper).extend(itertools.chain(*folders))
-            found += pictures or [path]
-    if left_out := {*deeper} - {*found}:
-        left = f"pictures in subfolders left out: {len(left_out)} (first: {min(left_out)})."
-        warnings.warn(f"{left} Include them with recursive=True (--recursive).", stacklevel=2)
-    return list(dict.fromkeys(found))
+    pictures, in_subfolders = [], []
+    for name in map(os.path.expanduser, map(os.fspath, paths)):
+        for path in _matches(name, recursive):
+            if not os.path.isdir(path):
+                pictures.append(path)
+                continue
+            folders = pictures_by_folder(path, lenient=not recursive)
+            in_folder = next(folders)
+            in_deeper_folders = itertools.chain(*folders)
+            if recursive:
+                in_folder = [*in_folder, *in_deeper_folders]
+            else:
+                in_subfolders += in_deeper_folders
+            pictures += in_folder or [path]
+    left_out = {*in_subfolders} - {*pictures}
+    if left_out:
+        warnings.warn(
+            f"pictures in subfolders left out: {len(left_out)} (first: {min(left_out)}). "
+            "Include them with recursive=True (--recursive).",
+            stacklevel=2,
+        )
+    return list(dict.fromkeys(pictures))
+
+
+def _matches(name, recursive):
+    """Return the sorted files, and with `recursive` folders, that a glob pattern
+    matches; [name] if it matches none or is no pattern.
+    """
+    if os.path.isdir(name) or not stands_for_many(name):
+        return [name]
+    paths = [
+        path
+        for path in sorted(glob.glob(name, recursive=True))
+        if os.path.isfile(path) or (recursive and os.path.isdir(path))
+    ]
+    return paths or [name]
 
 
 def photos_of(images, *, recursive=False):
@@ -159,15 +174,18 @@ def photos_of(images, *, recursive=False):
         or hasattr(images, "__next__")
         or getattr(images, "ndim", 3) == 4
     )
-    many, photos = is_list or stands_for_many(images), []
+    photos = []
     for image in images if is_list else [images]:
-        found = find_pictures(image, recursive=recursive) if stands_for_many(image) else [image]
-        if isinstance(found[0], str) and os.path.isdir(found[0]):
+        if not stands_for_many(image):
+            photos.append(image)
+            continue
+        paths = find_pictures(image, recursive=recursive)
+        if os.path.isdir(paths[0]):
             raise ValueError(
-                f"{found[0]}: this folder has no pictures. Received: images={os.fspath(image)!r}"
+                f"{paths[0]}: this folder has no pictures. Received: images={os.fspath(image)!r}"
             )
-        photos += found
-    return photos, many
+        photos += paths
+    return photos, is_list or stands_for_many(images)
 
 
 def stands_for_many(path):
@@ -204,13 +222,12 @@ def readable_photos(
     ) as progress:
         for image in captioned_images:
             try:
-                photo = None if noted is None else photo_of(image.image_path)
+                record = None if noted is None else photo_of(image.image_path)
                 # small: large JPEGs are then decoded at a reduced size
-                picture = load_image(image.image_path, 32)
+                load_image(image.image_path, 32)
                 readable.append(image)
                 if noted is not None:
-                    photo["pixels"] = pixel_digest(picture)
-                    noted[image.image_id] = photo
+                    noted[image.image_id] = record
             except (OSError, ValueError) as error:
                 reasons.append(str(error))
                 if not skip:
@@ -237,23 +254,23 @@ def _decoded(image, size, name):
         elif image.format in ("JPEG", "MPO") and getattr(image, "fp", None) is not None:
             _check_jpeg(image.fp)  # it is not decoded yet
         width, height = image.size  # before a JPEG is drafted
-        if (needed_bytes := _prepared(image, size)) > MOST_BYTES:
+        needed_bytes = _prepared(image, size)
+        if needed_bytes > MOST_BYTES:
             raise ValueError(
                 f"too large: {width} x {height} pixels need {needed_bytes / 1e9:.1f} GB "
-                "of memory, and the limit is "
-                f"{MOST_BYTES / 1e9:.1f} GB. Save the picture with fewer pixels, or as a "
-                "non-progressive JPEG"
+                f"of memory, and the limit is {MOST_BYTES / 1e9:.1f} GB. Save the picture "
+                "with fewer pixels, or as a non-progressive JPEG"
             )
         if needed_bytes <= MANY_BYTES:
             return _upright_rgb(image, size)
         # The C library would never return smaller blocks to the system, in any thread.
         with _one_at_a_time:
-            before = Image.core.get_block_size()
+            usual_block_bytes = Image.core.get_block_size()
             Image.core.set_block_size(BLOCK_BYTES)
             try:
                 return _upright_rgb(image, size)
             finally:
-                Image.core.set_block_size(before)
+                Image.core.set_block_size(usual_block_bytes)
     except UnidentifiedImageError:
         raise ValueError(
             f"{name}: this is not a picture that can be read. Expected: JPEG, PNG, WebP, "
@@ -269,19 +286,20 @@ def _prepared(image, size):
     """
     if image.format is None:
         return 0
-    # All coefficients of a progressive JPEG, 16 bits each, stay in memory until its
-    # last scan has been read.
-    coefficients = (
-        2 * len(image.getbands()) * image.width * image.height
-        if image.info.get("progressive")
-        else 0
-    )
+    coefficient_bytes = 0
+    if image.info.get("progressive"):
+        # All coefficients of a progressive JPEG, 16 bits each, stay in memory until its
+        # last scan has been read.
+        coefficient_bytes = 2 * len(image.getbands()) * image.width * image.height
     if size is not None and image.format == "JPEG":
         # Large JPEGs are decoded at a fraction of their size.
         image.draft(None, (2 * max(size), 2 * max(size)))
-    of_a_pixel = BYTES_OF_A_PIXEL.get(image.format, 4 if image.mode in ("L", "RGB") else 8)
-    of_a_pixel = 14 if image.mode == "F" else of_a_pixel
-    return max(of_a_pixel, 7 if size is None else 0) * image.width * image.height + coefficients
+    pixel_bytes = BYTES_OF_A_PIXEL.get(image.format, 4 if image.mode in ("L", "RGB") else 8)
+    if image.mode == "F":
+        pixel_bytes = 14
+    if size is None:  # the whole picture is copied once more
+        pixel_bytes = max(pixel_bytes, 7)
+    return pixel_bytes * image.width * image.height + coefficient_bytes
 
 
 def _as_uint8(array):
@@ -290,19 +308,16 @@ def _as_uint8(array):
     Reject values outside 0..255 and shapes that are not those of an image.
     """
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-        problem = "An image array must contain real numbers."
-        way_out = "Pass paths, or images of several sizes, as a list."
-        raise ValueError(f"{problem} {way_out} Received: dtype={array.dtype}")
-    if (
-        array.ndim not in (2, 3)
-        or (array.ndim == 3 and array.shape[2] not in (1, 3, 4))
-        or array.size == 0
-    ):
-        problem = (
-            "An image array must have shape (height, width) or (height, width, channels): 1, "
-            "3 or 4 channels."
+        raise ValueError(
+            "An image array must contain real numbers. Pass paths, or images of several "
+            f"sizes, as a list. Received: dtype={array.dtype}"
         )
-        raise ValueError(f"{problem} Received: shape={array.shape}")
+    has_channels = array.ndim == 3 and array.shape[2] in (1, 3, 4)
+    if not (array.ndim == 2 or has_channels) or array.size == 0:
+        raise ValueError(
+            "An image array must have shape (height, width) or (height, width, channels): 1, "
+            f"3 or 4 channels. Received: shape={array.shape}"
+        )
     if array.dtype != np.uint8:
         low, high = array.min(), array.max()
         is_scaled = array.dtype.kind in "bf" and 0 < high <= 1
@@ -393,19 +408,21 @@ def _upright_rgb(image, size):
     if image.mode == "I" and image.getextrema()[1] <= 255:  # 8 bits in numbers of 32
         image = image.convert("L")
     if image.mode != "RGB" or "transparency" in image.info:
-        whole, rows = Image.new("RGB", image.size), max(1, STRIP_PIXELS // image.width)
+        whole = Image.new("RGB", image.size)
+        strip_rows = max(1, STRIP_PIXELS // image.width)
         # Saves memory: only one strip has copies in other modes.
-        for top in range(0, image.height, rows):
-            whole.paste(
-                _strip_as_rgb(image.crop((0, top, image.width, min(top + rows, image.height)))),
-                (0, top),
-            )
+        for top in range(0, image.height, strip_rows):
+            bottom = min(top + strip_rows, image.height)
+            strip = image.crop((0, top, image.width, bottom))
+            whole.paste(_strip_as_rgb(strip), (0, top))
         image = whole
     if size is not None:
         # In a single call, the order of the two sides depends on Pillow's version, and
         # it changes the last bits.
-        for shape in ((size[1], image.height), size[::-1]):
-            image = image if image.size == shape else image.resize(shape, Image.Resampling.BILINEAR)
+        height, width = size
+        for new_size in ((width, image.height), (width, height)):
+            if image.size != new_size:
+                image = image.resize(new_size, Image.Resampling.BILINEAR)
     return np.array(image)
 
 

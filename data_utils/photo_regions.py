@@ -31,13 +31,12 @@ def regions_for(photos, region):
     """Return `region`, one or a list, as a list for each photo (None if there is none),
     and whether it is one.
     """
-    is_one = (
-        not isinstance(region, list)
-        or not region
-        or any(isinstance(side, (int, float)) for side in region)
-    )
-    regions = None if region is None else [[region] if is_one else region] * len(photos)
-    return regions, is_one and region is not None
+    if region is None:
+        return None, False
+    is_list = isinstance(region, list) and bool(region)
+    is_one = not is_list or any(isinstance(side, (int, float)) for side in region)
+    photo_regions = [region] if is_one else region
+    return [photo_regions] * len(photos), is_one
 
 
 def checked_regions(regions, num_photos, grid_shape):
@@ -50,14 +49,14 @@ def checked_regions(regions, num_photos, grid_shape):
             f"Expected a list of regions for each of {num_photos} photos. Received: "
             f"{len(regions)} lists"
         )
-    regions = [[*map(checked_region, of_photo)] for of_photo in regions]
-    for region in {region for of_photo in regions for region in of_photo}:
+    regions = [[*map(checked_region, photo_regions)] for photo_regions in regions]
+    for region in {region for photo_regions in regions for region in photo_regions}:
         if covered_fraction([region], grid_shape).max() < HALF:
-            covers = (
-                "covers less than half of any cell of the grid: the cells that it covers "
-                "most are used"
+            warnings.warn(
+                f"The region {region} covers less than half of any cell of the grid: the "
+                "cells that it covers most are used.",
+                stacklevel=4,
             )
-            warnings.warn(f"The region {region} {covers}.", stacklevel=4)
     return regions
 
 

@@ -72,11 +72,11 @@ class Progress:
             return
         from tqdm import tqdm  # imported only if needed: the first caption should not wait for it
 
-        shown = {"total": self.total, "unit": f" {self.unit}", "initial": self._skipped}
+        meter = {"total": self.total, "unit": f" {self.unit}", "initial": self._skipped}
         if self.rewrites:
             if self._bar is None:
                 look = {"dynamic_ncols": True, "miniters": 1, "bar_format": BAR}
-                self._bar = tqdm(desc=self.label, file=self.stream, **look, **shown)
+                self._bar = tqdm(desc=self.label, file=self.stream, **look, **meter)
                 # The work started earlier.
                 self._bar.start_t = self._bar.last_print_t = self._bar.start_t - seconds
             if self.note:
@@ -85,6 +85,6 @@ class Progress:
         elif self.total and 10 * self.done // self.total > self._tenths_shown:
             self._tenths_shown = 10 * self.done // self.total
             line = tqdm.format_meter(
-                self.done, elapsed=seconds, prefix=self.label, bar_format=PLAIN_LINE, **shown
+                self.done, elapsed=seconds, prefix=self.label, bar_format=PLAIN_LINE, **meter
             )
             print(line, file=self.stream, flush=True)

@@ -157,15 +157,9 @@ def draw_scenes(
         rng = random.Random(f"{image_id} {height}x{width}")
         objects = _place_objects(rng, looks, rng.randint(1, max_objects), twin_share, height, width)
         split = {8: "dev", 9: "test"}.get(index % 10, "train")
-        scenes.append(
-            Scene(
-                image_id,
-                _draw(rng, objects, height, width),
-                objects,
-                _captions(rng, objects),
-                split,
-            )
-        )
+        image = _draw(rng, objects, height, width)
+        captions = _captions(rng, objects)
+        scenes.append(Scene(image_id, image, objects, captions, split))
     return scenes
 
 
@@ -191,14 +185,19 @@ def _place_objects(rng, looks, num_objects, twin_share, height, width):
             objects.append(
                 SceneObject(shape, colour, size, (left, top, left + extent, top + extent))
             )
-        pairs = [
-            (_relations(a, b), _relations(a, b, gap)) for a, b in itertools.combinations(objects, 2)
-        ]
-        if all(
-            clear and clear == all_of and (num_objects == 3 or len(clear) == 1)
-            for all_of, clear in pairs
-        ):
+        pairs = itertools.combinations(objects, 2)
+        if all(_are_placed_clearly(*pair, gap, num_objects) for pair in pairs):
             return tuple(objects)
+
+
+def _are_placed_clearly(first, second, gap, num_objects):
+    """Return whether every relation of two objects, and at least one, holds with the
+    gap; if there are only two objects, exactly one.
+    """
+    relations = _relations(first, second)
+    clear_relations = _relations(first, second, gap)
+    is_one = len(clear_relations) == 1
+    return clear_relations == relations and (is_one or (num_objects == 3 and bool(relations)))
 
 
 def _relations(first, second, gap=0):
@@ -303,24 +302,28 @@ def _sentence(rng, objects):
     # introduction
     verb = [] if introduction else ["is"]
     kinds = [item.looks[1:] for item in objects]  # if two are equal, their sizes differ
-    words = (
-        introduction + _noun_phrase(rng, order[0], sized=kinds.count(order[0].looks[1:]) > 1) + verb
-    )
-    for number, other in enumerate(order[1:]):
-        phrase = rng.choice(RELATIONS[rng.choice(sorted(_relations(order[0], other)))])
+    first, *others = order
+    name = _noun_phrase(rng, first, sized=kinds.count(first.looks[1:]) > 1)
+    words = introduction + name + verb
+    for number, other in enumerate(others):
+        relation = rng.choice(sorted(_relations(first, other)))
+        phrase = rng.choice(RELATIONS[relation])
         name = _noun_phrase(rng, other, sized=kinds.count(other.looks[1:]) > 1)
-        words += ["and"] * bool(number) + phrase.split() + name
+        if number:
+            words.append("and")
+        words += phrase.split() + name
     return words
 
 
 def _noun_phrase(rng, item, *, articles=("a", "the", "one"), sized=False):
     words = [item.colour, item.shape]
     if sized or rng.random() < 0.5:
-        words.insert(
-            0, rng.choice([word for word, size in SIZE_WORDS.items() if size == item.size])
-        )
-    article = rng.choices(articles, weights=[4, 2, 1][: len(articles)])[0]
-    return ["an" if article == "a" and words[0][0] in "aeiou" else article, *words]
+        size_words = [word for word, size in SIZE_WORDS.items() if size == item.size]
+        words.insert(0, rng.choice(size_words))
+    (article,) = rng.choices(articles, weights=[4, 2, 1][: len(articles)])
+    if article == "a" and words[0][0] in "aeiou":
+        article = "an"
+    return [article, *words]
 
 
 def _twin_phrase(rng, item, introduction):
@@ -328,7 +331,9 @@ def _twin_phrase(rng, item, introduction):
         _, *words = _noun_phrase(rng, item, articles=("a",))
         return ["two", *words[:-1], words[-1] + "s"]
     first, second = (_noun_phrase(rng, item, articles=("a",)) for _ in range(2))
-    return [*first, "and", *(["another", *second[1:]] if rng.random() < 0.5 else second)]
+    if rng.random() < 0.5:
+        second[0] = "another"
+    return [*first, "and", *second]
 
 
 # === Reading captions ===
@@ -345,9 +350,8 @@ def _object(number, articles=ARTICLES):
 
 
 def _relation(number):
-    return (
-        f"(?P<relation{number}>{'|'.join(itertools.chain(*RELATIONS.values()))}) {_object(number)}"
-    )
+    phrases = "|".join(itertools.chain(*RELATIONS.values()))
+    return f"(?P<relation{number}>{phrases}) {_object(number)}"
 
 
 _INTRODUCTION = f"(?P<introduction>(?:{'|'.join(INTRODUCTIONS[1:])}) )?"
@@ -362,36 +366,55 @@ _SENTENCES = [  # "is" is allowed only without an introduction
 
 
 def _parsed(caption):
-    """Match a caption against the grammar.
-
-    Return the regular expression match, or None.
+    """Return the regular expression match of a caption; None if it does not follow the
+    grammar.
     """
     text = " ".join(tokenise(caption))
-    return next(filter(None, (sentence.fullmatch(text) for sentence in _SENTENCES)), None)
+    for sentence in _SENTENCES:
+        match = sentence.fullmatch(text)
+        if match is not None:
+            return match
+    return None
 
 
-def _assignments(scene, said):
+def _assignments(scene, match):
     """Return every assignment of objects to the noun phrases for which the sentence is
-    true.
+    true, as a list of tuples of objects.
+
+    Args:
+        match: the result of `_parsed`.
     """
-    said, fitting = said.groupdict(), []
+    words = match.groupdict()
+    candidates = []  # for each noun phrase, the objects that look like it
     for number in range(3):
-        if colour := said.get(f"colour{number}"):
-            sizes = SIZES if said[f"size{number}"] is None else [SIZE_WORDS[said[f"size{number}"]]]
-            looks = [(size, colour, said[f"shape{number}"]) for size in sizes]
-            fitting.append([item for item in scene.objects if item.looks in looks])
-    if "number0" in said:
-        return [tuple(fitting[0])] if len(fitting[0]) == 2 else []
-    phrases = [said[name] for name in ("relation1", "relation2") if said.get(name)]
-    return [
-        chosen
-        for chosen in itertools.product(*fitting)
-        if len(set(chosen)) == len(chosen)
-        and all(
-            any(phrase in RELATIONS[relation] for relation in _relations(chosen[0], other))
-            for phrase, other in zip(phrases, chosen[1:])
+        colour = words.get(f"colour{number}")
+        if colour is None:
+            continue
+        size_word = words[f"size{number}"]
+        sizes = SIZES if size_word is None else [SIZE_WORDS[size_word]]
+        looks = [(size, colour, words[f"shape{number}"]) for size in sizes]
+        candidates.append([item for item in scene.objects if item.looks in looks])
+    if "number0" in words:
+        twins = candidates[0]
+        return [tuple(twins)] if len(twins) == 2 else []
+    phrases = [words[name] for name in ("relation1", "relation2") if words.get(name)]
+    assignments = []
+    for objects in itertools.product(*candidates):
+        first, *others = objects
+        are_different = len(set(objects)) == len(objects)
+        are_related = all(
+            _is_related(phrase, first, other) for phrase, other in zip(phrases, others)
         )
-    ]
+        if are_different and are_related:
+            assignments.append(objects)
+    return assignments
+
+
+def _is_related(phrase, first, other):
+    """Return whether a phrase such as "left of" is true of the first object and another
+    one.
+    """
+    return any(phrase in RELATIONS[relation] for relation in _relations(first, other))
 
 
 def is_true(scene: Scene, caption: str) -> bool | None:
@@ -402,8 +425,8 @@ def is_true(scene: Scene, caption: str) -> bool | None:
     circles" needs exactly two; "a red circle and a red circle" needs two different
     ones.
     """
-    said = _parsed(caption)
-    return None if said is None else bool(_assignments(scene, said))
+    match = _parsed(caption)
+    return None if match is None else bool(_assignments(scene, match))
 
 
 def word_places(scene: Scene, caption: str) -> list[WordPlace]:
@@ -413,27 +436,26 @@ def word_places(scene: Scene, caption: str) -> list[WordPlace]:
     "two", refer to both objects. The list is empty for a caption that is false or does
     not follow the grammar.
     """
-    said = _parsed(caption)
-    assignments = _assignments(scene, said) if said else []
-    words, places = said.string.split() if said else [], []
-    for name, phrase in said.groupdict().items() if assignments else ():
+    match = _parsed(caption)
+    assignments = [] if match is None else _assignments(scene, match)
+    if not assignments:
+        return []
+    words, groups = match.string.split(), match.groupdict()
+    places = []
+    for name, phrase in groups.items():
         if phrase is None or name == "introduction":
             continue
         word_class, number = name[:-1], int(name[-1])
-        entries = (
-            (0, 1)
-            if "number0" in said.groupdict()
-            else (0, number)
-            if word_class == "relation"
-            else (number,)
-        )
-        boxes = tuple(
-            dict.fromkeys(chosen[entry].box for chosen in assignments for entry in entries)
-        )
-        first = said.string.count(" ", 0, said.start(name))
-        for position in range(first, first + len(phrase.split())):
-            if word_class != "relation" or words[position] in RELATION_WORDS:
-                places.append(
-                    WordPlace(position, words[position], word_class, boxes, scene.image.shape[:2])
-                )
+        entries = (number,)  # of an assignment: the objects that the word refers to
+        if "number0" in groups:
+            entries = (0, 1)
+        elif word_class == "relation":
+            entries = (0, number)
+        boxes = [objects[entry].box for objects in assignments for entry in entries]
+        boxes = tuple(dict.fromkeys(boxes))
+        first_position = match.string.count(" ", 0, match.start(name))
+        for position in range(first_position, first_position + len(phrase.split())):
+            word = words[position]
+            if word_class != "relation" or word in RELATION_WORDS:
+                places.append(WordPlace(position, word, word_class, boxes, scene.image.shape[:2]))
     return sorted(places, key=lambda place: place.position)

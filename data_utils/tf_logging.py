@@ -38,9 +38,9 @@ def nothing_on_standard_error():
         # a program may have no standard error
         with contextlib.suppress(AttributeError, ValueError, OSError):
             sys.stderr.flush()
-            before = os.dup(2)
-            restored.callback(os.close, before)
-            restored.callback(os.dup2, before, 2)
+            usual_standard_error = os.dup(2)
+            restored.callback(os.close, usual_standard_error)
+            restored.callback(os.dup2, usual_standard_error, 2)
             with open(os.devnull, "wb") as nowhere:
                 os.dup2(nowhere.fileno(), 2)
         yield

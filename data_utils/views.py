@@ -34,20 +34,29 @@ def boxes_in_view(boxes, view, image_id):
     shows; see `view_of`.
     """
     left, top, right, bottom = part_of_photo(view, image_id)
-    origin, size = np.array([left, top, left, top]), np.array([right - left, bottom - top] * 2)
-    seen = ((np.reshape(np.asarray(boxes, float), (-1, 4)) - origin) / size).clip(0, 1)
+    origin = np.array([left, top, left, top])
+    size = np.array([right - left, bottom - top] * 2)
+    boxes = np.reshape(np.asarray(boxes, float), (-1, 4))
+    in_crop = ((boxes - origin) / size).clip(0, 1)
+    lefts, tops, rights, bottoms = in_crop.T
     if view % 2:  # mirrored
-        seen = np.stack([1 - seen[:, 2], seen[:, 1], 1 - seen[:, 0], seen[:, 3]], axis=1)
-    return tuple(map(tuple, seen[(seen[:, 0] < seen[:, 2]) & (seen[:, 1] < seen[:, 3])].tolist()))
+        lefts, rights = 1 - rights, 1 - lefts
+    is_visible = (lefts < rights) & (tops < bottoms)
+    visible_boxes = np.stack([lefts, tops, rights, bottoms], axis=1)[is_visible]
+    return tuple(map(tuple, visible_boxes.tolist()))
 
 
 def region_in_view(region, view, image_id):
-    """Return the visible part of a region in a view, or None if it is less than half.
-
-    See `boxes_in_view`.
+    """Return the visible part of a region in a view; None if less than half of the
+    region is visible. See `boxes_in_view`.
     """
-    shown, crop = boxes_in_view([region], view, image_id), part_of_photo(view, image_id)
-    return shown[0] if shown and 2 * area(crop) * area(shown[0]) >= area(region) else None
+    visible_boxes = boxes_in_view([region], view, image_id)
+    if not visible_boxes:
+        return None
+    (visible,) = visible_boxes
+    crop = part_of_photo(view, image_id)
+    visible_area = area(crop) * area(visible)  # as a fraction of the photo
+    return visible if 2 * visible_area >= area(region) else None
 
 
 def area(region):

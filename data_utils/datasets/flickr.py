@@ -82,16 +82,16 @@ def _read_flickr(
 ):
     data_dir, skipped = Path(data_dir).expanduser(), Skipped()
     path = find_file(data_dir, readers, text_folders)
-    of_karpathy = find_file(data_dir, [karpathy], text_folders)
+    karpathy_file = find_file(data_dir, [karpathy], text_folders)
     if path:
         captions = readers[path.name](path, skipped)
         splits = read_split_lists(
             {split: find_file(data_dir, split_lists[split], text_folders) for split in SPLITS}
         )
-        if of_karpathy and not splits:
-            _, splits, _ = read_karpathy(of_karpathy, Skipped())
-    elif of_karpathy:
-        captions, splits, _ = read_karpathy(of_karpathy, skipped)
+        if karpathy_file and not splits:
+            _, splits, _ = read_karpathy(karpathy_file, Skipped())
+    elif karpathy_file:
+        captions, splits, _ = read_karpathy(karpathy_file, skipped)
     else:
         raise no_caption_file(data_dir, f"one of {', '.join([*readers, karpathy])}")
     return assemble(

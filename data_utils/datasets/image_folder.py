@@ -27,6 +27,8 @@ from data_utils.datasets.splits import add_split
 from data_utils.datasets.tables import read_table
 from data_utils.foreign_text import brief, shortened
 
+TABLES = ("captions.csv", "captions.jsonl", "metadata.csv", "metadata.jsonl")
+
 
 def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> list[CaptionedImage]:
     """Return your own pictures as a list of CaptionedImage, in the order of the caption
@@ -45,22 +47,47 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
         split_seed: if given, split the photos 80/10/10 at random with this seed; a
             warning says if this replaces splits of the table.
     """
-    data_dir, skipped = Path(data_dir).expanduser(), Skipped()
-    if (
-        table := find_file(
-            data_dir, ("captions.csv", "captions.jsonl", "metadata.csv", "metadata.jsonl")
-        )
-    ) is None:
+    data_dir = Path(data_dir).expanduser()
+    table = find_file(data_dir, TABLES)
+    if table is None:
         raise no_caption_file(
             data_dir, "captions.csv with the columns image and caption, or captions.jsonl"
         )
-    captions, photos, splits = {}, {}, {}
+    skipped = Skipped()
     pictures = PictureNames(data_dir)
+    captions, photos, splits = _read_rows(table, pictures, skipped)
+    photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
+    photos = photos_in(data_dir) | photos
+    captioned_ids = [image_id for image_id in captions if image_id in photos]
+    if split_seed is not None:
+        reason = f"splits in {table.name} ignored because of split_seed={split_seed}"
+        for image_id in splits:
+            skipped.add(reason, image_id)
+    elif splits:
+        reason = f"photos without a split in {table.name}, not used"
+        for image_id in captioned_ids:
+            skipped.add(reason, image_id, image_id not in splits)
+    hint = "" if captioned_ids else _hint_at_subfolders(pictures)
+    return assemble(data_dir, captions, photos, splits, skipped, split_seed, hint)
+
+
+def _read_rows(table, pictures, skipped):
+    """Read the table of a folder, a path.
+
+    Args:
+        pictures: PictureNames of the folder.
+        skipped: Skipped, which counts the rows that are left out.
+
+    Returns: captions (image id -> list of texts), photos (image id -> path) and splits
+        (image id -> split), for those that the table names.
+    """
+    captions, photos, splits = {}, {}, {}
     for row in read_table(table).rows():
         where = f"{table.name}, line {row.line}"
         reject_outside(row.image.strip(), where)
         name = pictures.actual(row.image)
-        image_id, path = image_id_of(name), str(data_dir / name)
+        image_id = image_id_of(name)
+        path = str(table.parent / name)
         for caption in row.captions or [""]:
             add_caption(captions, name and image_id, caption, skipped, where)
         if not name or not row.captions:
@@ -74,26 +101,17 @@ def folder(data_dir: str | os.PathLike, *, split_seed: int | None = None) -> lis
             )
         if row.split:
             add_split(splits, image_id, row.split, where)
-    photos = {image_id: path for image_id, path in photos.items() if os.path.isfile(path)}
-    photos = photos_in(data_dir) | photos
-    kept = [image_id for image_id in captions if image_id in photos]
-    if split_seed is not None:
-        reason = f"splits in {table.name} ignored because of split_seed={split_seed}"
-        for image_id in splits:
-            skipped.add(reason, image_id)
-    elif splits:
-        reason = f"photos without a split in {table.name}, not used"
-        for image_id in kept:
-            skipped.add(reason, image_id, image_id not in splits)
-    nested = None
-    if not kept:
-        nested = next((name for name in pictures.in_any_case().values() if "/" in name), None)
-    hint = (
-        f" Name pictures in subfolders with the folder, such as {shortened(nested)}."
-        if nested
-        else ""
-    )
-    return assemble(data_dir, captions, photos, splits, skipped, split_seed, hint)
+    return captions, photos, splits
+
+
+def _hint_at_subfolders(pictures):
+    """Return the hint for a table that names no picture, if there are some in
+    subfolders, else "".
+    """
+    for name in pictures.in_any_case().values():
+        if "/" in name:
+            return f" Name pictures in subfolders with the folder, such as {shortened(name)}."
+    return ""
 
 
 class PictureNames:

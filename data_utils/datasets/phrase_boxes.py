@@ -83,8 +83,8 @@ class Phrase:
 
     def naming_words(self, words):
         """Return the indices of the phrase's content words in the caption's `words`."""
-        of_phrase = range(self.first_word, self.first_word + self.num_words)
-        return [number for number in of_phrase if words[number] not in NAMELESS]
+        numbers = range(self.first_word, self.first_word + self.num_words)
+        return [number for number in numbers if words[number] not in NAMELESS]
 
 
 @dataclass(frozen=True)
@@ -120,20 +120,23 @@ def read_boxes(path: str | os.PathLike | Boxes, images: list[CaptionedImage]) ->
     path = Path(path).expanduser()
     skipped = Skipped()
     phrases, unsure = {}, set()
-    for image, marked, size_is_known in (_read_entities if path.is_dir() else _read_json)(
-        path, images
-    ):
-        if (num_boxes := sum(len(boxes) for *_, boxes in marked)) > MOST_BOXES:
-            problem = f"{path}: a photo may have at most {MOST_BOXES} boxes."
-            raise ValueError(f"{problem} Received: {num_boxes} for {brief(image.image_id)}")
+    read = _read_entities if path.is_dir() else _read_json
+    for image, marked, size_is_known in read(path, images):
+        num_boxes = sum(len(boxes) for *_, boxes in marked)
+        if num_boxes > MOST_BOXES:
+            raise ValueError(
+                f"{path}: a photo may have at most {MOST_BOXES} boxes. Received: {num_boxes} for "
+                f"{brief(image.image_id)}"
+            )
         if not size_is_known:
             unsure.add(image.image_id)
             skipped.add(
                 "photos of unknown aspect ratio, on which attention is not measured", image.image_id
             )
-        if found := list(_phrases_of(image, marked, skipped)):
+        image_phrases = list(_phrases_of(image, marked, skipped))
+        if image_phrases:
             phrases[image.image_id] = sorted(
-                found, key=lambda phrase: (phrase.caption, phrase.first_word)
+                image_phrases, key=lambda phrase: (phrase.caption, phrase.first_word)
             )
     if not phrases:
         counted = "".join(f"; {reason}: {count}" for reason, count in skipped.counts.items())
@@ -194,14 +197,15 @@ def _read_json(path, images):
     with expecting(path, EXPECTED):
         by_id = {image_id_of(name): entry for name, entry in read_json(path, EXPECTED).items()}
     for image in images:
-        if (entry := by_id.get(image.image_id)) is None:
+        entry = by_id.get(image.image_id)
+        if entry is None:
             continue
         with expecting(path, expected):
             marked = [
-                (entry["caption"], one["phrase"], one["first_word"], one["boxes"])
-                for one in entry["phrases"]
+                (entry["caption"], phrase["phrase"], phrase["first_word"], phrase["boxes"])
+                for phrase in entry["phrases"]
             ]
-            if not all(_is_sound(*of_phrase) for of_phrase in marked):
+            if not all(_is_sound(*phrase) for phrase in marked):
                 raise TypeError(f"the entry of {brief(image.image_id)} is {brief(entry)}")
         yield image, marked, bool(entry.get("size_known", True))
 
@@ -222,19 +226,19 @@ def _read_entities(path, images):
     """Yield tuples like those of `_read_json`, from the files of Flickr30k Entities."""
     for image in images:
         number = image.image_id.partition("_")[0]
-        sentences, annotations = (
-            path / "Sentences" / f"{number}.txt",
-            path / "Annotations" / f"{number}.xml",
-        )
+        sentences = path / "Sentences" / f"{number}.txt"
+        annotations = path / "Annotations" / f"{number}.xml"
         if not sentences.is_file() or not annotations.is_file():
             continue
         boxes, marked = _boxes_in(annotations), []
         for sentence in filter(str.strip, load_document(sentences).split("\n")):
             pieces = [piece for piece, _ in _pieces_of(tokenise(_MARKED.sub(r"\2", sentence)))]
             for phrase in _MARKED.finditer(sentence):
-                before = _pieces_of(tokenise(_MARKED.sub(r"\2", sentence[: phrase.start()])))
-                if phrase[1] in boxes:
-                    marked.append((pieces, phrase[2], len(before), boxes[phrase[1]]))
+                number, words = phrase.groups()
+                start = _MARKED.sub(r"\2", sentence[: phrase.start()])
+                first_piece = len(_pieces_of(tokenise(start)))
+                if number in boxes:
+                    marked.append((pieces, words, first_piece, boxes[number]))
         yield image, marked, True
 
 
@@ -265,16 +269,16 @@ def described_regions(image, boxes):
     """Return a list of (words, smallest rectangle around the boxes) for a photo's
     phrases that name something.
     """
-    found = []
+    phrases_and_regions = []
     for phrase in boxes.phrases.get(image.image_id, ()):
         words = tokenise(image.captions[phrase.caption])
-        if not PLACELESS.issuperset(words[number] for number in phrase.naming_words(words)):
-            region = tuple(
-                outermost(sides)
-                for outermost, sides in zip((min, min, max, max), zip(*phrase.boxes))
-            )
-            found.append((words[phrase.first_word : phrase.first_word + phrase.num_words], region))
-    return found
+        if PLACELESS.issuperset(words[number] for number in phrase.naming_words(words)):
+            continue
+        lefts, tops, rights, bottoms = zip(*phrase.boxes)
+        region = (min(lefts), min(tops), max(rights), max(bottoms))
+        phrase_words = words[phrase.first_word : phrase.first_word + phrase.num_words]
+        phrases_and_regions.append((phrase_words, region))
+    return phrases_and_regions
 
 
 def covered_cells(rows, views, boxes, grid_shape, shape):
@@ -285,13 +289,13 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
     time). `views` has the view number of each photo, see `data_utils.views`.
     """
     covered = np.zeros((*shape, grid_shape[0] * grid_shape[1]), np.float32)
-    for of_row, row, view in zip(covered, rows, views):
+    for row_of_covered, row, view in zip(covered, rows, views):
         if row is None:
             continue
-        for number, of_word in _boxes_of_words(*row, boxes).items():
-            of_row[number] = covered_fraction(
-                boxes_in_view(of_word, view, row[0].image_id), grid_shape
-            ).ravel()
+        image, caption = row
+        for number, word_boxes in _boxes_of_words(image, caption, boxes).items():
+            visible_boxes = boxes_in_view(word_boxes, view, image.image_id)
+            row_of_covered[number] = covered_fraction(visible_boxes, grid_shape).ravel()
     return covered
 
 
@@ -299,21 +303,25 @@ def _boxes_of_words(image, caption, boxes):
     """Return each word's boxes by its index: its phrase's or, if all agree, those of
     the word in other captions.
     """
-    if not (phrases := boxes.phrases.get(image.image_id, ())):
+    phrases = boxes.phrases.get(image.image_id, ())
+    if not phrases:
         return {}
-    words = {
-        of: tokenise(image.captions[of])
-        for of in {caption, *(phrase.caption for phrase in phrases)}
-    }
-    own, of_word = {}, {}
+    captions = {caption, *(phrase.caption for phrase in phrases)}
+    words = {number: tokenise(image.captions[number]) for number in captions}
+    boxes_by_number = {}  # in this caption
+    boxes_by_word = {}  # in all captions, where phrases may disagree
     for phrase in phrases:
         for number in phrase.naming_words(words[phrase.caption]):
-            if (word := words[phrase.caption][number]) in PLACELESS:
+            word = words[phrase.caption][number]
+            if word in PLACELESS:
                 continue
-            of_word.setdefault(word, set()).add(phrase.boxes)
+            boxes_by_word.setdefault(word, set()).add(phrase.boxes)
             if phrase.caption == caption:
-                own[number] = phrase.boxes
-    agreed = {word: next(iter(found)) for word, found in of_word.items() if len(found) == 1}
-    return {
+                boxes_by_number[number] = phrase.boxes
+    agreed = {
+        word: next(iter(several)) for word, several in boxes_by_word.items() if len(several) == 1
+    }
+    by_agreement = {
         number: agreed[word] for number, word in enumerate(words[caption]) if word in agreed
-    } | own
+    }
+    return by_agreement | boxes_by_number

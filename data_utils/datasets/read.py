@@ -61,7 +61,8 @@ def read_data(
 
 def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[CaptionedImage]:
     """Return the photos of one split; raise ValueError if it has none."""
-    if photos := [image for image in captioned_images if image.split == split]:
+    photos = [image for image in captioned_images if image.split == split]
+    if photos:
         return photos
     counts = Counter(repr(image.split) for image in captioned_images)
     raise ValueError(

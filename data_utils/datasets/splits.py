@@ -18,7 +18,8 @@ def add_split(splits, image_id, name, where):
 
     Raise ValueError if the split is unknown or the photo is already in another.
     """
-    if (split := SPLIT_NAMES.get(str(name).strip().lower())) is None:
+    split = SPLIT_NAMES.get(str(name).strip().lower())
+    if split is None:
         raise ValueError(
             f"{where}: unknown split. Expected: train, dev or test. Received: split={brief(name)}"
         )

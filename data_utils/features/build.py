@@ -18,7 +18,7 @@ from data_utils.features.cache_layout import (
     start_cache,
 )
 from data_utils.images import height_and_width, load_image
-from data_utils.photo_digests import photo_of, pixel_digest
+from data_utils.photo_digests import photo_of
 from data_utils.progress import Progress
 from data_utils.tf_logging import import_tensorflow
 from data_utils.views import view_of
@@ -31,6 +31,7 @@ def build_features(
     description,
     photos,
     encoder,
+    *,
     batch_size,
     errors,
     verify,
@@ -48,42 +49,46 @@ def build_features(
         encode_missing: function with the arguments of `encode_rows`.
     """
     options = (photos, description, errors, verify, show_progress)
-    if (
-        is_started(directory)
-        and not verify
-        and not _rows_to_encode(FeatureFiles(directory), *options).size
-    ):
-        return
+    if is_started(directory) and not verify:
+        files = FeatureFiles(directory)
+        if not _rows_to_encode(files, *options).size:
+            return
     with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
         clear_half_written(directory / "manifest.json", directory / "rows.npy")
         encode = encoding_function(encoder, description["dtype"])
         if not is_started(directory):
-            shape = encode(np.zeros((1, *description["image_size"], 3), dtype=np.uint8)).shape
-            if len(shape) != 4:
-                raise ValueError(
-                    "Encoders must return grids of shape (batch, rows, columns, "
-                    f"feature_dim). Received: {shape=}"
-                )
-            grid = {"grid_shape": list(shape[1:3]), "feature_dim": shape[3]}
-            start_cache(directory, description | grid, list(photos))
+            start_cache(directory, description | _grid_of(encode, description), list(photos))
         files = FeatureFiles(directory)
         rows = _rows_to_encode(files, *options)
         files.forget(rows)
-        needed_bytes, free_bytes = (
-            len(rows) * files.features[:1].nbytes,
-            shutil.disk_usage(directory).free,
-        )
-        if needed_bytes > free_bytes:
-            raise ValueError(
-                "There is not enough disk space: the features need "
-                f"{needed_bytes / 1e9:.1f} GB more, but only "
-                f"{free_bytes / 1e9:.1f} GB are free. Received: directory={str(directory)!r}"
-            )
+        _check_disk_space(directory, len(rows) * files.features[:1].nbytes)
         progress = Progress(len(files.rows), label="features", unit="photos", show=show_progress)
         progress.skip(len(files.rows) - len(rows))
         with progress:
             named = [(int(row), files.image_ids[row], photos[files.image_ids[row]]) for row in rows]
             encode_missing(files, named, encode, batch_size, errors, progress)
+
+
+def _grid_of(encode, description):
+    """Return the manifest entries for the grids that `encode` returns."""
+    black_photo = np.zeros((1, *description["image_size"], 3), dtype=np.uint8)
+    shape = encode(black_photo).shape
+    if len(shape) != 4:
+        raise ValueError(
+            "Encoders must return grids of shape (batch, rows, columns, "
+            f"feature_dim). Received: {shape=}"
+        )
+    return {"grid_shape": list(shape[1:3]), "feature_dim": shape[3]}
+
+
+def _check_disk_space(directory, needed_bytes):
+    free_bytes = shutil.disk_usage(directory).free
+    if needed_bytes > free_bytes:
+        raise ValueError(
+            "There is not enough disk space: the features need "
+            f"{needed_bytes / 1e9:.1f} GB more, but only {free_bytes / 1e9:.1f} GB are free. "
+            f"Received: directory={str(directory)!r}"
+        )
 
 
 def _rows_to_encode(files, photos, description, errors, verify, show_progress):
@@ -96,22 +101,20 @@ def _rows_to_encode(files, photos, description, errors, verify, show_progress):
     if new:
         raise ValueError(
             f"The cache was started with {len(files.rows)} photos and does not include "
-            f"{len(new)} of these "
-            f"{len(photos)} (first: {new[0]!r}). Use another folder. Received: "
-            f"directory={str(files.directory)!r}"
+            f"{len(new)} of these {len(photos)} (first: {new[0]!r}). Use another folder. "
+            f"Received: directory={str(files.directory)!r}"
         )
     to_encode = {*files.changed_rows(photos, verify=verify, show_progress=show_progress)}
     for image_id, path in photos.items():
         row = files.row_of[image_id]
-        if not files.rows["done"][row] or (
-            verify and not files.is_whole(row, np.array(files.features[row]))
-        ):
+        is_done = files.rows["done"][row]
+        is_damaged = verify and not files.is_whole(row, np.array(files.features[row]))
+        if not is_done or is_damaged:
             to_encode.add(row)
-        if (
-            image_id in files.unreadable
-            and _try_to_load(path, description["image_size"], errors)[1]
-        ):
-            to_encode.remove(row)
+        if image_id in files.unreadable:
+            _, reason = _try_to_load(path, description["image_size"], errors)
+            if reason:
+                to_encode.remove(row)
     return np.array(sorted(to_encode), dtype=np.int64)
 
 
@@ -151,7 +154,6 @@ def encoded_batches(manifest, photos, encode, batch_size, errors, load=load_imag
         _, image_id, path = photo
         record = photo_of(path)  # afterwards the file is in the system's file cache
         image, reason = _try_to_load(path, manifest["image_size"], errors, load)
-        record["pixels"] = pixel_digest(image)
         return view_of(image, manifest["view"], image_id), reason, record
 
     batches = [photos[start : start + batch_size] for start in range(0, len(photos), batch_size)]
@@ -165,23 +167,19 @@ def encoded_batches(manifest, photos, encode, batch_size, errors, load=load_imag
             }
             batch = [photo for photo in batch if photo[1] not in unreadable]
             is_good = np.array([not reason for reason in reasons])
-            features, records = encode(np.stack(images))[is_good], np.stack(records)[is_good]
+            features = encode(np.stack(images))[is_good]
+            records = np.stack(records)[is_good]
             is_finite = np.isfinite(features).all(axis=(1, 2, 3))
             if not is_finite.all():
+                _, image_id, _ = batch[np.argmin(is_finite)]
                 raise ValueError(
-                    f"The features of the photo {batch[np.argmin(is_finite)][1]!r} exceed "
-                    "the range of "
+                    f"The features of the photo {image_id!r} exceed the range of "
                     f"{features.dtype}. Build with dtype='float32'."
                 )
-            features = features.reshape(
-                len(batch), np.prod(manifest["grid_shape"]), manifest["feature_dim"]
-            )
-            yield (
-                np.array([row for row, *_ in batch], dtype=np.int64),
-                features,
-                records,
-                unreadable,
-            )
+            num_regions = np.prod(manifest["grid_shape"])
+            features = features.reshape(len(batch), num_regions, manifest["feature_dim"])
+            rows = np.array([row for row, *_ in batch], dtype=np.int64)
+            yield rows, features, records, unreadable
 
 
 def _try_to_load(path, image_size, errors, load=load_image):
@@ -192,11 +190,9 @@ def _try_to_load(path, image_size, errors, load=load_image):
     try:
         return load(path, tuple(image_size)), ""
     except (OSError, ValueError) as error:
-        reason = (
-            f"{path}: there is no such file."
-            if isinstance(error, FileNotFoundError)
-            else str(error)
-        )
+        reason = str(error)
+        if isinstance(error, FileNotFoundError):
+            reason = f"{path}: there is no such file."
         if errors == "raise":
             way_out = (
                 "Repair or remove the photo, or skip such photos with errors='skip' "
@@ -216,18 +212,16 @@ def describe_encoder(encoder, name, layer, image_size):
         raise ValueError(
             "Expected an encoder: a keras.Model or a function from photos to grids, such as "
             "keras_sat.ENCODERS['vgg16'](). If its input size is not fixed, pass one, "
-            "such as image_size=224. "
-            f"Received: encoder={encoder!r}"
+            f"such as image_size=224. Received: encoder={encoder!r}"
         )
+    described = {}
     output_shape = getattr(encoder, "output_shape", None)
-    is_grid = (
-        isinstance(output_shape, tuple) and len(output_shape) == 4 and None not in output_shape[1:3]
-    )
-    grid = {"grid_shape": [int(side) for side in output_shape[1:3]]} if is_grid else {}
-    return grid | {
-        "encoder": name
-        or getattr(encoder, "name", None)
-        or getattr(encoder, "__name__", type(encoder).__name__),
+    is_grid = isinstance(output_shape, tuple) and len(output_shape) == 4
+    if is_grid and None not in output_shape[1:3]:
+        described["grid_shape"] = [int(side) for side in output_shape[1:3]]
+    function_name = getattr(encoder, "__name__", type(encoder).__name__)
+    return described | {
+        "encoder": name or getattr(encoder, "name", None) or function_name,
         "layer": layer or getattr(encoder, "encoder_layer", None),
         "blur": float(getattr(encoder, "blur", 0)),
         "weights_digest": _weights_digest(encoder),
@@ -240,11 +234,9 @@ def fixed_size(encoder):
     fixed.
     """
     input_shape = getattr(encoder, "input_shape", None)
-    return (
-        input_shape[1:3]
-        if isinstance(input_shape, tuple) and None not in input_shape[1:3]
-        else None
-    )
+    if not isinstance(input_shape, tuple) or None in input_shape[1:3]:
+        return None
+    return input_shape[1:3]
 
 
 def _weights_digest(encoder):

@@ -112,29 +112,24 @@ class FeatureCache:
                 the work among machines.
         """
         directory, image_ids = Path(directory).expanduser(), list(image_ids)
-        photos = dict(zip(image_ids, image_paths))
-        num_texts = sum(isinstance(image_id, str) for image_id in image_ids)
-        if not 0 < len(photos) == len(image_ids) == len(image_paths) == num_texts:
-            raise ValueError(
-                "Expected at least one photo, ids that are unique strings, and one path "
-                "for each id. Received: "
-                f"{len(image_ids)} image_ids ({len(photos)} different, {num_texts} strings), "
-                f"{len(image_paths)} image_paths"
-            )
+        photos = _checked_photos(image_ids, image_paths)
         if batch_size < 1:
             raise ValueError(f"Expected: at least 1. Received: batch_size={batch_size}")
-        for name, value, allowed in (
-            ("dtype", dtype, ("float16", "float32")),
-            ("errors", errors, ("raise", "skip")),
-        ):
-            if value not in allowed:
-                raise ValueError(
-                    f"Expected one of: {', '.join(allowed)}. Received: {name}={value!r}"
-                )
+        _check_word("dtype", dtype, ("float16", "float32"))
+        _check_word("errors", errors, ("raise", "skip"))
         description = describe_encoder(encoder, encoder_name, encoder_layer, image_size)
         description |= {"dtype": dtype, "view": int(view)}
-        options = (batch_size, errors, verify, show_progress, encode_rows)
-        build_features(directory, description, photos, encoder, *options)
+        build_features(
+            directory,
+            description,
+            photos,
+            encoder,
+            batch_size=batch_size,
+            errors=errors,
+            verify=verify,
+            show_progress=show_progress,
+            encode_missing=encode_rows,
+        )
         return cls(directory)
 
     def __len__(self) -> int:
@@ -200,3 +195,23 @@ class FeatureCache:
                 "features were built. "
                 f"Build the features again. Received: directory={str(self.directory)!r}"
             )
+
+
+def _checked_photos(image_ids, image_paths):
+    """Return a dict from image ids to paths; raise ValueError if there are none, too
+    few of either, or ids twice.
+    """
+    photos = dict(zip(image_ids, image_paths))
+    num_texts = sum(isinstance(image_id, str) for image_id in image_ids)
+    if not 0 < len(photos) == len(image_ids) == len(image_paths) == num_texts:
+        raise ValueError(
+            "Expected at least one photo, ids that are unique strings, and one path for each "
+            f"id. Received: {len(image_ids)} image_ids ({len(photos)} different, {num_texts} "
+            f"strings), {len(image_paths)} image_paths"
+        )
+    return photos
+
+
+def _check_word(name, value, allowed):
+    if value not in allowed:
+        raise ValueError(f"Expected one of: {', '.join(allowed)}. Received: {name}={value!r}")

@@ -94,11 +94,12 @@ class FeatureFiles:
             [row for row in np.flatnonzero(self.rows["done"]) if self.image_ids[row] in photos],
             np.int64,
         )
-        before, paths = self.rows["photo"][rows], [photos[self.image_ids[row]] for row in rows]
-        changed, now = find_changes(before, paths, verify=verify, show_progress=show_progress)
-        copied = now != before
+        recorded = self.rows["photo"][rows]
+        paths = [photos[self.image_ids[row]] for row in rows]
+        changed, current = find_changes(recorded, paths, verify=verify, show_progress=show_progress)
+        copied = current != recorded
         if copied.any():
-            self.rows["photo"][rows] = now
+            self.rows["photo"][rows] = current
             with (
                 contextlib.suppress(OSError, ValueError),
                 exclusive_lock(self.directory / "lock", "is building"),
@@ -126,11 +127,9 @@ class FeatureFiles:
 
     def mark(self, rows, checksums, photos):
         """Mark rows as done whose features are on disk; see `write_features`."""
-        self.rows["checksum"][rows], self.rows["photo"][rows], self.rows["done"][rows] = (
-            checksums,
-            photos,
-            1,
-        )
+        self.rows["checksum"][rows] = checksums
+        self.rows["photo"][rows] = photos
+        self.rows["done"][rows] = 1
         self._write_records(rows)
 
     def _write_records(self, rows):
@@ -199,10 +198,8 @@ def _read_manifest(directory):
     path = directory / "manifest.json"
     way_out = f"Remove {directory}, and build the features again."
     manifest = read_sealed_json(path, "the manifest of a feature cache", way_out)
-    ids, size = (
-        manifest.get("image_ids"),
-        [*(manifest.get("grid_shape") or "?"), manifest.get("feature_dim")],
-    )
+    ids = manifest.get("image_ids")
+    size = [*(manifest.get("grid_shape") or "?"), manifest.get("feature_dim")]
     if not (
         manifest.get("version") == FORMAT_VERSION
         and isinstance(ids, list)

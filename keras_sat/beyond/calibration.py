@@ -136,11 +136,8 @@ def calibrate(
         for image in images
         if image.captions and (cache is None or image.image_id not in cache.unreadable)
     ]
-    digests = {} if cache is None else cache.noted_of([image.image_id for image in images])
     if cache is None:
-        images = readable_photos(
-            images, skip=skip_unreadable, show_progress=show_progress, noted=digests
-        )
+        images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
     if len(images) < FEWEST_PHOTOS:
         raise ValueError(
             f"Expected at least {FEWEST_PHOTOS} photos with captions. Received: "
@@ -150,9 +147,7 @@ def calibrate(
         cache.reject_changed(
             [image.image_id for image in images], [image.image_path for image in images]
         )
-    check_training_photos(
-        captioner, images, digests, "for the calibration", "Choose another split."
-    )
+    check_training_photos(captioner, images, "for the calibration", "Choose another split.")
     clues, norms, are_right = _examples(captioner, images, cache, show_progress)
     folds = np.arange(len(images)) % NUM_FOLDS
     confidences = np.zeros(len(images))

@@ -53,10 +53,8 @@ def save(captioner, directory, overwrite, precision):
         return
     options = {
         name: x.item() if isinstance(x, np.generic) else x
-        for name, x in captioner.get_config().items()
+        for name, x in {"name": captioner.name, **captioner.current_options()}.items()
     }
-    del options["vocabulary"]
-    options["encoder"] = captioner.encoder  # its name
     settings = {
         "captioner": options,
         "feature_shape": list(captioner.feature_shape),

@@ -46,7 +46,7 @@ def _reject_other_encoder(captioner, options):
 
     Its weights may come from another file, unless the captioner's folder has them.
     """
-    config = captioner.get_config()
+    config = captioner.current_options()
     may_read_others = not captioner.photo_encoder.is_saved
     for name in CaptionerOptions.names("encoder"):
         value = options.get(name, config[name])
@@ -67,7 +67,8 @@ def _config_of(captioner, vocabulary, options):
         option: 0.0 for option, hook in HOOKS.items() if hook.term and not hook.term.is_measured
     }
     config = {
-        **captioner.get_config(),
+        "name": captioner.name,
+        **captioner.current_options(),
         **not_kept,
         **options,
         "vocabulary": vocabulary,
@@ -111,7 +112,7 @@ def _take_over_weights(captioner, adapted, options):
         elif name in shapes and axis is not None and axis < len(shapes[name]):
             shapes[name][axis] = len(new_tokens)
     if new_shapes != shapes:
-        config = {**captioner.get_config(), "seed": options.get("seed")}
+        config = {**captioner.current_options(), "seed": options.get("seed")}
         changed = [
             f"{name}={brief(value)} (it is {brief(config.get(name))})"
             for name, value in options.items()

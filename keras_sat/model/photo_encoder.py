@@ -114,6 +114,13 @@ class PhotoEncoder:
         return self._network
 
     @property
+    def is_present(self):
+        """Whether the encoder is in memory. One of the user's own may never come: a
+        folder does not have it.
+        """
+        return self._network is not None
+
+    @property
     def trained_network(self):
         """The part of the encoder that is trained, as a `keras.Model`: all of it, its
         top, or None.

@@ -35,9 +35,6 @@ from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
 
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper drops the rest
-# Fraction of a split that may be duplicates in the data set; Flickr8k has one in 7,000
-# photos.
-MOST_ALIKE = 0.01
 
 
 @with_options(ConsensusOptions)
@@ -137,7 +134,7 @@ def evaluate(
     way_out += f" (--allow-training-photos) scores them anyway. Received: split={split!r}"
     is_allowed = allow_training_photos or split == "train"
     num_seen = check_training_photos(
-        captioner, images, digests, f"in {split!r}", way_out, is_allowed=is_allowed
+        captioner, images, f"in {split!r}", way_out, is_allowed=is_allowed
     )
     if split != "train":
         _warn_of_copies(
@@ -290,16 +287,11 @@ def _scores(references, candidates):
     return scores, photos
 
 
-def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
+def check_training_photos(captioner, images, called, way_out, *, is_allowed=False):
     """Reject or warn about photos that a captioner was trained on; return their number,
     or None if unknown.
 
-    If all of them have other names and they are at most MOST_ALIKE of the photos, there
-    is only a warning.
-
     Args:
-        digests: dict from image ids to elements of `data_utils.photo_digests.PHOTO`, to
-            recognise renamed photos.
         called, way_out: parts of the message: what the photos are, such as "in 'test'",
             and its end.
         is_allowed: only warn.
@@ -307,17 +299,13 @@ def check_training_photos(captioner, images, digests, called, way_out, *, is_all
     record, ids = getattr(captioner, "training_photos", None), [image.image_id for image in images]
     if record is None:
         return None
-    if seen := seen_in_training(ids, record, digests):
-        found = (
-            f"The captioner was trained on {len(seen)} of the {len(images)} photos {called}, "
-            "or on copies of them"
-        )
+    if seen := seen_in_training(ids, record):
+        found = f"The captioner was trained on {len(seen)} of the {len(images)} photos {called}"
         found += (
             f" ({seen[0]!r}, for example), so the scores do not show how well it captions "
             "other photos."
         )
-        is_mistake = len(seen) <= MOST_ALIKE * len(images) and not seen_in_training(ids, record)
-        if not is_allowed and not is_mistake:
+        if not is_allowed:
             raise ValueError(f"{found} {way_out}")
         warnings.warn(found, stacklevel=3)
     return len(seen)

@@ -133,13 +133,13 @@ def _write_summary(name, value, plugin, kind):
 
 
 def score_captions(captioner, captioned_images, cache=None, **search_options):
-    """Caption images, and return a dict of scores; val_matches: 4-grams in references;
-    val_distinct: captions.
+    """Caption images and return a dict of scores, whose names begin with "val_".
+
+    Besides the scores themselves: val_matches, the number of 4-grams of the captions
+    that the references contain, and val_distinct, the number of different captions.
     """
-    captions = [
-        result.caption
-        for result in caption_photos(captioner, captioned_images, cache, **search_options)
-    ]
+    results = caption_photos(captioner, captioned_images, cache, **search_options)
+    captions = [result.caption for result in results]
     references = [image.captions[:NUM_REFERENCES] for image in captioned_images]
     scores = bleu(references, captions)
     figures = {f"val_bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)}
@@ -218,9 +218,9 @@ class ShowProgress(keras.callbacks.Callback):
             is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1
             if is_best and is_above_chance(logs, self.monitored):
                 texts[self.monitored] += " (best so far)"
-        parts = [*texts.values()]
         seconds, num_left = self.times.end(), self.num_epochs - epoch - 1
-        parts += [tqdm.format_interval(seconds), f"{tqdm.format_interval(num_left * seconds)} left"]
+        parts = [*texts.values(), tqdm.format_interval(seconds)]
+        parts.append(f"{tqdm.format_interval(num_left * seconds)} left")
         self._say(f"{self._label}: {', '.join(parts)}")
 
     def end_line(self):
@@ -292,11 +292,11 @@ def _ctrl_c_delayed():
         yield  # Ctrl-C only ever reaches the main thread
         return
     pressed = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    previous_handler = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)
     if pressed:
         raise KeyboardInterrupt
 

@@ -23,7 +23,6 @@ import json
 import os
 import re
 import signal
-from types import NoneType
 
 import keras
 import numpy as np
@@ -45,7 +44,8 @@ TF_CONFIG = (
 def several_gpus(count, kind="GPU"):
     """Return the strategy that trains on the first `count` GPUs of this computer."""
     options.count().check("gpus", count)
-    if count > len(devices := tf.config.list_logical_devices(kind)):
+    devices = tf.config.list_logical_devices(kind)
+    if count > len(devices):
         raise ValueError(
             f"TensorFlow finds only {len(devices)} {kind}s on this computer. Received: gpus={count}"
         )
@@ -84,22 +84,16 @@ def read_tf_config(text):
         config = json.loads(text)
         kind, index, cluster = config["task"]["type"], config["task"]["index"], config["cluster"]
         hosts = [*cluster.get("chief", []), *cluster.get("worker", [])]
-        is_whole = index >= 0 and cluster[kind][index] in hosts
-        is_whole = (
-            is_whole
-            and all(ADDRESS.fullmatch(host) for host in hosts)
-            and len({*hosts}) == len(hosts)
-        )
+        is_listed = index >= 0 and cluster[kind][index] in hosts
+        are_addresses = all(ADDRESS.fullmatch(host) for host in hosts)
+        is_valid = is_listed and are_addresses and len({*hosts}) == len(hosts)
     except (ValueError, LookupError, TypeError, AttributeError):
-        is_whole = False
-    if not is_whole:  # TensorFlow would silently train on one host, or wait forever
-        problem = (
-            "The environment variable TF_CONFIG must list each host once, as address:port, "
-            "and this host's index."
-        )
+        is_valid = False
+    if not is_valid:  # TensorFlow would silently train on one host, or wait forever
         raise ValueError(
-            f"{problem} Expected, on the first of two hosts: {TF_CONFIG}. Received: "
-            f"TF_CONFIG={text!r}"
+            "The environment variable TF_CONFIG must list each host once, as address:port, "
+            "and this host's index. Expected, on the first of two hosts: "
+            f"{TF_CONFIG}. Received: TF_CONFIG={text!r}"
         )
     return f"{kind} {index} of {', '.join(hosts)}"
 
@@ -123,20 +117,23 @@ class Cluster:
         check_no_keras_distribution()
         if strategy is None and tf.distribute.has_strategy():
             strategy = tf.distribute.get_strategy()
-        known = NoneType, tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy
-        if not isinstance(strategy, known):
+        supported = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+        if strategy is not None and not isinstance(strategy, supported):
             raise ValueError(
                 f"Expected a MirroredStrategy or MultiWorkerMirroredStrategy. Received: {strategy=}"
             )
         self.strategy = strategy
-        self.shares, self.num_hosts, self.host_number = None, 1, 0
+        self.shares = None
+        self.num_hosts = 1
+        self.host_number = 0
         if strategy is not None:
             count = strategy.num_replicas_in_sync
             numbers = strategy.experimental_distribute_values_from_function(
                 lambda at: at.replica_id_in_sync_group
             )
             numbers = [int(number) for number in strategy.experimental_local_results(numbers)]
-            self.shares, self.num_hosts = (numbers, count), count // len(numbers)
+            self.shares = numbers, count
+            self.num_hosts = count // len(numbers)
             self.host_number = min(numbers) // len(numbers)
         self.is_chief = self.host_number == 0
 
@@ -156,17 +153,18 @@ class Cluster:
         """Raise ValueError on a host where a value in this dict differs from the
         chief's.
         """
-        of_chief = self.broadcast(described)
+        chief_values = self.broadcast(described)
         names = [
-            name for name in {**of_chief, **described} if of_chief.get(name) != described.get(name)
+            name
+            for name in {**chief_values, **described}
+            if chief_values.get(name) != described.get(name)
         ]
-        expected, received = (
-            ", ".join(f"{n}={given.get(n)!r}" for n in names) for given in (of_chief, described)
-        )
         if names:
-            problem = "All hosts must have the same data, weights and arguments."
+            expected = ", ".join(f"{name}={chief_values.get(name)!r}" for name in names)
+            received = ", ".join(f"{name}={described.get(name)!r}" for name in names)
             raise ValueError(
-                f"{problem} Expected, as on the first host: {expected}. Received: {received}"
+                "All hosts must have the same data, weights and arguments. Expected, as on the "
+                f"first host: {expected}. Received: {received}"
             )
 
     def _broadcast_bytes(self, content):
@@ -179,9 +177,9 @@ class Cluster:
         """
         if not content:
             return content
-        words = np.frombuffer(content.ljust(-(-len(content) // 4) * 4, b"\0"), "<u4").astype(
-            "float64"
-        )
+        num_words = -(-len(content) // 4)  # of 32 bits
+        padded = content.ljust(4 * num_words, b"\0")
+        words = np.frombuffer(padded, "<u4").astype("float64")
 
         # `strategy.reduce` would do, but its threads print a traceback when the process
         # exits
@@ -209,17 +207,15 @@ class Cluster:
         """Copy the files in the chief's folder to the other hosts."""
         if self.num_hosts == 1:
             return
-        files = (
-            [path for path in directory.glob("[!.]*") if path.is_file()] if self.is_chief else []
-        )
-        for name, size in self.broadcast(
-            {path.name: path.stat().st_size for path in files}
-        ).items():
-            content = self._broadcast_bytes(
-                (directory / name).read_bytes() if self.is_chief else bytes(size)
-            )
+        sizes = {}
+        if self.is_chief:
+            files = [path for path in directory.glob("[!.]*") if path.is_file()]
+            sizes = {path.name: path.stat().st_size for path in files}
+        for name, size in self.broadcast(sizes).items():
+            path = directory / name
+            content = self._broadcast_bytes(path.read_bytes() if self.is_chief else bytes(size))
             if not self.is_chief:
-                write_whole(directory / name, content)
+                write_whole(path, content)
 
     def share_state(self, captioner):
         """Copy the chief's state to all hosts, since a checkpoint or a callback may
@@ -228,22 +224,16 @@ class Cluster:
         if self.num_hosts > 1:
             for variable in state_of(captioner).values():
                 array = variable.numpy()
-                variable.assign(
-                    np.frombuffer(self._broadcast_bytes(array.tobytes()), array.dtype).reshape(
-                        array.shape
-                    )
-                )
+                content = self._broadcast_bytes(array.tobytes())
+                variable.assign(np.frombuffer(content, array.dtype).reshape(array.shape))
+        # Each replica gets other masks of dropout for its part of a batch.
+        numbers, _ = self.shares
         for variable in captioner.variables:
-            is_dropout = (
-                variable.name == "seed_generator_state"
-                and variable is not captioner.random_generator.state
-            )
-            if is_dropout:  # else all parts of a batch would get the same masks
-                seed, copies = (
-                    variable.numpy(),
-                    self.strategy.experimental_local_results(variable.value),
-                )
-                for number, copy in zip(self.shares[0], copies):
+            is_seed = variable.name == "seed_generator_state"
+            if is_seed and variable is not captioner.random_generator.state:
+                seed = variable.numpy()
+                copies = self.strategy.experimental_local_results(variable.value)
+                for number, copy in zip(numbers, copies):
                     copy.assign(seed + np.array([SEED_STRIDE * number, 0], seed.dtype))
 
     @contextlib.contextmanager
@@ -263,51 +253,42 @@ class Cluster:
                 f"complete epoch. (TensorFlow's message: {reason[:200]})"
             ) from None
 
-    # Keras' loop (`Captioner.fit`) does not work on several hosts, because only the
-    # chief has callbacks and decides when to stop.
     def fit(
         self, captioner, batches, *, validation_data=None, initial_epoch=0, epochs=1, callbacks=()
     ):
-        """Train a captioner, created and compiled within `scope`, on batches that
-        `make_batches` made with `shares`.
+        """Train on several devices, since Keras' `fit` cannot do so on several hosts:
+        only the chief has callbacks and decides when to stop.
 
-        Callbacks are called only on the chief, whose weights, optimizer and
-        `stop_training` are broadcast at the end of each epoch. StopWhenLost is called
-        on all hosts: they must leave the loop at the same step.
+        On one device use `Captioner.fit`, which is that of Keras.
+
+        Args:
+            captioner: created and compiled within `scope`.
+            batches, validation_data: made by `make_batches` with `shares`.
+            callbacks: called only on the chief, whose weights, optimizer and
+                `stop_training` are broadcast at the end of each epoch. StopWhenLost is
+                called on all hosts: they must leave the loop at the same step.
         """
+        self._check_has_strategy()
         callbacks = [each for each in callbacks if self.is_chief or isinstance(each, StopWhenLost)]
-        if self.strategy is None:
-            options = {"initial_epoch": initial_epoch, "epochs": epochs, "callbacks": callbacks}
-            captioner.fit(batches, validation_data=validation_data, verbose=0, **options)
-            return
         with self.strategy.scope(), self._host_failures_named():
             captioner.build_for(batches)
             captioner.make_training_state()
+            num_steps = self.num_steps(batches)
             train = self._on_all_replicas(captioner.train_step, batches)
-            measure = validation_data and self._on_all_replicas(
-                captioner.test_step, validation_data
-            )
+            measure = None
+            if validation_data is not None:
+                measure = self._on_all_replicas(captioner.test_step, validation_data)
             captioner.stop_training = False
-            options = {
-                "model": captioner,
-                "epochs": epochs,
-                "steps": self.num_steps(batches),
-                "verbose": 0,
-            }
-            called = keras.callbacks.CallbackList(callbacks, **options)
+            called = keras.callbacks.CallbackList(
+                callbacks, model=captioner, epochs=epochs, steps=num_steps, verbose=0
+            )
             called.on_train_begin()
             try:
                 for epoch in range(initial_epoch, epochs):
                     called.on_epoch_begin(epoch)
                     self.share_state(captioner)
-                    captioner.reset_metrics()
-                    for step in range(self.num_steps(batches)):
-                        called.on_train_batch_begin(step)
-                        logs = train()
-                        called.on_train_batch_end(step, logs)
-                        if captioner.stop_training and self.num_hosts == 1:
-                            break
-                    if measure:
+                    logs = self._train_epoch(captioner, train, num_steps, called)
+                    if measure is not None:
                         measured = self._measured(captioner, measure, validation_data)
                         logs |= {f"val_{name}": value for name, value in measured.items()}
                     called.on_epoch_end(epoch, logs)
@@ -317,28 +298,55 @@ class Cluster:
                 captioner.end_averaging()
             called.on_train_end()
 
-    def measure(self, captioner, batches):
-        """Return the metrics of `Captioner.evaluate` as a dict. The captioner must be
-        created within `scope`.
+    def _train_epoch(self, captioner, train, num_steps, called):
+        """Train for one epoch and return its metrics, a dict of floats.
+
+        Args:
+            train: the function that `_on_all_replicas` made of the training step.
+            called: the CallbackList.
         """
-        if self.strategy is None:
-            return captioner.evaluate(batches, verbose=0, return_dict=True)
+        captioner.reset_metrics()
+        for step in range(num_steps):
+            called.on_train_batch_begin(step)
+            logs = train()
+            called.on_train_batch_end(step, logs)
+            if captioner.stop_training and self.num_hosts == 1:
+                break
+        return logs
+
+    def evaluate(self, captioner, batches):
+        """Return the metrics of `Captioner.evaluate` as a dict, from several devices.
+        The captioner must be created within `scope`.
+        """
+        self._check_has_strategy()
         with self.strategy.scope(), self._host_failures_named():
             captioner.build_for(batches)
-            return self._measured(
-                captioner, self._on_all_replicas(captioner.test_step, batches), batches
+            measure = self._on_all_replicas(captioner.test_step, batches)
+            return self._measured(captioner, measure, batches)
+
+    def _check_has_strategy(self):
+        if self.strategy is None:
+            raise ValueError(
+                "On one device, use `Captioner.fit` and `Captioner.evaluate`. For several, pass "
+                "a strategy. Received: strategy=None"
             )
 
-    def _measured(self, captioner, step, batches):
+    def _measured(self, captioner, measure, batches):
+        """Return the metrics of all batches with the averaged weights; `measure` is the
+        function that `_on_all_replicas` made of the step.
+        """
         with captioner.averaged_weights():
             captioner.reset_metrics()
-            return [step() for _ in range(self.num_steps(batches))][-1]
+            return [measure() for _ in range(self.num_steps(batches))][-1]
 
     def num_steps(self, batches):
         """Return the number of whole batches, each of which has one part for each
         replica.
         """
-        return len(batches) if self.shares is None else len(batches) // len(self.shares[0])
+        if self.shares is None:
+            return len(batches)
+        numbers, _ = self.shares
+        return len(batches) // len(numbers)
 
     def _on_all_replicas(self, step, batches):
         """Return a function that runs a step on the next batch and returns its metrics
@@ -352,7 +360,8 @@ class Cluster:
         def run(iterator):
             figures = self.strategy.run(step, args=(next(iterator),))
             return {
-                name: self.strategy.experimental_local_results(x)[0] for name, x in figures.items()
+                name: self.strategy.experimental_local_results(copies)[0]
+                for name, copies in figures.items()
             }
 
         return lambda: {name: float(value) for name, value in run(iterator).items()}

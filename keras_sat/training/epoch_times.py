@@ -49,21 +49,26 @@ class EpochTimes:
         """
         if not self.num_batches or self.done < FEWEST_BATCHES:
             return None
-        of_batch = (self._last - self._first) / (self.done - 1)
+        seconds_per_batch = (self._last - self._first) / (self.done - 1)
         after_batches = self._after_batches or 0.0
-        of_epoch = of_batch * self.num_batches + after_batches
-        left = of_batch * (self.num_batches - self.done) + after_batches
-        return of_epoch, left + of_epoch * (self.num_epochs - self.epoch - 1)
+        seconds_per_epoch = seconds_per_batch * self.num_batches + after_batches
+        left_in_epoch = seconds_per_batch * (self.num_batches - self.done) + after_batches
+        left_afterwards = seconds_per_epoch * (self.num_epochs - self.epoch - 1)
+        return seconds_per_epoch, left_in_epoch + left_afterwards
 
     def as_text(self):
         """Return the estimate in words, or "" if it is too early for one."""
         estimate = self.estimate()
         if estimate is None:
             return ""
-        of_epoch, left = estimate
-        takes = f"an epoch takes about {tqdm.format_interval(of_epoch)}"
-        text = f"{takes}, the last one ends at about {time_of_day(left)}"
-        return text if self._after_batches is not None else f"{text}, scores on dev not counted"
+        seconds_per_epoch, seconds_left = estimate
+        text = (
+            f"an epoch takes about {tqdm.format_interval(seconds_per_epoch)}, the last one ends at "
+            f"about {time_of_day(seconds_left)}"
+        )
+        if self._after_batches is None:
+            text += ", scores on dev not counted"
+        return text
 
 
 def time_of_day(seconds_from_now):

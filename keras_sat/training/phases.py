@@ -13,85 +13,110 @@ from keras_sat.training.callbacks import BeginWithExpectations
 from keras_sat.training.run import Training
 from keras_sat.training.summary import summary
 
-# Options passed to each phase, since a saved captioner does not contain them.
-GIVEN_EACH_TIME = ["seed", "dtype", *(option for option, hook in HOOKS.items() if hook.needs)]
+# A saved captioner does not contain these options.
+PASSED_TO_EACH_PHASE = ["seed", "dtype", *(option for option, hook in HOOKS.items() if hook.needs)]
 
 
-def train_on_words(plan):
-    """Run the cross-entropy phase of a TrainingPlan, and return the result of
+def train_on_words(job):
+    """Run the cross-entropy phase of a TrainingJob, and return the result of
     `Training.run`.
     """
-    options = plan.options
-    training = Training(plan, plan.folder, options.epochs, monitored=plan.monitored())
+    options = job.options
+    training = Training(job, job.folder, options.epochs, monitored=job.plan.monitored)
     _reject_late_epochs(training, FURTHER_EPOCHS)
-    training.record(plan.record_of_words(training.monitored))
+    training.record(job.record_of_words())
     if training.has_ended:
         return training.loaded()
 
     keras.utils.set_random_seed(options.seed)
-    captioner = _new_captioner(plan)
+    captioner = _new_captioner(job)
     WeightUpdates(options).check_rate(captioner)
-    _check_changes(captioner, plan)
-    plan.say(*summary(plan, captioner, options.num_views, training.monitored))
-    plan.photos.prepare(captioner, options.num_views)
-    batches = plan.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
-    num_steps = options.epochs * plan.cluster.num_steps(batches)
+    _check_changes(captioner, job)
+    job.say(*summary(job, captioner, options.num_views))
+    job.photos.prepare(captioner, options.num_views)
+    batches = job.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
+    num_steps = options.epochs * job.cluster.num_steps(batches)
     rate = _learning_rate(options.learning_rate, options.schedule, options.warmup_steps, num_steps)
     captioner.compile(_fresh(options.optimizer), learning_rate=rate, **_optimizer_options(options))
-    if plan.keeps_initial_model and not training.keep_initial(captioner, cross_entropy=True):
+    if job.plan.keeps_initial_model and not training.keep_initial(captioner, cross_entropy=True):
         return captioner, False, []
-    warm_up = (
-        [BeginWithExpectations(options.expectation_epochs)] if captioner.samples_attention else []
-    )
-    return training.run(captioner, batches, warm_up)
+    first_callbacks = []
+    if captioner.samples_attention:
+        first_callbacks = [BeginWithExpectations(options.expectation_epochs)]
+    return training.run(captioner, batches, first_callbacks)
 
 
-def train_further(plan, name, before):
+def train_further(job, name, previous_captioner):
     """Train a captioner in the later phase `name` (one of FURTHER_EPOCHS).
 
     Return the result of `Training.run`.
     """
-    options, epochs, own = plan.options, FURTHER_EPOCHS[name], plan.asked.further[name]
+    options, epochs = job.options, FURTHER_EPOCHS[name]
     keras.utils.set_random_seed(options.seed)
-    # The cross-entropy phase has applied the changes, except those that a saved
-    # captioner does not contain.
-    changes = plan.captioner_options()
-    captioner = before.adapted(
-        **{n: changes[n] for n in changes if n in GIVEN_EACH_TIME or not options.epochs}
-    )
+    captioner = previous_captioner.adapted(**_changes_of_further(job))
     if not epochs.encoder_alone:
         WeightUpdates(options).check_rate(captioner)
-    _check_changes(captioner, plan)
-    folder = further_folder(plan.folder, name)
+    _check_changes(captioner, job)
+    folder = further_folder(job.folder, name)
     kind = f"{folder.name.replace('_', '-')} "
-    training = Training(plan, folder, plan.asked.num_further(name), kind, monitored="val_cider")
+    num_epochs = job.plan.options.num_further(name)
+    training = Training(job, folder, num_epochs, kind, monitored="val_cider")
     names = [*FURTHER_EPOCHS]
     _reject_late_epochs(training, names[names.index(name) + 1 :])
-    training.record(plan.record_of_further(name, captioner))
+    training.record(job.record_of_further(name, captioner))
     if training.has_ended:
         return training.loaded()
 
     if not options.epochs:  # this is the first phase
-        plan.say(*summary(plan, captioner, 1, training.monitored))
-    plan.photos.prepare(captioner, num_views=1)
+        job.say(*summary(job, captioner, 1))
+    job.photos.prepare(captioner, num_views=1)
     if epochs.keeps_before and not training.keep_initial(captioner):
-        return before, False, []
-    of_batches = {"group_by": "image", "whole": True, "first_epoch": len(training.epochs)}
-    batches = plan.photos.batches(
-        "train", captioner, options, changing=not epochs.encoder_alone, **of_batches
+        return previous_captioner, False, []
+    batches = job.photos.batches(
+        "train",
+        captioner,
+        options,
+        changing=not epochs.encoder_alone,
+        group_by="image",
+        whole=True,
+        first_epoch=len(training.epochs),
     )
-    num_steps = training.num_epochs * plan.cluster.num_steps(batches)
-    warmup_steps = 0 if epochs.schedule == "constant" else min(100, num_steps // 4)
-    rate = _learning_rate(
-        getattr(own, f"{folder.name}_rate"), epochs.schedule, warmup_steps, num_steps
-    )
-    rates = _optimizer_options(options)
-    if epochs.encoder_alone:  # the other weights must not decay either
-        rates |= {"encoder_rate": 1.0, "first_layer_rate": 1.0, "weight_decay": None}
-    objective = epochs.objective(before, captioner, plan.photos.of_split("train"), options, own)
-    optimizer = _fresh(options.optimizer, learning_rate=rate)
-    captioner.compile(optimizer, learning_rate=rate, training_objective=objective, **rates)
+    num_steps = num_epochs * job.cluster.num_steps(batches)
+    _compile_further(job, name, captioner, previous_captioner, num_steps)
     return training.run(captioner, batches)
+
+
+def _changes_of_further(job):
+    """Return the captioner options that a later phase changes: those that a saved
+    captioner does not contain, and without a cross-entropy phase, which would have
+    applied them, all.
+    """
+    changes = job.captioner_options()
+    if not job.options.epochs:
+        return changes
+    return {name: value for name, value in changes.items() if name in PASSED_TO_EACH_PHASE}
+
+
+def _compile_further(job, name, captioner, previous_captioner, num_steps):
+    """Compile a captioner for the later phase `name`, which takes `num_steps` steps."""
+    options, epochs = job.options, FURTHER_EPOCHS[name]
+    phase_options = job.plan.options.further[name]
+    highest_rate = getattr(phase_options, name.replace("_epochs", "_rate"))
+    warmup_steps = 0 if epochs.schedule == "constant" else min(100, num_steps // 4)
+    rate = _learning_rate(highest_rate, epochs.schedule, warmup_steps, num_steps)
+    optimizer_options = _optimizer_options(options)
+    if epochs.encoder_alone:  # the other weights must not decay either
+        optimizer_options |= {"encoder_rate": 1.0, "first_layer_rate": 1.0, "weight_decay": None}
+    train_images = job.photos.images_in("train")
+    objective = epochs.objective(
+        previous_captioner, captioner, train_images, options, phase_options
+    )
+    captioner.compile(
+        _fresh(options.optimizer, learning_rate=rate),
+        learning_rate=rate,
+        training_objective=objective,
+        **optimizer_options,
+    )
 
 
 def further_folder(folder, name):
@@ -106,26 +131,26 @@ def _reject_late_epochs(training, names):
     from its captioner.
     """
     for name in names:
-        if (
-            further_folder(training.plan.folder, name) / "checkpoint"
-        ).exists() and not training.has_ended:
+        checkpoint = further_folder(training.job.folder, name) / "checkpoint"
+        if checkpoint.exists() and not training.has_ended:
             raise ValueError(
                 f"The {name} in this folder started after epoch {len(training.epochs)}. "
-                "To train longer first, pass "
-                f"another output_dir and initial_model={str(training.folder / 'model')!r}. "
+                "To train longer first, pass another output_dir and "
+                f"initial_model={str(training.folder / 'model')!r}. "
                 f"Received: {training.num_epochs} {training.kind}epochs"
             )
 
 
-def _check_changes(captioner, plan):
+def _check_changes(captioner, job):
     """Reject augmentation with a frozen encoder, which encodes each photo only once."""
-    of_encoder = [name for name, epochs in FURTHER_EPOCHS.items() if epochs.encoder_alone]
-    asked = {
-        "photo_jitter": plan.options.photo_jitter,
-        **{name: plan.asked.num_further(name) for name in of_encoder},
-    }
-    for name, value in asked.items():
-        if value and captioner.encoder_training == "frozen":
+    if captioner.encoder_training != "frozen":
+        return
+    ineffective = {"photo_jitter": job.options.photo_jitter}
+    for name, epochs in FURTHER_EPOCHS.items():
+        if epochs.encoder_alone:
+            ineffective[name] = job.plan.options.num_further(name)
+    for name, value in ineffective.items():
+        if value:
             raise ValueError(
                 "This option has no effect on a frozen encoder: leave it out, or train "
                 "the whole encoder with "
@@ -139,21 +164,21 @@ def _optimizer_options(options):
     }
 
 
-def _new_captioner(plan):
+def _new_captioner(job):
     """Return the captioner to train: a new one, or `initial_model` adapted to the new
     vocabulary.
     """
-    options, before = plan.options, plan.initial_model
+    options, initial_model = job.options, job.initial_model
     vocabulary = Vocabulary.build(
-        plan.images, min_count=options.min_count, max_size=options.max_words
+        job.images, min_count=options.min_count, max_size=options.max_words
     )
-    if before is None:
-        return Captioner(
-            vocabulary, encoder_weights=plan.asked.encoder_weights, **plan.captioner_options()
-        )
-    new_words = [word for word in vocabulary.words if word not in before.vocabulary]
-    return before.adapted(
-        Vocabulary([*before.vocabulary.words, *new_words]), **plan.captioner_options()
+    if initial_model is None:
+        encoder_weights = job.plan.options.encoder_weights
+        return Captioner(vocabulary, encoder_weights=encoder_weights, **job.captioner_options())
+    known_words = initial_model.vocabulary
+    new_words = [word for word in vocabulary.words if word not in known_words]
+    return initial_model.adapted(
+        Vocabulary([*known_words.words, *new_words]), **job.captioner_options()
     )
 
 
@@ -169,12 +194,15 @@ def _fresh(optimizer, **changes):
 
 def _learning_rate(learning_rate, schedule, warmup_steps, num_steps):
     """Return the learning rate as a number or a Keras learning rate schedule."""
-    if not isinstance(learning_rate, (int, float)) or (schedule == "constant" and not warmup_steps):
+    is_number = isinstance(learning_rate, (int, float))
+    if not is_number or (schedule == "constant" and not warmup_steps):
         return learning_rate
+    schedules = keras.optimizers.schedules
     if schedule == "constant":
-        return keras.optimizers.schedules.PolynomialDecay(0.0, warmup_steps, learning_rate)
-    start, target = (0.0, learning_rate) if warmup_steps else (learning_rate, None)
+        return schedules.PolynomialDecay(0.0, warmup_steps, learning_rate)
     num_left = max(num_steps - warmup_steps, 1)
-    return keras.optimizers.schedules.CosineDecay(
-        start, num_left, warmup_target=target, warmup_steps=warmup_steps
+    if not warmup_steps:
+        return schedules.CosineDecay(learning_rate, num_left)
+    return schedules.CosineDecay(
+        0.0, num_left, warmup_target=learning_rate, warmup_steps=warmup_steps
     )

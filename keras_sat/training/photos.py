@@ -20,88 +20,106 @@ class TrainingPhotos:
     """The photos of a training run by a Cluster, read or encoded by `prepare`.
 
     For the other arguments see `fit`.
+
+    Attributes:
+        images: list of CaptionedImage; `prepare` removes those that cannot be read.
+        cache, views: the FeatureCache of the whole photos and those of their other
+            views; None and [] if the encoder is trained.
+        records: dict from image ids to `data_utils.photo_digests.PHOTO`.
+        boxes: Boxes of phrases, or None.
     """
 
     def __init__(
         self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, cluster
     ):
-        if cache_dir and os.path.realpath(os.path.expanduser(cache_dir)) == os.path.realpath(
-            output_dir
-        ):
-            received = f"cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"
+        if cache_dir and _real_path(cache_dir) == _real_path(output_dir):
             raise ValueError(
-                f"cache_dir and output_dir must be different folders. Received: {received}"
+                "cache_dir and output_dir must be different folders. Received: "
+                f"cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"
             )
         self.images = images
-        self.data_dir, self.cache_dir, self.output_dir = data_dir, cache_dir, output_dir
+        self.data_dir = data_dir
+        self.cache_dir = cache_dir
+        self.output_dir = output_dir
         self.skip_unreadable = skip_unreadable
         self.show_progress = show_progress
         self.cluster = cluster
-        self.cache, self.views, self.options = None, [], None
-        self.records = {}  # of each photo, see data_utils.photo_digests
+        self.cache = None
+        self.views = []
+        self.records = {}
         self.boxes = None
+        self._reading_options = None  # those of `make_batches`, once prepared
 
     def prepare(self, captioner, num_views):
         """Encode the photos (test split included, for `evaluate`) and their views, or
         check that they are readable.
         """
         self.num_views = num_views
-        if self.options is not None:
+        if self._reading_options is not None:
             return  # done by an earlier phase, with the same photos
         _ = captioner.encoder_model  # builds a frozen one: its variables need all hosts at once
         with self.cluster.one_host_at_a_time():
-            self._prepare(captioner, num_views)
+            if captioner.encoder_training == "frozen":
+                self._encode(captioner, num_views)
+            else:
+                self._check_readable(captioner)
         weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
         readable = checksum([image.image_id for image in self.images])
         self.cluster.check_same({"readable_photos": readable, "weights_digest": weights_digest})
         if self.cluster.is_chief:
             kept_apart = [image for image in self.images if image.split in ("dev", "test")]
             called, therefore = "of dev and test are in train", "scores on them are too high"
-            warn_of_copies(
-                self.of_split("train"), kept_apart, self.records, called, therefore, stacklevel=4
-            )
+            train = self.images_in("train")
+            warn_of_copies(train, kept_apart, self.records, called, therefore, stacklevel=4)
 
-    def _prepare(self, captioner, num_views):
-        if captioner.encoder_training != "frozen":
-            options = {
-                "skip": self.skip_unreadable,
-                "show_progress": self.show_progress,
-                "noted": self.records,
-            }
-            self.images = readable_photos(self.images, **options)
-            height, width = captioner.encoder_model.input_shape[1:3]
-            fit_in = len(self.images) * height * width * 3 <= KEEP_IMAGES_BYTES
-            on_disk = isinstance(self.images[0].image_path, (str, os.PathLike))
-            self.options = {"image_size": (height, width), "keep_images": fit_in and on_disk}
-            return
-
-        def built(folder, images, **options):
-            ids, paths = (
-                [image.image_id for image in images],
-                [image.image_path for image in images],
-            )
-            encoder = captioner.encoder_model
-            return FeatureCache.build(
-                folder, ids, paths, encoder, show_progress=self.show_progress, **options
-            )
-
-        folder = Path(
-            self.cache_dir or _default_cache_dir(captioner, self.data_dir, self.output_dir)
+    def _check_readable(self, captioner):
+        """Leave out unreadable photos, or raise ValueError at the first; see `fit`."""
+        self.images = readable_photos(
+            self.images,
+            skip=self.skip_unreadable,
+            show_progress=self.show_progress,
+            noted=self.records,
         )
-        self.cache = built(folder, self.images, errors="skip" if self.skip_unreadable else "raise")
+        height, width = captioner.encoder_model.input_shape[1:3]
+        fit_in_memory = len(self.images) * height * width * 3 <= KEEP_IMAGES_BYTES
+        are_on_disk = isinstance(self.images[0].image_path, (str, os.PathLike))
+        self._reading_options = {
+            "image_size": (height, width),
+            "keep_images": fit_in_memory and are_on_disk,
+        }
+
+    def _encode(self, captioner, num_views):
+        """Build the caches of a frozen encoder: of all photos, and for training of
+        their other views.
+        """
+        default_dir = _default_cache_dir(captioner, self.data_dir, self.output_dir)
+        folder = Path(self.cache_dir or default_dir)
+        errors = "skip" if self.skip_unreadable else "raise"
+        self.cache = self._built_cache(captioner, folder, self.images, errors=errors)
         self.images = [
             image for image in self.images if image.image_id not in self.cache.unreadable
         ]
         self.records = self.cache.noted_of([image.image_id for image in self.images])
-        train = self.of_split("train")
+        train = self.images_in("train")
         # Another split has other photos to train on.
         digest = checksum([image.image_id for image in train])
         self.views = [
-            built(folder / f"view{view}-{digest}", train, view=view) for view in range(1, num_views)
+            self._built_cache(captioner, folder / f"view{view}-{digest}", train, view=view)
+            for view in range(1, num_views)
         ]
-        self.options = {}
+        self._reading_options = {}
 
-    def of_split(self, split):
+    def _built_cache(self, captioner, folder, images, **options):
+        return FeatureCache.build(
+            folder,
+            [image.image_id for image in images],
+            [image.image_path for image in images],
+            captioner.encoder_model,
+            show_progress=self.show_progress,
+            **options,
+        )
+
+    def images_in(self, split):
         """Return the photos of a split, which may be an empty list."""
         return [image for image in self.images if image.split == split]
 
@@ -117,11 +135,15 @@ class TrainingPhotos:
             changing: augment photos by `photo_jitter`.
             **options: other options of make_batches.
         """
-        views = None if self.cache is None else [self.cache, *([] if whole else self.views)]
+        caches = None
+        if self.cache is not None:
+            caches = [self.cache] if whole else [self.cache, *self.views]
         options |= {
             "batch_size": training.batch_size,
             "group_by": group_by or training.group_by,
             "seed": training.seed,
+            "shares": self.cluster.shares,
+            **self._reading_options,
         }
         if self.cache is None and split == "train":
             options["num_views"] = 1 if whole else self.num_views
@@ -129,22 +151,30 @@ class TrainingPhotos:
         if self.boxes is not None and split == "train":
             captioner.build_once(captioner.photo_encoder.features_shape)
             options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
-            per_photo = NUM_PHRASES if options["group_by"] == "image" else 1
-            options["num_phrases"] = per_photo if captioner.region_weight else 0
-        options |= {"shares": self.cluster.shares, **self.options}
-        return make_batches(self.of_split(split), captioner.vocabulary, views, **options)
+            if captioner.region_weight:
+                options["num_phrases"] = NUM_PHRASES if options["group_by"] == "image" else 1
+        return make_batches(self.images_in(split), captioner.vocabulary, caches, **options)
+
+
+def _real_path(path):
+    return os.path.realpath(os.path.expanduser(path))
 
 
 def _default_cache_dir(captioner, data_dir, output_dir):
+    """Return the folder of the features: with the data, named after the options of the
+    encoder, or without `data_dir` in the folder of the training.
+    """
     if data_dir is None:
         return output_dir / "features"
+    name = ["features", captioner.encoder, captioner.encoder_layer]
     size = captioner.image_size
-    chosen = (
-        captioner.encoder,
-        captioner.encoder_layer,
-        size and "x".join(map(str, [size] if isinstance(size, int) else size)),
-        captioner.grid and f"grid{captioner.grid}",
-        captioner.photo_blur and f"blur{captioner.photo_blur:g}",
-        "bundled" if captioner.encoder_weights == "bundled" else None,
-    )
-    return Path(data_dir).expanduser() / "-".join(["features", *filter(None, chosen)])
+    if size:
+        sides = [size] if isinstance(size, int) else size
+        name.append("x".join(map(str, sides)))
+    if captioner.grid:
+        name.append(f"grid{captioner.grid}")
+    if captioner.photo_blur:
+        name.append(f"blur{captioner.photo_blur:g}")
+    if captioner.encoder_weights == "bundled":
+        name.append("bundled")
+    return Path(data_dir).expanduser() / "-".join(filter(None, name))

@@ -6,8 +6,8 @@ import contextlib
 import os
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from types import NoneType
 from typing import Any, Unpack
 
 import tensorflow as tf
@@ -17,32 +17,32 @@ from data_utils.captions import CaptionedImage, Skipped, tokenise
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.training_photos import seen_in_training
+from keras_sat import presets
 from keras_sat.beyond import calibration, consensus
 from keras_sat.beyond.extensions import FURTHER_EPOCHS
 from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
+from keras_sat.files.model_folder import PRETRAINED
 from keras_sat.files.saving import save_records
 from keras_sat.option_types import FitKeywords
 from keras_sat.options import with_options
-from keras_sat.presets import LIGHT_ENCODERS, OWN_PHOTOS, default_encoder, without_gpu
-from keras_sat.training.defaults import (
-    bundled_to_start_from,
-    default_grouping,
-    default_output_dir,
-    preset_or_default,
-)
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
+from keras_sat.training.job import TrainingJob
 from keras_sat.training.phases import further_folder, train_further, train_on_words
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import (
     OPTIONS_OF_FIT,
-    TrainingPlan,
-    TrainingRequest,
-    without_defaults,
+    Machine,
+    PhotoCounts,
+    Request,
+    check_request,
+    resolve,
+    without_confidence,
+    without_index,
 )
-from keras_sat.training.run_record import checksum, options_to_resume_with, recorded_encoder
-from keras_sat.training.summary import warn_of_photos_seen_before
+from keras_sat.training.run_record import checksum, record_to_resume
+from keras_sat.training.summary import photos_seen_before
 
 
 @with_options(*OPTIONS_OF_FIT)
@@ -94,7 +94,8 @@ def fit(
 
     The training is saved in `output_dir` after each epoch. Call `fit` with the same
     arguments again to resume it after an interruption, or to load it when finished.
-    Ctrl-C ends it and returns the best captioner so far.
+    Ctrl-C ends it and returns the best captioner so far. What `fit` would do with other
+    arguments, photos or computers says `keras_sat.training.plan.resolve`.
 
     The options that are used most are those from `encoder` to `seed`; the others are
     listed below by kind. An option that is None has the preset's value, or with an
@@ -202,87 +203,90 @@ def fit(
         )
     cluster = Cluster(strategy)
     show_progress = show_progress and cluster.is_chief
-    say = print if show_progress else lambda line: None
-    options = without_defaults(
-        {
-            "encoder": encoder,
-            "encoder_layer": encoder_layer,
-            "encoder_weights": encoder_weights,
-            "encoder_training": encoder_training,
-            "image_size": image_size,
-            "attention": attention,
-            "scoring": scoring,
-            "cell": cell,
-            "embedding_dim": embedding_dim,
-            "hidden_dim": hidden_dim,
-            "attention_dim": attention_dim,
-            "attention_penalty_weight": attention_penalty_weight,
-            "label_smoothing": label_smoothing,
-            "epochs": epochs,
-            "batch_size": batch_size,
-            "learning_rate": learning_rate,
-            "optimizer": optimizer,
-            "num_views": num_views,
-            "self_critical_epochs": self_critical_epochs,
-            "seed": seed,
-            **options,
-        }
-    )
-    before = None if output_dir is None else recorded_encoder(output_dir)
-    before, usual_encoder = cluster.broadcast([before, default_encoder(data)])
     options = {
-        **preset_or_default(preset, data, options, initial_model, before, usual_encoder, say),
+        "encoder": encoder,
+        "encoder_layer": encoder_layer,
+        "encoder_weights": encoder_weights,
+        "encoder_training": encoder_training,
+        "image_size": image_size,
+        "attention": attention,
+        "scoring": scoring,
+        "cell": cell,
+        "embedding_dim": embedding_dim,
+        "hidden_dim": hidden_dim,
+        "attention_dim": attention_dim,
+        "attention_penalty_weight": attention_penalty_weight,
+        "label_smoothing": label_smoothing,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "optimizer": optimizer,
+        "num_views": num_views,
+        "self_critical_epochs": self_critical_epochs,
+        "seed": seed,
         **options,
     }
-    asked = TrainingRequest.of(options)
-    if preset not in (None, "default") and data == "folder" and initial_model is None:
-        from_scratch = True  # as the settings of presets require
-    asked.check(initial_model, boxes=boxes)
+    request = Request(
+        data=data if isinstance(data, str) else "photos",
+        options=options,
+        preset=preset,
+        initial_model=initial_model,
+        from_scratch=from_scratch,
+        output_dir=output_dir,
+        boxes=boxes,
+    )
+    machine = Machine.here(data, output_dir, cluster)
+    encoder_weights = check_request(request, machine).encoder_weights
     with cluster.one_host_at_a_time():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = _captioned(images)
     train_images = photos_of_split(images, "train")  # rejects data without any
+    initial_model = _loaded(initial_model, encoder_weights)
+    request = replace(request, initial_model=initial_model)
+    plan = _resolved(request, PhotoCounts.of(images), machine, cluster)
+    if plan.initial_model == "bundled":
+        initial_model = _loaded(PRETRAINED / presets.DEFAULT_MODEL, encoder_weights)
+    if show_progress:
+        for line in [*plan.notes, *photos_seen_before(initial_model, images)]:
+            print(line)
 
-    data_name = data if isinstance(data, str) else "photos"
-    is_bundled = False
-    if initial_model is None and not from_scratch and data_name == "folder":
-        initial_model = bundled_to_start_from(images, asked, say)
-        is_bundled = initial_model is not None
-    if not isinstance(initial_model, (Captioner, NoneType)):
-        weights = None if asked.encoder_weights == "imagenet" else asked.encoder_weights
-        initial_model = Captioner.from_pretrained(initial_model, encoder_weights=weights)
-    if initial_model is None and "encoder" not in asked.captioner:
-        options = {**options, "encoder": before or usual_encoder}
-        asked = TrainingRequest.of(options)
-        if before is None and usual_encoder in LIGHT_ENCODERS:
-            say(without_gpu(usual_encoder))
-    warn_of_photos_seen_before(initial_model, images, say)
-
-    folder = Path(
-        output_dir or default_output_dir(data_name, asked.captioner, initial_model)
-    ).expanduser()
-    defaults = {
-        **(OWN_PHOTOS if is_bundled else {}),
-        "group_by": default_grouping(asked, initial_model),
-    }
-    defaults |= cluster.broadcast(options_to_resume_with(folder, defaults))
-    asked = TrainingRequest.of({**defaults, **options})
     photos = TrainingPhotos(
-        images, data_dir, cache_dir, folder, skip_unreadable, show_progress, cluster
+        images, data_dir, cache_dir, plan.output_dir, skip_unreadable, show_progress, cluster
     )
     if boxes is not None:
         photos.boxes = read_boxes(boxes, train_images)
-    arguments = {"split_seed": split_seed, "skip_unreadable": skip_unreadable}
-    arguments["boxes"] = None if photos.boxes is None else checksum(str(photos.boxes.phrases))
-    plan = TrainingPlan(
-        asked, initial_model, is_bundled, data_name, images, arguments, photos, cluster, callbacks
-    )
-    if plan.options.deterministic:
+    arguments = {
+        "split_seed": split_seed,
+        "skip_unreadable": skip_unreadable,
+        "boxes": None if photos.boxes is None else checksum(str(photos.boxes.phrases)),
+    }
+    if plan.options.training.deterministic:
         tf.config.experimental.enable_op_determinism()
     with tempfile.TemporaryDirectory() as temporary, cluster.scope():
-        plan.folder = folder if cluster.is_chief else Path(temporary)  # only the chief saves files
-        with exclusive_lock(plan.folder / "lock", f"is training in {plan.folder}"):
-            return _train(plan)
+        # Only the chief saves files.
+        folder = plan.output_dir if cluster.is_chief else Path(temporary)
+        job = TrainingJob(
+            plan, initial_model, images, arguments, photos, cluster, callbacks, folder
+        )
+        with exclusive_lock(folder / "lock", f"is training in {folder}"):
+            return _carry_out(job)
+
+
+def _resolved(request, photos, machine, cluster):
+    """Return the Plan; if its folder has a run to resume, with that run's defaults."""
+    plan = resolve(request, photos, machine)
+    record = cluster.broadcast(record_to_resume(plan.output_dir))
+    return resolve(request, photos, machine, record)
+
+
+def _loaded(model, encoder_weights):
+    """Return an initial model as a Captioner: a Captioner or None unchanged, else the
+    saved or bundled one.
+    """
+    if model is None or isinstance(model, Captioner):
+        return model
+    weights = None if encoder_weights == "imagenet" else encoder_weights
+    return Captioner.from_pretrained(model, encoder_weights=weights)
 
 
 def _captioned(images):
@@ -297,71 +301,69 @@ def _captioned(images):
     return kept
 
 
-def _train(plan):
-    """Run all phases of training and return the captioner with its history."""
-    captioner, is_whole, figures, folder = plan.initial_model, True, [], plan.folder
-    if plan.options.epochs:
-        captioner, is_whole, figures = train_on_words(plan)
+def _carry_out(job):
+    """Carry out the plan of a TrainingJob: run all phases of training and return the
+    captioner with its history.
+    """
+    captioner, folder = job.initial_model, job.folder
+    is_whole, epochs = True, []
+    if job.options.epochs:
+        captioner, is_whole, epochs = train_on_words(job)
     for name in FURTHER_EPOCHS:
-        if is_whole and plan.asked.num_further(name):
-            captioner, is_whole, further = train_further(plan, name, captioner)
-            figures, folder = [*figures, *further], further_folder(plan.folder, name)
+        if is_whole and job.plan.options.num_further(name):
+            captioner, is_whole, further_epochs = train_further(job, name, captioner)
+            epochs = [*epochs, *further_epochs]
+            folder = further_folder(job.folder, name)
     if is_whole:
-        _index(plan, captioner, folder / "model")
-        if not plan.was_interrupted:
-            _calibrate(plan, captioner, folder / "model")
-    captioner.history = Curves(figures, was_interrupted=plan.was_interrupted)
+        _index(job, captioner, folder / "model")
+        if not job.was_interrupted:
+            _calibrate(job, captioner, folder / "model")
+    captioner.history = Curves(epochs, was_interrupted=job.was_interrupted)
     return captioner
 
 
-def _index(plan, captioner, folder):
+def _index(job, captioner, folder):
     """Build the index for `consensus_weight` and save it, unless there is one or
     several hosts.
     """
     is_wanted = captioner.consensus_weight and captioner.consensus is None
-    if not is_wanted or plan.cluster.num_hosts > 1:
+    if not is_wanted or job.cluster.num_hosts > 1:
         return
-    num_photos = len(plan.photos.of_split("train"))
-    if num_photos < consensus.FEWEST_PHOTOS:
-        plan.say(
-            "no consensus with similar training photos: that takes at least "
-            f"{consensus.FEWEST_PHOTOS} training photos, and there are {num_photos}. "
-            "Captions are chosen by their probability alone"
-        )
+    obstacle = without_index(len(job.photos.images_in("train")))
+    if obstacle is not None:
+        job.say(obstacle)
         return
-    with _completing(plan, "an index of its training photos"):
-        plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
-        reading = {"cache": plan.photos.cache, "show_progress": plan.photos.show_progress}
-        train_images = plan.photos.of_split("train")
+    with _completing(job, "an index of its training photos"):
+        job.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
+        reading = {"cache": job.photos.cache, "show_progress": job.photos.show_progress}
+        train_images = job.photos.images_in("train")
         captioner.consensus = consensus.Consensus.build(captioner, train_images, **reading)
         save_records(captioner, folder)
 
 
-def _calibrate(plan, captioner, folder):
+def _calibrate(job, captioner, folder):
     """Fit the confidence on dev and save it, unless there is one or several hosts."""
-    dev_images = plan.photos.of_split("dev")
+    dev_images = job.photos.images_in("dev")
     dev_ids = [image.image_id for image in dev_images]
     seen = seen_in_training(dev_ids, captioner.training_photos)
-    if captioner.confidence is not None or seen or plan.cluster.num_hosts > 1:
+    if captioner.confidence is not None or seen or job.cluster.num_hosts > 1:
         return
-    if len(dev_images) < calibration.FEWEST_PHOTOS:
-        plan.say(
-            f"no confidence: that takes at least {calibration.FEWEST_PHOTOS} dev photos, and "
-            f"there are {len(dev_images)}. No caption will be marked as unsure"
-        )
+    obstacle = without_confidence(len(dev_images))
+    if obstacle is not None:
+        job.say(obstacle)
         return
-    with _completing(plan, "a confidence"):
-        plan.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
-        reading = {"cache": plan.photos.cache, "show_progress": plan.photos.show_progress}
-        measured = calibration.calibrate(captioner, plan.photos.of_split("dev"), **reading)
+    with _completing(job, "a confidence"):
+        job.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
+        reading = {"cache": job.photos.cache, "show_progress": job.photos.show_progress}
+        measured = calibration.calibrate(captioner, job.photos.images_in("dev"), **reading)
         save_records(captioner, folder)
         right = f"confidence: {measured.are_right.mean():.0%} of the dev captions are correct"
         error = 100 * measured.expected_error
-        plan.say(f"{right}; the calibration error is {error:.0f} percentage points")
+        job.say(f"{right}; the calibration error is {error:.0f} percentage points")
 
 
 @contextlib.contextmanager
-def _completing(plan, what):
+def _completing(job, what):
     """Add `what`, such as "a confidence", to a trained captioner, which errors must not
     cost.
 
@@ -370,8 +372,8 @@ def _completing(plan, what):
     try:
         yield
     except KeyboardInterrupt:
-        plan.was_interrupted = True
-        plan.say(f"stopped: trained, but without {what}; repeat the call or command to add it")
+        job.was_interrupted = True
+        job.say(f"stopped: trained, but without {what}; repeat the call or command to add it")
     except (OSError, ValueError) as error:
         problem = f"The captioner is trained, but without {what}: {error}"
         warnings.warn(problem, stacklevel=6)

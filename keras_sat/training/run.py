@@ -22,11 +22,11 @@ from keras_sat.training.history import (
 )
 from keras_sat.training.run_record import record_arguments
 
-BEFORE = "before.json"  # scores of the captioner that a training started from
+INITIAL_SCORES = "before.json"  # scores of the captioner that a training started from
 
 
 class Training:
-    """One phase of a TrainingPlan, which has its own folder and can be started, resumed
+    """One phase of a TrainingJob, which has its own folder and can be started, resumed
     or loaded.
 
     Args:
@@ -34,58 +34,62 @@ class Training:
         monitored: the metric that decides which epoch is the best.
     """
 
-    def __init__(self, plan, folder, num_epochs, kind="", monitored=MONITORED):
-        self.plan = plan
+    def __init__(self, job, folder, num_epochs, kind="", monitored=MONITORED):
+        self.job = job
         self.folder = folder
         self.num_epochs = num_epochs
         self.kind = kind
         self.monitored = monitored
-        # The metrics of the initial captioner, if it is kept unless an epoch is better.
-        self.before = []
+        # A list with the metrics of the initial captioner, if it may be kept.
+        self.initial_scores = []
         self.epochs, self.state = read_checkpoint(folder / "checkpoint")
-        self.epochs = plan.cluster.broadcast(self.epochs)
+        self.epochs = job.cluster.broadcast(self.epochs)
 
     def record(self, described):
         """Write the record of the training run, or reject a folder that contains a
         different run.
         """
-        cluster, before = self.plan.cluster, self.folder / BEFORE
+        cluster = self.job.cluster
         cluster.check_same(described)
         clear_half_written(
-            *(self.folder / name for name in ("arguments.json", "history.csv", BEFORE))
+            *(self.folder / name for name in ("arguments.json", "history.csv", INITIAL_SCORES))
         )
-        if cluster.is_chief and not self.epochs:
-            before.unlink(missing_ok=True)  # left from an abandoned training
-        if before.exists():
-            self.before = [read_sealed_json(before, "the scores before training", WAY_OUT)]
-        self.before = cluster.broadcast(self.before)
-        is_another_start = cluster.is_chief and (self.folder / "arguments.json").exists()
-        if is_another_start and not self.epochs:
-            self.plan.say(
-                f"{self.folder}: the {self.kind}training here was stopped in its first epoch; "
-                "nothing was saved, starting again"
-            )
+        self._read_initial_scores()
         if cluster.is_chief:
+            if (self.folder / "arguments.json").exists() and not self.epochs:
+                self.job.say(
+                    f"{self.folder}: the {self.kind}training here was stopped in its first "
+                    "epoch; nothing was saved, starting again"
+                )
             record_arguments(self.folder, described, self.epochs, has_ended=self.has_ended)
         if self.epochs:
             write_history(self.folder / "history.csv", self.epochs)
 
+    def _read_initial_scores(self):
+        path = self.folder / INITIAL_SCORES
+        if self.job.cluster.is_chief and not self.epochs:
+            path.unlink(missing_ok=True)  # left from an abandoned training
+        if path.exists():
+            self.initial_scores = [read_sealed_json(path, "the scores before training", WAY_OUT)]
+        self.initial_scores = self.job.cluster.broadcast(self.initial_scores)
+
     @property
     def has_ended(self):
-        known = [*self.before, *self.epochs]
-        return len(self.epochs) >= self.num_epochs or has_plateaued(
-            known, self.plan.options.patience, self.monitored
-        )
+        """Whether all epochs are done, or too many without a better one."""
+        known = [*self.initial_scores, *self.epochs]
+        has_all = len(self.epochs) >= self.num_epochs
+        return has_all or has_plateaued(known, self.job.options.patience, self.monitored)
 
     def loaded(self):
         """Load a finished training run and return the same result as `run`."""
-        self.plan.say(
+        self.job.say(
             f"{self.folder}: this training run ended after {self.kind}epoch "
             f"{len(self.epochs)}; loading it"
         )
-        self.plan.cluster.share_folder(self.folder / "model")
-        encoder, initial_model = self.plan.asked.captioner.get("encoder"), self.plan.initial_model
+        self.job.cluster.share_folder(self.folder / "model")
+        encoder = self.job.plan.options.captioner.get("encoder")
         if not isinstance(encoder, keras.Model):
+            initial_model = self.job.initial_model
             is_custom = initial_model is not None and initial_model.photo_encoder.is_custom
             encoder = initial_model.encoder_model if is_custom else None
         return Captioner.load(self.folder / "model", encoder=encoder), True, self.epochs
@@ -101,20 +105,34 @@ class Training:
             return True
         try:
             captioner.save(self.folder / "model")
-            scores, dev_images = {}, self.plan.photos.of_split("dev")
-            if dev_images and cross_entropy:
-                measured = self.plan.cluster.measure(captioner, self._dev_batches(captioner))
-                scores = {"val_cross_entropy": measured["cross_entropy"]}
-            if dev_images and self.plan.cluster.is_chief:
-                scores |= callbacks.score_captions(captioner, dev_images, **self._search_options())
-                names = dict.fromkeys(("val_cider", MONITORED, self.monitored))
-                shown = ", ".join(as_text(name, scores[name]) for name in names)
-                self.plan.say(f"before {self.kind}training: {shown} on dev")
-            write_sealed_json(self.folder / BEFORE, scores)
-            self.before = self.plan.cluster.broadcast([scores])
+            scores = self._scores_on_dev(captioner, cross_entropy)
+            write_sealed_json(self.folder / INITIAL_SCORES, scores)
+            self.initial_scores = self.job.cluster.broadcast([scores])
         except KeyboardInterrupt:
             self._interrupted()
-        return not self.plan.was_interrupted
+        return not self.job.was_interrupted
+
+    def _scores_on_dev(self, captioner, cross_entropy):
+        """Return the scores of a captioner as a dict, and print them; see
+        `keep_initial`. Without dev photos it is empty.
+        """
+        cluster, dev_images = self.job.cluster, self.job.photos.images_in("dev")
+        if not dev_images:
+            return {}
+        scores = {}
+        if cross_entropy:
+            batches = self._dev_batches(captioner)
+            if cluster.strategy is None:
+                measured = captioner.evaluate(batches, verbose=0, return_dict=True)
+            else:
+                measured = cluster.evaluate(captioner, batches)
+            scores["val_cross_entropy"] = measured["cross_entropy"]
+        if cluster.is_chief:
+            scores |= callbacks.score_captions(captioner, dev_images, **self._search_options())
+            names = dict.fromkeys(("val_cider", MONITORED, self.monitored))
+            shown = ", ".join(as_text(name, scores[name]) for name in names)
+            self.job.say(f"before {self.kind}training: {shown} on dev")
+        return scores
 
     def run(self, captioner, batches, first_callbacks=()):
         """Train a compiled captioner on batches from make_batches.
@@ -122,68 +140,96 @@ class Training:
         Returns: (the best captioner, whether the training is complete, the metrics of
         its epochs).
         """
-        plan, cluster = self.plan, self.plan.cluster
-        dev_images = plan.photos.of_split("dev")
-        captioner.note_training_photos(
-            [image.image_id for image in plan.photos.of_split("train")], plan.photos.records
-        )
+        cluster, photos = self.job.cluster, self.job.photos
+        train_ids = [image.image_id for image in photos.images_in("train")]
+        captioner.note_training_photos(train_ids)
         captioner.build_for(batches)
         if self.state:
-            read_model(self.folder / "model")  # a damaged one is rejected before an epoch is spent
-            assign_arrays(state_of(captioner), self.state, "The checkpoint")
-            plan.say(f"resuming after {self.kind}epoch {len(self.epochs)}")
-        known = {"epochs": self.epochs, "before": self.before, "monitored": self.monitored}
-        keep = callbacks.KeepTraining(self.folder, patience=plan.options.patience, **known)
-        progress = callbacks.ShowProgress(self.num_epochs, label=f"{self.kind}epoch", **known)
+            self._resume(captioner)
+        progress, keep = self._progress(), self._keep()
+        dev_images = photos.images_in("dev")
         called = [callbacks.StopWhenLost(), *first_callbacks]
         if dev_images:
             called.append(callbacks.ScoreCaptions(dev_images, **self._search_options()))
-        if plan.photos.show_progress:
-            shown = dev_images or plan.photos.of_split("train")
+        if photos.show_progress:
+            shown = dev_images or photos.images_in("train")
             called += [progress, callbacks.ShowCaptions(shown, **self._search_options())]
+        options = {
+            "validation_data": self._dev_batches(captioner) if dev_images else None,
+            "initial_epoch": len(self.epochs),
+            "epochs": self.num_epochs,
+            "callbacks": [*called, *self.job.callbacks, keep],
+        }
         is_whole = is_lost = False
-        options = {"initial_epoch": len(self.epochs), "epochs": self.num_epochs}
-        options["validation_data"] = self._dev_batches(captioner) if dev_images else None
         try:
-            cluster.fit(captioner, batches, callbacks=[*called, *plan.callbacks, keep], **options)
+            if cluster.strategy is None:
+                captioner.fit(batches, verbose=0, **options)
+            else:
+                cluster.fit(captioner, batches, **options)
             is_whole = True
-        except (callbacks.LostTraining, KeyboardInterrupt) as error:
+        except callbacks.LostTraining:
+            is_lost = True
+            progress.end_line()
+        except KeyboardInterrupt:
             progress.end_line()
             self.epochs = keep.epochs
-            if not (is_lost := isinstance(error, callbacks.LostTraining)):
-                self._interrupted()
+            self._interrupted()
         self.epochs = cluster.broadcast(keep.epochs)
         cluster.share_folder(self.folder / "model")
         return self._best(captioner, is_lost), is_whole, self.epochs
+
+    def _resume(self, captioner):
+        """Give a captioner and the random generators the state of the checkpoint."""
+        read_model(self.folder / "model")  # a damaged one is rejected before an epoch is spent
+        assign_arrays(state_of(captioner), self.state, "The checkpoint")
+        self.job.say(f"resuming after {self.kind}epoch {len(self.epochs)}")
+
+    def _progress(self):
+        return callbacks.ShowProgress(
+            self.num_epochs,
+            label=f"{self.kind}epoch",
+            epochs=self.epochs,
+            before=self.initial_scores,
+            monitored=self.monitored,
+        )
+
+    def _keep(self):
+        return callbacks.KeepTraining(
+            self.folder,
+            patience=self.job.options.patience,
+            epochs=self.epochs,
+            before=self.initial_scores,
+            monitored=self.monitored,
+        )
 
     def _interrupted(self):
         """Record that Ctrl-C stopped training.
 
         On several hosts, raise it again to stop the other hosts too.
         """
-        if self.plan.cluster.num_hosts > 1:
+        if self.job.cluster.num_hosts > 1:
             raise KeyboardInterrupt
-        self.plan.was_interrupted = True
+        self.job.was_interrupted = True
         if not self.epochs:
-            self.plan.say(
+            self.job.say(
                 f"stopped in the first {self.kind}epoch, of which nothing is saved; "
                 "the same call or command starts again"
             )
             return
-        self.plan.say(
+        self.job.say(
             f"stopped; repeat the call or command to resume after {self.kind}epoch "
             f"{len(self.epochs)}"
         )
 
     def _dev_batches(self, captioner):
-        return self.plan.photos.batches(
-            "dev", captioner, self.plan.options, whole=True, shuffle=False
+        return self.job.photos.batches(
+            "dev", captioner, self.job.options, whole=True, shuffle=False
         )
 
     def _search_options(self):
-        options = self.plan.options
+        options = self.job.options
         return {
-            "cache": self.plan.photos.cache,
+            "cache": self.job.photos.cache,
             "num_beams": options.num_beams,
             "max_length": options.max_length,
         }
@@ -193,7 +239,7 @@ class Training:
         epoch that is.
         """
         captioner.expectation_share.assign(captioner.expectation_probability)
-        known = [*self.before, *self.epochs]
+        known = [*self.initial_scores, *self.epochs]
         if is_lost:
             problem = f"The loss became NaN or infinite in epoch {len(self.epochs) + 1}"
             advice = "Lower the learning rate or clip_norm, and train into another output_dir."
@@ -206,19 +252,26 @@ class Training:
             warnings.warn(STOPPED_EARLY, stacklevel=5)
             return captioner
         captioner.restore_weights(self.folder / "model")
+        patience = self.job.options.patience
+        if len(self.epochs) < self.num_epochs and has_plateaued(known, patience, self.monitored):
+            self.job.say(f"stopped early: no better epoch in the last {patience} (--patience)")
+        self.job.say(f"{self._best_in_words(known)}; it is saved in {self.folder / 'model'}")
+        return captioner
+
+    def _best_in_words(self, known):
+        """Say which epoch is the best; `known` lists the metrics of the initial
+        captioner, if it may be kept, and of all epochs.
+        """
         best = best_epoch(known, self.monitored)
-        figures, number = known[best], best + 1 - len(self.before)
+        number = best + 1 - len(self.initial_scores)
         which = f"{self.kind}epoch {number} of {len(self.epochs)} is the best"
         if number < 1:
             which = (
                 f"none of {len(self.epochs)} {self.kind}epochs is better than the initial captioner"
             )
+        figures = known[best]
         if self.monitored in figures and is_above_chance(figures, self.monitored):
-            which += f", {as_text(self.monitored, figures[self.monitored])} on dev"
-        elif "val_cross_entropy" in figures:
-            which += f", cross-entropy {figures['val_cross_entropy']:.3f} on dev"
-        patience = self.plan.options.patience
-        if len(self.epochs) < self.num_epochs and has_plateaued(known, patience, self.monitored):
-            self.plan.say(f"stopped early: no better epoch in the last {patience} (--patience)")
-        self.plan.say(f"{which}; it is saved in {self.folder / 'model'}")
-        return captioner
+            return f"{which}, {as_text(self.monitored, figures[self.monitored])} on dev"
+        if "val_cross_entropy" in figures:
+            return f"{which}, cross-entropy {figures['val_cross_entropy']:.3f} on dev"
+        return which

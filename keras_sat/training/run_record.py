@@ -15,7 +15,6 @@ from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from data_utils.photo_digests import size_of
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS
-from keras_sat.training.history import MONITORED
 
 
 def checksum(value):
@@ -30,7 +29,7 @@ def describe(arguments, images, initial_model):
     and initial model or None.
     """
     photos = [
-        [image.image_id, image.captions, image.split, _picture(image.image_path)]
+        [image.image_id, image.captions, image.split, _size_or_checksum(image.image_path)]
         for image in images
     ]
     described = {
@@ -38,20 +37,19 @@ def describe(arguments, images, initial_model):
         "initial_model": None,
     }
     if initial_model is not None:
-        settings = json.dumps(initial_model.get_config(), sort_keys=True, default=repr)
-        described["initial_model"] = (
-            f"{initial_model.weights_digest()}-{zlib.crc32(settings.encode()):08x}"
-        )
+        options = initial_model.current_options()
+        options |= {"name": initial_model.name, "vocabulary": initial_model.vocabulary.words}
+        settings = json.dumps(options, sort_keys=True, default=repr)
+        settings_checksum = f"{zlib.crc32(settings.encode()):08x}"
+        described["initial_model"] = f"{initial_model.weights_digest()}-{settings_checksum}"
     return json.loads(json.dumps({**described, **arguments}, default=_as_json))
 
 
-def _picture(path):
+def _size_or_checksum(photo):
     """Return the size of a photo's file, or a checksum if the photo is in memory."""
-    return (
-        size_of(path)
-        if isinstance(path, (str, os.PathLike))
-        else zlib.crc32(np.ascontiguousarray(path))
-    )
+    if isinstance(photo, (str, os.PathLike)):
+        return size_of(photo)
+    return zlib.crc32(np.ascontiguousarray(photo))
 
 
 def _as_json(value):
@@ -77,24 +75,13 @@ def recorded_encoder(output_dir):
     return encoder if isinstance(encoder, str) and encoder in ENCODERS else None
 
 
-def options_to_resume_with(folder, names):
-    """Return a dict of those options in `names` that a training run in a folder, with
-    an epoch or more, recorded.
+def record_to_resume(folder):
+    """Return the record of the training run in a folder; None if it has no epoch yet,
+    {} if the record cannot be read.
     """
     if not (folder / "checkpoint").exists():
-        return {}
-    recorded = {name: value for name, value in _recorded(folder).items() if name in names}
-    are_objects = (dict, list)  # as which `describe` records them
-    return {name: value for name, value in recorded.items() if not isinstance(value, are_objects)}
-
-
-def recorded_monitored(folder, default):
-    """Return the metric that chooses the best epoch of the training run in a folder;
-    `default` if it has no epoch yet.
-    """
-    if not (folder / "checkpoint").exists():
-        return default
-    return _recorded(folder).get("monitored", MONITORED)
+        return None
+    return _recorded(folder)
 
 
 def _recorded(folder):
@@ -120,28 +107,29 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
         if (output_dir / name).exists()
     ]
     if foreign and not path.exists():
-        problem = (
+        raise ValueError(
             f"The folder contains a {foreign[0]} that keras_sat did not write during "
-            "training. Choose another."
+            f"training. Choose another. Received: output_dir={str(output_dir)!r}"
         )
-        raise ValueError(f"{problem} Received: output_dir={str(output_dir)!r}")
-    before = (
-        read_sealed_json(path, "the arguments of a training run", WAY_OUT) if epochs else described
-    )
-    names = [name for name in {**described, **before} if before.get(name) != described.get(name)]
+    recorded = described
+    if epochs:
+        recorded = read_sealed_json(path, "the arguments of a training run", WAY_OUT)
+    names = [
+        name for name in {**described, **recorded} if recorded.get(name) != described.get(name)
+    ]
     # `epochs` and `patience` may change: the result so far is the same, unless the
     # learning rate depends on `epochs`.
     may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
-    if before.get("deterministic"):  # may be switched off, but not on after the start
+    if recorded.get("deterministic"):  # may be switched off, but not on after the start
         may_change.add("deterministic")
     if not {*names} <= may_change:
         differences = "; ".join(
-            f"{name} was {before.get(name)!r} and is {described.get(name)!r}" for name in names
+            f"{name} was {recorded.get(name)!r} and is {described.get(name)!r}" for name in names
         )
         raise ValueError(
             f"The folder has a training run with other arguments: {differences}. Pass the "
-            "same arguments to resume it, "
-            "or another output_dir (initial_model=FOLDER/model starts from its weights). "
+            "same arguments to resume it, or another output_dir "
+            "(initial_model=FOLDER/model starts from its weights). "
             f"Received: output_dir={str(output_dir)!r}"
         )
     if not has_ended:

@@ -1,0 +1,79 @@
+"""A training that is being carried out: what all its phases share."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from keras_sat.beyond.extensions import FURTHER_EPOCHS, HOOKS
+from keras_sat.options import CaptionerOptions, TrainingOptions
+from keras_sat.training.distributed import Cluster
+from keras_sat.training.history import MONITORED
+from keras_sat.training.photos import TrainingPhotos
+from keras_sat.training.plan import Plan
+from keras_sat.training.run_record import describe
+
+
+@dataclass
+class TrainingJob:
+    """A Plan that is being carried out, with its photos, devices and folder.
+
+    Attributes:
+        initial_model: the Captioner to start from, or None.
+        images: list of CaptionedImage, all with captions.
+        arguments: dict of the arguments of `fit`, other than options, on which the
+            result depends.
+        photos: TrainingPhotos, which are read or encoded when a phase needs them.
+        folder: the folder in which this process writes: that of the plan, or on a host
+            that is not the chief a temporary one.
+        was_interrupted: whether Ctrl-C ended it.
+    """
+
+    plan: Plan
+    initial_model: Any
+    images: list
+    arguments: dict
+    photos: TrainingPhotos
+    cluster: Cluster
+    callbacks: Any
+    folder: Path
+    was_interrupted: bool = field(default=False, init=False)
+
+    @property
+    def options(self):
+        """The TrainingOptions of all phases."""
+        return self.plan.options.training
+
+    def say(self, *lines):
+        if self.photos.show_progress:
+            print(*lines, sep="\n")
+
+    def captioner_options(self):
+        """Return the captioner options that were given to `fit`."""
+        dtype = {} if self.options.dtype is None else {"dtype": self.options.dtype}
+        return {"seed": self.options.seed, **self.plan.options.captioner, **dtype}
+
+    def record_of_words(self):
+        """Return the record of the cross-entropy phase; see `describe`."""
+        options = self.plan.options
+        captioner = CaptionerOptions.defaults() if self.initial_model is None else {}
+        captioner |= options.captioner | {"encoder_weights": options.encoder_weights}
+        arguments = {**self.arguments, **captioner, **options.training.to_dict()}
+        if self.plan.monitored != MONITORED:
+            arguments["monitored"] = self.plan.monitored
+        return describe(arguments, self.images, self.initial_model)
+
+    def record_of_further(self, name, captioner):
+        """Return the record of the later phase `name` (one of FURTHER_EPOCHS), which
+        starts from a captioner.
+        """
+        epochs = FURTHER_EPOCHS[name]
+        phase_options = self.plan.options.further[name].to_dict()
+        arguments = {
+            option: getattr(self.options, option) for option in TrainingOptions.names("training")
+        }
+        arguments |= {"epochs": phase_options.pop(name), "schedule": epochs.schedule}
+        if not epochs.encoder_alone:
+            required = {option: hook.needs for option, hook in HOOKS.items() if hook.needs}
+            arguments |= {argument: self.arguments[argument] for argument in required.values()}
+            arguments |= {option: self.plan.options.captioner.get(option) for option in required}
+        return describe({**arguments, **phase_options}, self.images, captioner)
