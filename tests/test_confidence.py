@@ -16,7 +16,7 @@ from keras_sat.beyond.calibration import Calibration, calibrate, fraction_named,
 from keras_sat.beyond.confidence import Confidence, clues_of
 from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
-from keras_sat.command_line.commands import LOW_CONFIDENCE, _as_line
+from keras_sat.command_line.caption import LOW_CONFIDENCE, line_of
 from keras_sat.files.saving import save_records
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.gallery import gallery
@@ -265,7 +265,7 @@ def test_the_command_line_shows_it(calibrated, scenes, saved, monkeypatch, capsy
     assert second["confidence"] < 0.3 and second["is_sure"] is False and second["caption"]
     shown = [f"(confidence {100 * result.confidence:.0f} %)" for result in (best, doubtful)]
     plain = [f"{known}\t{best.caption}", f"{black}\t{doubtful.caption}"]
-    assert [_as_line(*pair, None) for pair in ((known, best), (black, doubtful))] == plain, (
+    assert [line_of(*pair, None) for pair in ((known, best), (black, doubtful))] == plain, (
         "programs read that"
     )
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -274,7 +274,7 @@ def test_the_command_line_shows_it(calibrated, scenes, saved, monkeypatch, capsy
         f"{plain[0]} {shown[0]}",
         f"not sure: {plain[1]} {shown[1]}",
     ]
-    assert _as_line(black, doubtful, 0.0) == f"{plain[1]} {shown[1]}", (
+    assert line_of(black, doubtful, 0.0) == f"{plain[1]} {shown[1]}", (
         "a bound of one's own takes the place of ours"
     )
     monkeypatch.undo()

@@ -304,9 +304,7 @@ def _add_caption(parser):
     parser.add_argument(
         "--min-confidence", type=float, metavar="X", help='print "not sure" below this confidence'
     )
-    parser.add_argument(
-        "--json", dest="as_json", action="store_true", help="print a JSON object for each picture"
-    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each picture")
     _add_switches(parser, maps="with --json: add attention_weights, [word][row][column]")
     _add_values(
         parser,
@@ -414,7 +412,7 @@ def _add_index(parser, split="train"):
 
 def _add_calibrate(parser):
     _add_index(parser, split="dev")
-    parser.add_argument("--json", dest="report", metavar="OUT", help="write the figures as JSON")
+    parser.add_argument("--json", metavar="OUT", help="write the figures as JSON")
 
 
 def _add_export(parser):

@@ -69,17 +69,19 @@ def save(captioner, directory, overwrite, precision):
     write_model(directory, settings, captioner.vocabulary, arrays, precision, captioner.consensus)
 
 
-def save_records(captioner, directory):
-    """Add a captioner's confidence, index and `consensus_weight` to the folder in which
-    it is saved.
+def save_records(captioner, directory, *, consensus_weight=None):
+    """Add a captioner's confidence and index, and a `consensus_weight`, to the folder
+    in which it is saved; None saves the captioner's own weight.
     """
+    if consensus_weight is None:
+        consensus_weight = captioner.consensus_weight
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
         if captioner.confidence is not None:
             settings["confidence"] = captioner.confidence.to_dict()
         settings["files"] |= index_in(directory, captioner.consensus)
-        settings["captioner"]["consensus_weight"] = captioner.consensus_weight
+        settings["captioner"]["consensus_weight"] = consensus_weight
         write_sealed_json(directory / "config.json", settings)
 
 

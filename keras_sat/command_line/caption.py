@@ -1,0 +1,573 @@
+"""The command `caption`: read the options, load a captioner, caption pictures, and
+print, draw and write the captions.
+
+Dependencies are imported where they are used, which keeps `--help` fast.
+"""
+
+import contextlib
+import json
+import sys
+from dataclasses import dataclass, field
+
+from data_utils.captions import tokenise
+from data_utils.foreign_text import visible, visible_json
+from keras_sat.checks import reason_without_number
+from keras_sat.command_line.invocation import flag_of
+from keras_sat.command_line.models import models_or_default
+from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
+from keras_sat.command_line.paths import drawing_paths
+from keras_sat.options import BeamSearchOptions, ConsensusOptions, SearchOptions, probability
+
+# Which options belong to what; the others are fields of CaptionRequest themselves.
+SEARCH = (*ConsensusOptions.names(), "num_results")
+DRAWINGS = ("plot", "html", "gif", "gallery")
+STYLE = ("words", "width", "shares", "plot_format")
+FILES = ("text_files", "csv", "metadata", "overwrite")
+# The drawings that each option of STYLE is about.
+STYLED_DRAWINGS = {
+    "words": ("plot", "gif"),
+    "width": ("plot",),
+    "shares": ("plot",),
+    "plot_format": ("plot",),
+}
+# What can be combined with --ray.
+ON_WORKERS = (
+    "images",
+    "recursive",
+    "models",
+    "encoder_weights",
+    *BeamSearchOptions.names(),
+    *WORKERS,
+)
+
+# Replaces a caption below --min-confidence; on a terminal, precedes one with low
+# confidence.
+NOT_SURE = "not sure"
+# Below this confidence a terminal shows "not sure": the greatest tenth below which
+# fewer than one caption in four is right. On the 1,000 dev photos of Flickr8k, 351
+# captions are below it, 78 of them right (docs/model-card.md).
+LOW_CONFIDENCE = 0.3
+# Files are written again when there are this many times as many results: a killed
+# command loses at most a sixth.
+GROWTH = 1.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionRequest:
+    """What `keras-sat caption` is asked to do.
+
+    Attributes:
+        images, recursive: pictures, folders and patterns, and whether subfolders count.
+        models, encoder_weights, eight_bit: the captioner. Several models form an
+            ensemble; None is the bundled one.
+        regions: list of the parts of each picture to describe; empty for whole
+            pictures.
+        say: a caption that is used in place of the captioner's, or None.
+        json, maps, min_confidence: what is printed.
+        search: dict of the options in SEARCH that were passed.
+        drawings: dict from DRAWINGS to files or folders.
+        style: dict of the options in STYLE.
+        files: dict of the options in FILES.
+        workers: dict of the options in WORKERS.
+    """
+
+    images: list
+    recursive: bool = False
+    models: list | None = None
+    encoder_weights: str | None = None
+    eight_bit: bool = False
+    regions: list = field(default_factory=list)
+    say: str | None = None
+    json: bool = False
+    maps: bool = False
+    min_confidence: float | None = None
+    search: dict = field(default_factory=dict)
+    drawings: dict = field(default_factory=dict)
+    style: dict = field(default_factory=dict)
+    files: dict = field(default_factory=dict)
+    workers: dict = field(default_factory=dict)
+
+
+def run_caption(**arguments):
+    """Caption each picture, or use the caption given by --say.
+
+    Report unreadable pictures at the end.
+    """
+    from data_utils.images import find_pictures
+    from keras_sat.command_line.caption_files import caption_files
+
+    request = read_request(arguments)
+    if request.workers:
+        _caption_on_workers(request)
+        return
+
+    paths = find_pictures(request.images, recursive=request.recursive)
+    files = caption_files(request.images, paths, **request.files)
+    remaining_paths = _without_captions(paths, files, request)
+    if not remaining_paths:
+        return
+
+    models = models_or_default(request.models)
+    captioner = load_captioner(models, request)
+    drawings = drawing_paths(
+        request.drawings, remaining_paths, plot_format=request.style.get("plot_format")
+    )
+    results = _results(captioner, remaining_paths, request)
+
+    page = _gallery_page(drawings[remaining_paths[0]])
+    results = kept_in_files(results, files, page, request.min_confidence)
+    with contextlib.closing(results), _progress(paths, remaining_paths, request) as progress:
+        problems, num_drawn = _print_and_draw(results, drawings, request, progress)
+    _print_places_of_drawings(request.drawings, drawings, num_drawn)
+    if problems and files:  # each was reported before
+        raise ValueError(f"failed: {len(problems)} pictures")
+    if problems:
+        raise ValueError("; ".join(map(visible, problems)))
+    if fits_litert(models, request) and not _runs_on_litert(captioner):
+        prepare_litert(models[0])
+
+
+# === Reading the options ===
+
+
+def read_request(arguments):
+    """Return the CaptionRequest for the arguments of the command line, a dict.
+
+    Raise ValueError for options that cannot be combined.
+    """
+    groups = parted(arguments, SEARCH, DRAWINGS, STYLE, FILES, WORKERS)
+    search, drawings, style, files, workers, others = groups
+    check_workers(workers)
+    if workers:
+        _check_workers_can_do(arguments)
+    else:
+        others["regions"] = _read_regions(others.pop("region", []))
+    request = CaptionRequest(
+        search=search, drawings=drawings, style=style, files=files, workers=workers, **others
+    )
+    _check_style(request)
+    _check_printing(request)
+    _check_say(request)
+    _check_regions(request)
+    return request
+
+
+def _check_workers_can_do(arguments):
+    others = [name for name in arguments if name not in ON_WORKERS]
+    if others:
+        raise ValueError(f"{flag_of(others[0])} cannot be combined with --ray.")
+    if "output" not in arguments:
+        raise ValueError("Pass the folder for the captions as --output.")
+
+
+def _read_regions(texts):
+    """Read regions, each written as "left,top,right,bottom"."""
+    from data_utils.photo_regions import checked_region
+
+    return [checked_region(text.split(",")) for text in texts]
+
+
+def _check_style(request):
+    for name in request.style:
+        if not any(drawing in request.drawings for drawing in STYLED_DRAWINGS[name]):
+            reject_alone(name, "plot")
+
+
+def _check_printing(request):
+    if request.maps and not request.json:
+        raise ValueError("--maps requires --json. To draw the maps, use --plot.")
+    if request.min_confidence is not None:
+        probability.check("min_confidence", request.min_confidence)
+
+
+def _check_say(request):
+    if request.say is None:
+        return
+    others = [*request.search, *request.files]
+    if request.regions:
+        others.append("region")
+    if request.min_confidence is not None:
+        others.append("min_confidence")
+    if others:
+        flag = flag_of(others[0])
+        raise ValueError(
+            f"{flag} has no effect with --say, which gives the caption. Received: --say with {flag}"
+        )
+
+
+def _check_regions(request):
+    if request.regions and request.min_confidence is not None:
+        raise ValueError(
+            "--min-confidence cannot be combined with --region: the confidence is that of "
+            "captions of whole photos."
+        )
+    outputs = [*request.drawings, *request.files]
+    if outputs and len(request.regions) > 1:
+        raise ValueError(
+            f"{flag_of(outputs[0])} takes one result for each picture: pass one --region."
+        )
+
+
+# === On many machines ===
+
+
+def _caption_on_workers(request):
+    """Write the captions of many pictures in parts."""
+    from keras_sat.deploy.ray_data import write_captions
+
+    try:
+        paths, num_photos, num_errors = write_captions(
+            request.images,
+            models_or_default(request.models),
+            recursive=request.recursive,
+            encoder_weights=request.encoder_weights,
+            options=request.search,
+            **request.workers,
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            "finished parts are kept. Run the same command to resume."
+        ) from None
+    output = request.workers["output"]
+    print(f"{visible(output)}: {num_photos} pictures in {len(paths)} parts")
+    if num_errors:
+        raise ValueError(
+            f"failed: {num_errors} pictures; their rows have an error. Remove a part to try "
+            "its pictures again."
+        )
+
+
+# === Loading a captioner ===
+
+
+def load_captioner(models, request):
+    """Return a captioner for the request: one that runs without TensorFlow where it
+    makes the same captions, else a Captioner or an Ensemble.
+    """
+    from keras_sat.deploy.litert_captioner import load_litert, ready_captioner
+    from keras_sat.deploy.ray_data import load_models
+
+    can_use_litert = fits_litert(models, request)
+    if request.eight_bit:
+        if request.search or not can_use_litert:
+            raise ValueError(
+                "--eight-bit requires ai-edge-litert, one model with its own weights, and "
+                "the default search."
+            )
+        captioner = ready_captioner(models[0], eight_bit=True)
+        if captioner is None:
+            prepare_litert(models[0], eight_bit=True)
+            captioner = load_litert(models[0], eight_bit=True)
+        return captioner
+    captioner = ready_captioner(models[0]) if can_use_litert else None
+    # The LiteRT file of a model with an index has more beams than --num-beams 3.
+    has_other_beams = captioner is not None and request.search and captioner.consensus
+    if captioner is None or has_other_beams:
+        captioner = load_models(models, request.encoder_weights)
+    return captioner
+
+
+def fits_litert(models, request):
+    """Return whether LiteRT can be used: it supports one model, its own weights, whole
+    photos, default search, short sentences.
+    """
+    from keras_sat.deploy.litert_captioner import is_installed
+
+    default = SearchOptions()
+    is_default_search = request.search in ({}, {"num_beams": default.beams})
+    is_short = len(tokenise(request.say or "")) < default.max_length
+    is_one_model = len(models) == 1 and request.encoder_weights is None
+    is_supported = is_default_search and is_short and is_one_model and not request.regions
+    return is_supported and is_installed()
+
+
+def prepare_litert(model, **options):
+    """Write the LiteRT file of a model, which can then be used without TensorFlow."""
+    from keras_sat.deploy.litert_captioner import is_made, make_file
+
+    if is_made(model, **options):
+        return
+    if sys.stderr.isatty():
+        print(
+            "keras-sat: preparing this model (once) to caption without TensorFlow", file=sys.stderr
+        )
+    with contextlib.suppress(OSError, ValueError):  # captions that were printed remain valid
+        make_file(model, **options)
+
+
+def _runs_on_litert(captioner):
+    from keras_sat.deploy.litert_captioner import LiteRTCaptioner
+
+    return isinstance(captioner, LiteRTCaptioner)
+
+
+# === Captioning ===
+
+
+def _without_captions(paths, files, request):
+    """Return the paths of the pictures whose captions the files lack; all of them if
+    there are drawings to make.
+    """
+    if request.drawings or not files:
+        return paths
+    remaining_paths = [path for path in paths if not all(file.has(path) for file in files)]
+    num_done = len(paths) - len(remaining_paths)
+    if num_done:
+        print(
+            f"keras-sat: captioned before: {num_done} of {len(paths)} pictures (see --overwrite)",
+            file=sys.stderr,
+        )
+    return remaining_paths
+
+
+def _results(captioner, paths, request):
+    """Return an iterator of (path, CaptionResult) for each picture, or for each of its
+    regions, and of (path, error) for a picture that cannot be read.
+    """
+    if request.say is not None:
+        _print_unknown_words(request.say, captioner.vocabulary)
+        return captioner.attend_each(paths, request.say, errors="yield")
+    if _runs_on_litert(captioner):  # with the default search only
+        return captioner.caption_each(paths, errors="yield")
+    if not request.regions:
+        return captioner.caption_each(paths, errors="yield", **request.search)
+    regions = [request.regions] * len(paths)
+    results = captioner.caption_each(paths, errors="yield", regions=regions, **request.search)
+    return _one_by_one(results)
+
+
+def _print_unknown_words(sentence, vocabulary):
+    words = dict.fromkeys(tokenise(sentence))
+    unknown_words = [word for word in words if word not in vocabulary]
+    if unknown_words:
+        print(f"keras-sat: unknown words: {visible(', '.join(unknown_words))}", file=sys.stderr)
+
+
+def _one_by_one(results):
+    """Yield (path, result) for each result of a picture, from (path, list of results)
+    or (path, error).
+    """
+    for path, region_results in results:
+        if isinstance(region_results, Exception):
+            yield path, region_results
+            continue
+        for result in region_results:
+            yield path, result
+
+
+def _progress(paths, remaining_paths, request):
+    """Return the progress bar, which is shown if the captions go to a file."""
+    from data_utils.progress import Progress
+
+    progress = Progress(
+        len(paths) * max(len(request.regions), 1),
+        label="captions",
+        unit="pictures",
+        show=sys.stderr.isatty() and not sys.stdout.isatty(),
+        delay=1,
+    )
+    progress.skip(len(paths) - len(remaining_paths))
+    progress.advance(0)  # shows the start until the first batch is complete
+    return progress
+
+
+# === Printing and drawing ===
+
+
+def _print_and_draw(results, drawings, request, progress):
+    """Print each result, and draw it where that was requested.
+
+    Return a list of problems, one text for each picture that was not read or not drawn,
+    and the number of pictures that were drawn.
+    """
+    problems, num_drawn = [], 0
+    for path, result in results:
+        progress.advance(1)
+        if isinstance(result, Exception):
+            problem = _why_unreadable(path, result)
+            _print_problem(path, problem, request)
+            problems.append(problem)
+            continue
+        _check_confidence(result, request.min_confidence)
+        _print_result(path, result, drawings[path], request)
+        if not drawings[path].keys() - {"gallery"}:
+            continue
+        problem = _draw(result, path, drawings[path], request.style)
+        if problem is None:
+            num_drawn += 1
+        else:
+            problems.append(problem)
+    return problems, num_drawn
+
+
+def _print_problem(path, problem, request):
+    """Report a picture that cannot be read at once, where others read the output."""
+    if request.files:  # of many pictures
+        print(f"keras-sat: {visible(problem)}", file=sys.stderr)
+    if request.json:
+        _print_json({"image": path, "error": problem})
+
+
+def _check_confidence(result, min_confidence):
+    if min_confidence is not None and result.confidence is None:
+        raise ValueError(
+            "This model does not estimate confidence. Add this with `keras-sat calibrate MODEL "
+            "--data DATA` (not for several models). Received: --min-confidence "
+            f"{min_confidence:g}"
+        )
+
+
+def _print_result(path, result, drawing, request):
+    """Print the result of a picture as a line, or as JSON, and its alternatives if
+    --num-results was passed. `drawing` is a dict from DRAWINGS to files.
+    """
+    shows_alternatives = "num_results" in request.search
+    alternatives = result.alternatives if shows_alternatives else []
+    if not request.json:
+        print(line_of(path, result, request.min_confidence), flush=True)
+        for alternative in alternatives:
+            print(line_of("", alternative, request.min_confidence), flush=True)
+        return
+    parts = {"image": path, **result.to_dict(maps=request.maps)}
+    if not is_sure(result, request.min_confidence):
+        parts["is_sure"] = False
+    if shows_alternatives:
+        parts["alternatives"] = [
+            alternative.to_dict(maps=request.maps) for alternative in alternatives
+        ]
+    for option, file in drawing.items():
+        parts[option] = str(file)
+    _print_json(parts)
+
+
+def is_sure(result, min_confidence):
+    """Return whether the confidence of a result is at least --min-confidence."""
+    return min_confidence is None or (result.confidence or 0) >= min_confidence
+
+
+def line_of(path, result, min_confidence):
+    """Return the path, a tab and the caption.
+
+    On a terminal, add the confidence and, if it is low, "not sure".
+    """
+    caption = visible(result.caption) if is_sure(result, min_confidence) else NOT_SURE
+    line = f"{visible(path)}\t{caption}"
+    if result.confidence is None or not sys.stdout.isatty():
+        return line
+    is_low = min_confidence is None and result.confidence < LOW_CONFIDENCE
+    start = f"{NOT_SURE}: " if path and is_low else ""  # other captions of a picture have no path
+    return f"{start}{line} (confidence {100 * result.confidence:.0f} %)"
+
+
+def _print_json(parts):
+    print(visible_json(json.dumps(parts, ensure_ascii=False)), flush=True)
+
+
+def _why_unreadable(path, error):
+    if isinstance(error, IsADirectoryError):
+        return f"{path}: this folder has no pictures"
+    return reason_without_number(error)
+
+
+def _draw(result, path, drawing, style):
+    """Draw a result into the files `drawing`, a dict from DRAWINGS.
+
+    Return why not if its caption lacks one of the --words, as some of many captions
+    may, else None.
+    """
+    from keras_sat.pictures.display import AttentionDisplay
+
+    display = AttentionDisplay.from_result(result, image=path)
+    try:
+        words = display.positions(style.get("words", "content"))
+    except ValueError as error:
+        return f"{path}: not drawn: {error}"
+    if "plot" in drawing:
+        plot_options = {name: style[name] for name in ("width", "shares") if name in style}
+        display.save(drawing["plot"], words=words, **plot_options)
+    if "html" in drawing:
+        display.to_html(drawing["html"])
+    if "gif" in drawing:
+        display.animate(drawing["gif"], words=words)
+    return None
+
+
+def _print_places_of_drawings(outputs, drawings, num_drawn):
+    """Print where the drawings are; the gallery has been named before."""
+    for option, output in outputs.items():
+        if option == "gallery" or not num_drawn:
+            continue
+        if len(drawings) == 1:
+            (drawing,) = drawings.values()
+            print(f"{option}: {visible(drawing[option])}", file=sys.stderr)
+        else:
+            print(f"{option}: {num_drawn} files in {visible(output)}", file=sys.stderr)
+
+
+# === Writing files ===
+
+
+def _gallery_page(drawing):
+    """Return the page that --gallery writes, or None without --gallery."""
+    if "gallery" not in drawing:
+        return None
+    from keras_sat.pictures.gallery import GalleryPage
+
+    return GalleryPage(drawing["gallery"])
+
+
+def kept_in_files(results, files, page, min_confidence):
+    """Yield results, and write `caption_files` and a gallery: at the end, even after
+    Ctrl-C, and often until then.
+
+    Args:
+        results: pairs of a path and a CaptionResult or an error.
+        files: list of TextFiles and Tables.
+        page: GalleryPage or None.
+        min_confidence: captions with less confidence are kept out of `files`.
+    """
+    num_results, num_written = 0, 0
+    try:
+        for path, result in results:
+            if page is not None:
+                _add_to_page(page, path, result)
+            if not isinstance(result, Exception) and is_sure(result, min_confidence):
+                _add_to_files(files, path, result.caption)
+            yield path, result
+            num_results += 1
+            if num_results > GROWTH * num_written:
+                _write(files, page)
+                num_written = num_results
+    except KeyboardInterrupt:
+        kept = "captions in files are kept. Run the same command to resume." if files else ""
+        raise KeyboardInterrupt(kept) from None
+    finally:
+        _write(files, page)
+        if page is not None and page.photos:
+            print(f"gallery: {visible(page.path)}", file=sys.stderr)
+
+
+def _add_to_page(page, path, result):
+    if isinstance(result, Exception):
+        page.errors.append(_why_unreadable(path, result))
+    else:
+        page.add(visible(path), result, path)
+
+
+def _add_to_files(files, path, caption):
+    for file in files:
+        if not file.has(path):
+            file.add(path, caption)
+
+
+def _write(files, page):
+    """Write all files and the page; if some fail, raise the first error at the end."""
+    errors = []
+    has_photos = page is not None and page.photos  # without photos, an earlier gallery is kept
+    for file in [*files, page] if has_photos else files:
+        try:
+            file.write()
+        except (OSError, ValueError) as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
