@@ -517,8 +517,9 @@ def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(
     def stop(result, min_confidence):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(caption_command, "is_sure", stop)
-    assert main([*command, "--gallery", str(tmp_path / "stopped.html")]) == 130
+    with monkeypatch.context() as patch:
+        patch.setattr(caption_command, "is_sure", stop)
+        assert main([*command, "--gallery", str(tmp_path / "stopped.html")]) == 130
     assert (tmp_path / "stopped.html").read_text(encoding="utf-8").count("<article") == 1
 
     results = [

@@ -17,7 +17,7 @@ from data_utils.training_photos import (
 )
 from keras_sat import Captioner, Ensemble
 from keras_sat.files.model_folder import pretrained_directory
-from keras_sat.scoring.evaluate import check_training_photos
+from keras_sat.scoring.leakage import check_training_photos
 
 IDS = [f"photo-{number}" for number in range(200)]
 SEARCH = {"num_beams": 1, "max_length": 8, "show_progress": False}

@@ -1,0 +1,69 @@
+"""Find photos of an evaluation that were used in training."""
+
+import warnings
+
+from data_utils.photo_digests import photo_of, size_of
+from data_utils.training_photos import seen_in_training, warn_of_copies
+
+# Fraction of a split that may be duplicates in the data set; Flickr8k has one in 7,000
+# photos.
+MOST_ALIKE = 0.01
+
+
+def check_training_photos(captioner, images, digests, called, way_out, *, is_allowed=False):
+    """Reject or warn about photos that a captioner was trained on; return their number,
+    or None if unknown.
+
+    If all of them have other names and they are at most MOST_ALIKE of the photos, there
+    is only a warning.
+
+    Args:
+        digests: dict from image ids to elements of `data_utils.photo_digests.PHOTO`, to
+            recognise renamed photos.
+        called, way_out: parts of the message: what the photos are, such as "in 'test'",
+            and its end.
+        is_allowed: only warn.
+    """
+    record = getattr(captioner, "training_photos", None)
+    if record is None:
+        return None
+    ids = [image.image_id for image in images]
+    seen_ids = seen_in_training(ids, record, digests)
+    if not seen_ids:
+        return 0
+    problem = (
+        f"The captioner was trained on {len(seen_ids)} of the {len(images)} photos {called}, "
+        f"or on copies of them ({seen_ids[0]!r}, for example), so the scores do not show how "
+        "well it captions other photos."
+    )
+    are_few = len(seen_ids) <= MOST_ALIKE * len(images)
+    have_other_names = not seen_in_training(ids, record)
+    is_mistake_of_data_set = are_few and have_other_names
+    if not is_allowed and not is_mistake_of_data_set:
+        raise ValueError(f"{problem} {way_out}")
+    warnings.warn(problem, stacklevel=3)
+    return len(seen_ids)
+
+
+def warn_of_copies_in_training(images, every_image, split, digests):
+    """Warn about photos of a split that are copies of training photos.
+
+    Read only files of equal size.
+    """
+    if split == "train":
+        return
+    training_images = [image for image in every_image if image.split == "train"]
+    photo_digests = [digests[image.image_id] for image in images if image.image_id in digests]
+    sizes = {int(digest["size"]) for digest in photo_digests} - {0}
+    digests = dict(digests)
+    for image in training_images:
+        if image.image_id not in digests and size_of(image.image_path) in sizes:
+            digests[image.image_id] = photo_of(image.image_path)
+    warn_of_copies(
+        training_images,
+        images,
+        digests,
+        f"in {split!r} are in 'train'",
+        "a captioner trained on this data has seen them",
+        stacklevel=3,
+    )
