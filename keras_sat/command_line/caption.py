@@ -7,38 +7,19 @@ Dependencies are imported where they are used, which keeps `--help` fast.
 import contextlib
 import json
 import sys
-from dataclasses import dataclass, field
 
 from data_utils.captions import tokenise
 from data_utils.foreign_text import visible, visible_json
 from keras_sat.checks import reason_without_number
-from keras_sat.command_line.invocation import flag_of
-from keras_sat.command_line.models import models_or_default
-from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
-from keras_sat.command_line.paths import drawing_paths
-from keras_sat.options import BeamSearchOptions, ConsensusOptions, SearchOptions, probability
-
-# Which options belong to what; the others are fields of CaptionRequest themselves.
-SEARCH = (*ConsensusOptions.names(), "num_results")
-DRAWINGS = ("plot", "html", "gif", "gallery")
-STYLE = ("words", "width", "shares", "plot_format")
-FILES = ("text_files", "csv", "metadata", "overwrite")
-# The drawings that each option of STYLE is about.
-STYLED_DRAWINGS = {
-    "words": ("plot", "gif"),
-    "width": ("plot",),
-    "shares": ("plot",),
-    "plot_format": ("plot",),
-}
-# What can be combined with --ray.
-ON_WORKERS = (
-    "images",
-    "recursive",
-    "models",
-    "encoder_weights",
-    *BeamSearchOptions.names(),
-    *WORKERS,
+from keras_sat.command_line.caption_request import read_request
+from keras_sat.command_line.models import (
+    fits_litert,
+    load_captioner,
+    models_or_default,
+    prepare_litert,
+    runs_on_litert,
 )
+from keras_sat.command_line.paths import drawing_paths
 
 # Replaces a caption below --min-confidence; on a terminal, precedes one with low
 # confidence.
@@ -50,42 +31,6 @@ LOW_CONFIDENCE = 0.3
 # Files are written again when there are this many times as many results: a killed
 # command loses at most a sixth.
 GROWTH = 1.2
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptionRequest:
-    """What `keras-sat caption` is asked to do.
-
-    Attributes:
-        images, recursive: pictures, folders and patterns, and whether subfolders count.
-        models, encoder_weights, eight_bit: the captioner. Several models form an
-            ensemble; None is the bundled one.
-        regions: list of the parts of each picture to describe; empty for whole
-            pictures.
-        say: a caption that is used in place of the captioner's, or None.
-        json, maps, min_confidence: what is printed.
-        search: dict of the options in SEARCH that were passed.
-        drawings: dict from DRAWINGS to files or folders.
-        style: dict of the options in STYLE.
-        files: dict of the options in FILES.
-        workers: dict of the options in WORKERS.
-    """
-
-    images: list
-    recursive: bool = False
-    models: list | None = None
-    encoder_weights: str | None = None
-    eight_bit: bool = False
-    regions: list = field(default_factory=list)
-    say: str | None = None
-    json: bool = False
-    maps: bool = False
-    min_confidence: float | None = None
-    search: dict = field(default_factory=dict)
-    drawings: dict = field(default_factory=dict)
-    style: dict = field(default_factory=dict)
-    files: dict = field(default_factory=dict)
-    workers: dict = field(default_factory=dict)
 
 
 def run_caption(**arguments):
@@ -123,89 +68,8 @@ def run_caption(**arguments):
         raise ValueError(f"failed: {len(problems)} pictures")
     if problems:
         raise ValueError("; ".join(map(visible, problems)))
-    if fits_litert(models, request) and not _runs_on_litert(captioner):
+    if fits_litert(models, request) and not runs_on_litert(captioner):
         prepare_litert(models[0])
-
-
-# === Reading the options ===
-
-
-def read_request(arguments):
-    """Return the CaptionRequest for the arguments of the command line, a dict.
-
-    Raise ValueError for options that cannot be combined.
-    """
-    groups = parted(arguments, SEARCH, DRAWINGS, STYLE, FILES, WORKERS)
-    search, drawings, style, files, workers, others = groups
-    check_workers(workers)
-    if workers:
-        _check_workers_can_do(arguments)
-    else:
-        others["regions"] = _read_regions(others.pop("region", []))
-    request = CaptionRequest(
-        search=search, drawings=drawings, style=style, files=files, workers=workers, **others
-    )
-    _check_style(request)
-    _check_printing(request)
-    _check_say(request)
-    _check_regions(request)
-    return request
-
-
-def _check_workers_can_do(arguments):
-    others = [name for name in arguments if name not in ON_WORKERS]
-    if others:
-        raise ValueError(f"{flag_of(others[0])} cannot be combined with --ray.")
-    if "output" not in arguments:
-        raise ValueError("Pass the folder for the captions as --output.")
-
-
-def _read_regions(texts):
-    """Read regions, each written as "left,top,right,bottom"."""
-    from data_utils.photo_regions import checked_region
-
-    return [checked_region(text.split(",")) for text in texts]
-
-
-def _check_style(request):
-    for name in request.style:
-        if not any(drawing in request.drawings for drawing in STYLED_DRAWINGS[name]):
-            reject_alone(name, "plot")
-
-
-def _check_printing(request):
-    if request.maps and not request.json:
-        raise ValueError("--maps requires --json. To draw the maps, use --plot.")
-    if request.min_confidence is not None:
-        probability.check("min_confidence", request.min_confidence)
-
-
-def _check_say(request):
-    if request.say is None:
-        return
-    others = [*request.search, *request.files]
-    if request.regions:
-        others.append("region")
-    if request.min_confidence is not None:
-        others.append("min_confidence")
-    if others:
-        flag = flag_of(others[0])
-        raise ValueError(
-            f"{flag} has no effect with --say, which gives the caption. Received: --say with {flag}"
-        )
-
-
-def _check_regions(request):
-    if request.regions and request.min_confidence is not None:
-        raise ValueError(
-            "--min-confidence cannot be combined with --region: the confidence is that of "
-            "captions of whole photos."
-        )
-    outputs = [*request.drawings, *request.files]
-    if outputs and len(request.regions) > 1:
-        raise ValueError(
-            f"{flag_of(outputs[0])} takes one result for each picture: pass one --region."
-        )
 
 
 # === On many machines ===
@@ -237,70 +101,6 @@ def _caption_on_workers(request):
         )
 
 
-# === Loading a captioner ===
-
-
-def load_captioner(models, request):
-    """Return a captioner for the request: one that runs without TensorFlow where it
-    makes the same captions, else a Captioner or an Ensemble.
-    """
-    from keras_sat.deploy.litert_captioner import load_litert, ready_captioner
-    from keras_sat.deploy.ray_data import load_models
-
-    can_use_litert = fits_litert(models, request)
-    if request.eight_bit:
-        if request.search or not can_use_litert:
-            raise ValueError(
-                "--eight-bit requires ai-edge-litert, one model with its own weights, and "
-                "the default search."
-            )
-        captioner = ready_captioner(models[0], eight_bit=True)
-        if captioner is None:
-            prepare_litert(models[0], eight_bit=True)
-            captioner = load_litert(models[0], eight_bit=True)
-        return captioner
-    captioner = ready_captioner(models[0]) if can_use_litert else None
-    # The LiteRT file of a model with an index has more beams than --num-beams 3.
-    has_other_beams = captioner is not None and request.search and captioner.consensus
-    if captioner is None or has_other_beams:
-        captioner = load_models(models, request.encoder_weights)
-    return captioner
-
-
-def fits_litert(models, request):
-    """Return whether LiteRT can be used: it supports one model, its own weights, whole
-    photos, default search, short sentences.
-    """
-    from keras_sat.deploy.litert_captioner import is_installed
-
-    default = SearchOptions()
-    is_default_search = request.search in ({}, {"num_beams": default.beams})
-    is_short = len(tokenise(request.say or "")) < default.max_length
-    is_one_model = len(models) == 1 and request.encoder_weights is None
-    is_supported = is_default_search and is_short and is_one_model and not request.regions
-    return is_supported and is_installed()
-
-
-def prepare_litert(model, **options):
-    """Write the LiteRT file of a model, which can then be used without TensorFlow."""
-    from keras_sat.deploy.litert_captioner import is_made, make_file
-
-    if is_made(model, **options):
-        return
-    if sys.stderr.isatty():
-        print(
-            "keras-sat: preparing this model (once) to caption without TensorFlow", file=sys.stderr
-        )
-    with contextlib.suppress(OSError, ValueError):  # captions that were printed remain valid
-        make_file(model, **options)
-
-
-def _runs_on_litert(captioner):
-    from keras_sat.deploy.litert_captioner import LiteRTCaptioner
-
-    return isinstance(captioner, LiteRTCaptioner)
-
-
 # === Captioning ===
 
 
@@ -327,7 +127,7 @@ def _results(captioner, paths, request):
     if request.say is not None:
         _print_unknown_words(request.say, captioner.vocabulary)
         return captioner.attend_each(paths, request.say, errors="yield")
-    if _runs_on_litert(captioner):  # with the default search only
+    if runs_on_litert(captioner):  # with the default search only
         return captioner.caption_each(paths, errors="yield")
     if not request.regions:
         return captioner.caption_each(paths, errors="yield", **request.search)

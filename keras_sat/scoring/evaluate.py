@@ -102,13 +102,13 @@ def evaluate(
     search = ConsensusOptions.of("evaluate", options, also=inspect.signature(evaluate).parameters)
     _check_arguments(captioner, boxes, regions, faithfulness, pixel_photos)
 
-    every_image = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
-    images = _described_photos(every_image, split)
+    all_images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
+    images = _described_photos(all_images, split)
     cache = _open_cache(cache, captioner)
     if cache is None:
         images, digests = _readable_photos(images, skip_unreadable, show_progress)
     else:
-        images, digests = _cached_photos(images, every_image, cache)
+        images, digests = _cached_photos(images, all_images, cache)
     num_training_photos = check_training_photos(
         captioner,
         images,
@@ -117,7 +117,7 @@ def evaluate(
         f"{SEEN_IN_TRAINING} Received: split={split!r}",
         is_allowed=allow_training_photos or split == "train",
     )
-    warn_of_copies_in_training(images, every_image, split, digests)
+    warn_of_copies_in_training(images, all_images, split, digests)
     _warn_of_few_photos(images)
     boxes = None if boxes is None else read_boxes(boxes, images)
     other_rows = _other_rows(compare_with, data, images)
@@ -129,7 +129,7 @@ def evaluate(
     settings = _settings(data, split, split_seed, captioner.encoder, search_options)
     settings |= _origin(captioner)
     captions = [result.caption for result in results]
-    table = _score_table(images, captions, settings, every_image, other_rows)
+    table = _score_table(images, captions, settings, all_images, other_rows)
     table.statistics["training_photos"] = num_training_photos
     if boxes is not None:
         table = _with_grounding(table, captioner, images, results, boxes, reading)
@@ -165,15 +165,15 @@ def evaluate_captions(
     """
     source = captions if isinstance(captions, (str, Path)) else "captions"
     texts = _read_captions(captions, source)
-    every_image = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
-    images = _described_photos(every_image, split)
+    all_images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
+    images = _described_photos(all_images, split)
     _warn_of_few_photos(images)
     other_rows = _other_rows(compare_with, data, images)
-    photos_of_texts = [image for image in every_image if image.split == split]
+    photos_of_texts = [image for image in all_images if image.split == split]
     _check_one_caption_each(texts, images, photos_of_texts, split, source)
     captions = [texts[_caption_key(image.image_id)] for image in images]
     settings = _settings(data, split, split_seed)
-    return _score_table(images, captions, settings, every_image, other_rows)
+    return _score_table(images, captions, settings, all_images, other_rows)
 
 
 # === Arguments and photos ===
@@ -193,9 +193,9 @@ def _check_arguments(captioner, boxes, regions, faithfulness, pixel_photos):
         )
 
 
-def _described_photos(every_image, split):
+def _described_photos(all_images, split):
     """Return the photos of a split that have captions."""
-    return photos_of_split([image for image in every_image if image.captions], split)
+    return photos_of_split([image for image in all_images if image.captions], split)
 
 
 def _open_cache(cache, captioner):
@@ -216,7 +216,7 @@ def _readable_photos(images, skip_unreadable, show_progress):
     return images, digests
 
 
-def _cached_photos(images, every_image, cache):
+def _cached_photos(images, all_images, cache):
     """Return the photos that were read for the cache, and the digests of all photos, a
     dict by image id.
 
@@ -233,7 +233,7 @@ def _cached_photos(images, every_image, cache):
     cache.reject_changed(
         [image.image_id for image in images], [image.image_path for image in images]
     )
-    return images, cache.noted_of([image.image_id for image in every_image])
+    return images, cache.noted_of([image.image_id for image in all_images])
 
 
 def _warn_of_few_photos(images):
@@ -324,8 +324,8 @@ def _name(data):
 # === Scores ===
 
 
-def _score_table(images, captions, settings, every_image, other_rows):
-    """Return the ScoreTable of captions, one for each of the images; `every_image` are
+def _score_table(images, captions, settings, all_images, other_rows):
+    """Return the ScoreTable of captions, one for each of the images; `all_images` are
     those of all splits.
     """
     candidates = [tokenise(caption) for caption in captions]
@@ -338,7 +338,7 @@ def _score_table(images, captions, settings, every_image, other_rows):
         "distinct_captions": len(set(captions)),
         "empty_captions": sum(not words for words in candidates),
         "vocabulary_used": len({word for words in candidates for word in words}),
-        "seen_in_training": _fraction_seen_in_training(candidates, every_image),
+        "seen_in_training": _fraction_seen_in_training(candidates, all_images),
     }
     return ScoreTable(scores, settings, entries, statistics, photos, compare_with=other_rows)
 
@@ -348,13 +348,13 @@ def _references(images):
     return [[tokenise(caption) for caption in image.captions[:NUM_REFERENCES]] for image in images]
 
 
-def _fraction_seen_in_training(candidates, every_image):
+def _fraction_seen_in_training(candidates, all_images):
     """Return the fraction of captions (lists of words) that occur in the training
     split; None without one.
     """
     training_captions = {
         tuple(tokenise(caption))
-        for image in every_image
+        for image in all_images
         if image.split == "train"
         for caption in image.captions
     }

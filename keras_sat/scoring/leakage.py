@@ -45,14 +45,14 @@ def check_training_photos(captioner, images, digests, called, way_out, *, is_all
     return len(seen_ids)
 
 
-def warn_of_copies_in_training(images, every_image, split, digests):
+def warn_of_copies_in_training(images, all_images, split, digests):
     """Warn about photos of a split that are copies of training photos.
 
     Read only files of equal size.
     """
     if split == "train":
         return
-    training_images = [image for image in every_image if image.split == "train"]
+    training_images = [image for image in all_images if image.split == "train"]
     photo_digests = [digests[image.image_id] for image in images if image.image_id in digests]
     sizes = {int(digest["size"]) for digest in photo_digests} - {0}
     digests = dict(digests)
