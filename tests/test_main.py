@@ -426,6 +426,8 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--gif", "a.gif", "--width", "3"], "--width has no effect without --plot"),
         ([both[0], "--gif", "a.gif", "--shares"], "--shares has no effect without --plot"),
         ([both[0], "--plot-format", "pdf"], "--plot-format has no effect without --plot"),
+        ([both[0], "--ray", "local", "--min-confidence", "0"], "cannot be combined with --ray"),
+        ([both[0], "--ray", "local", "--json"], "--json cannot be combined with --ray"),
         ([both[0], "--plot", "a.png", "--plot-format", "pdf"], "--plot-format is for a folder"),
     ):
         assert main(["caption", *model, *arguments]) == 2
@@ -458,6 +460,11 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         "captions without the word are printed too"
     )
     assert not error.startswith("plot:"), "nothing was drawn"
+    table = ["--csv", str(pictures / "captions.csv")]
+    undrawn = ["--plot", str(tmp_path / "plots"), "--words", "zebra"]
+    assert main(["caption", *both, *model, *table, *undrawn]) == 2
+    error = capsys.readouterr().err
+    assert error.count("not drawn") == 2 and "failed: 2 pictures" in error
 
 
 def test_plots_in_a_folder_have_the_format_that_is_asked_for(
@@ -621,6 +628,8 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     for arguments, message in (
         ([*scoring, str(results), "--num-beams", "2"], "cannot be combined with --num-beams"),
         ([*scoring, str(results), *gallery], "cannot be combined with --gallery"),
+        ([*scoring, str(results), "--model", "scenes"], "cannot be combined with --model"),
+        ([*scoring, str(results), "--boxes", "a"], "cannot be combined with --boxes"),
         (
             [*scoring, str(tmp_path / "none.json")],
             "none.json: No such file or directory. Check the path",

@@ -48,7 +48,7 @@ def run_caption(**arguments):
 
     paths = find_pictures(request.images, recursive=request.recursive)
     files = caption_files(request.images, paths, **request.files)
-    remaining_paths = _without_captions(paths, files, request)
+    remaining_paths = _pictures_to_caption(paths, files, request)
     if not remaining_paths:
         return
 
@@ -64,7 +64,7 @@ def run_caption(**arguments):
     with contextlib.closing(results), _progress(paths, remaining_paths, request) as progress:
         problems, num_drawn = _print_and_draw(results, drawings, request, progress)
     _print_places_of_drawings(request.drawings, drawings, num_drawn)
-    if problems and files:  # each was reported before
+    if problems and files:  # each was printed before
         raise ValueError(f"failed: {len(problems)} pictures")
     if problems:
         raise ValueError("; ".join(map(visible, problems)))
@@ -104,7 +104,7 @@ def _caption_on_workers(request):
 # === Captioning ===
 
 
-def _without_captions(paths, files, request):
+def _pictures_to_caption(paths, files, request):
     """Return the paths of the pictures whose captions the files lack; all of them if
     there are drawings to make.
     """
@@ -185,8 +185,10 @@ def _print_and_draw(results, drawings, request, progress):
         progress.advance(1)
         if isinstance(result, Exception):
             problem = _why_unreadable(path, result)
-            _print_problem(path, problem, request)
             problems.append(problem)
+            _print_problem(problem, request)
+            if request.json:
+                _print_json({"image": path, "error": problem})
             continue
         _check_confidence(result, request.min_confidence)
         _print_result(path, result, drawings[path], request)
@@ -197,15 +199,16 @@ def _print_and_draw(results, drawings, request, progress):
             num_drawn += 1
         else:
             problems.append(problem)
+            _print_problem(problem, request)
     return problems, num_drawn
 
 
-def _print_problem(path, problem, request):
-    """Report a picture that cannot be read at once, where others read the output."""
-    if request.files:  # of many pictures
+def _print_problem(problem, request):
+    """Print a problem at once if captions are written to files, which may be those of
+    many pictures. Otherwise the problems are printed at the end.
+    """
+    if request.files:
         print(f"keras-sat: {visible(problem)}", file=sys.stderr)
-    if request.json:
-        _print_json({"image": path, "error": problem})
 
 
 def _check_confidence(result, min_confidence):

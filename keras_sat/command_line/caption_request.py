@@ -21,7 +21,7 @@ STYLED_DRAWINGS = {
     "plot_format": ("plot",),
 }
 # What can be combined with --ray.
-ON_WORKERS = (
+ALLOWED_WITH_RAY = (
     "images",
     "recursive",
     "models",
@@ -90,7 +90,7 @@ def read_request(arguments):
 
 
 def _check_workers_can_do(arguments):
-    others = [name for name in arguments if name not in ON_WORKERS]
+    others = [name for name in arguments if name not in ALLOWED_WITH_RAY]
     if others:
         raise ValueError(f"{flag_of(others[0])} cannot be combined with --ray.")
     if "output" not in arguments:

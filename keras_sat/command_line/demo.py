@@ -130,7 +130,9 @@ def _train(scenes, attention, seed, epochs, output_dir, show_progress):
 
 
 def _write_pictures(scenes, results, output_dir):
-    """Write some scenes, first those of several objects, and where it looked."""
+    """Write pictures of some scenes, first those of several objects, and where the
+    captioner looked in them.
+    """
     pairs = zip(scenes, results)
     several_first = sorted(pairs, key=lambda pair: len(pair[0].objects) < 2)
     for scene, result in several_first[:NUM_PICTURES]:
@@ -161,15 +163,15 @@ def report_on(captioner, scenes):
         [is_true(scene, result.caption) is True for scene, result in zip(scenes, results)]
     )
     have_several = np.array([len(scene.objects) > 1 for scene in scenes])
-    true_of_several = are_true[have_several]
+    fraction_of_several = None
+    if have_several.any():
+        fraction_of_several = float(are_true[have_several].mean())
     grounding = ground(results, scenes)
     has_words = grounding.num_words > 0
     report = {
         **{f"bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)},
         "true_captions": float(are_true.mean()),
-        "true_captions_two_objects": float(true_of_several.mean())
-        if len(true_of_several)
-        else None,
+        "true_captions_two_objects": fraction_of_several,
         "attention_mass": grounding.mass if has_words else None,
         "attention_mass_uniform": grounding.uniform_mass if has_words else None,
         "pointing": grounding.pointing if has_words else None,

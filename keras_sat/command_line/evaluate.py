@@ -20,7 +20,7 @@ BOXES = ("grounding", "regions", "boxes")
 FILES = ("json", "csv", "coco_results", "gallery")
 # What can be combined with --captions.
 ABOUT_DATA = ("data", "data_dir", "split", "split_seed", "compare_with")
-WITH_CAPTIONS = ("captions", *ABOUT_DATA, "json", "csv", "coco_results")
+ALLOWED_WITH_CAPTIONS = ("captions", *ABOUT_DATA, "json", "csv", "coco_results")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def _read_request(arguments):
 
 
 def _check_fits_captions(arguments):
-    others = [name for name in arguments if name not in WITH_CAPTIONS]
+    others = [name for name in arguments if name not in ALLOWED_WITH_CAPTIONS]
     if others:
         flag = options_of("evaluate")[others[0]]
         raise ValueError(f"--captions scores existing captions and cannot be combined with {flag}.")
@@ -141,7 +141,7 @@ def _score_captioner(request):
     models = models_or_default(request.models, request.data)
     captioner = load_models(models, request.encoder_weights)
     if request.workers:
-        captioner = _on_workers(captioner, models, request)
+        captioner = _distributed(captioner, models, request)
     return evaluate(
         captioner,
         request.data,
@@ -153,7 +153,7 @@ def _score_captioner(request):
     )
 
 
-def _on_workers(captioner, models, request):
+def _distributed(captioner, models, request):
     """Return a captioner whose captions are made on a Ray cluster."""
     from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, loading
 

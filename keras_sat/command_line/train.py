@@ -52,7 +52,7 @@ def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadabl
     encoder_options = _with_encoder(encoder_options, data)
     images = read_data(data, data_dir, split_seed=split_seed)
     if workers:
-        cache_options["encode_rows"] = _encoding_on_workers(workers, encoder_options)
+        cache_options["encode_rows"] = _distributed_encoding(workers, encoder_options)
     cache = FeatureCache.build(
         cache_dir,
         [image.image_id for image in images],
@@ -85,7 +85,7 @@ def _with_encoder(encoder_options, data):
     return encoder_options
 
 
-def _encoding_on_workers(workers, encoder_options):
+def _distributed_encoding(workers, encoder_options):
     """Return the function with which `FeatureCache.build` encodes photos on a Ray
     cluster.
     """

@@ -132,13 +132,13 @@ def evaluate(
     table = _score_table(images, captions, settings, all_images, other_rows)
     table.statistics["training_photos"] = num_training_photos
     if boxes is not None:
-        table = _with_grounding(table, captioner, images, results, boxes, reading)
+        table = _add_grounding(table, captioner, images, results, boxes, reading)
     if regions:
         describe = functools.partial(caption_photos, captioner, images, **reading, **search_options)
         nouns = region_nouns(images, boxes, results, describe)
         table = dataclasses.replace(table, regions=nouns)
     if faithfulness:
-        table = _with_faithfulness(table, captioner, images, results, pixel_photos, reading)
+        table = _add_faithfulness(table, captioner, images, results, pixel_photos, reading)
     if keep_results:
         without_photos = [dataclasses.replace(result, image=None) for result in results]
         table = dataclasses.replace(table, images=images, results=without_photos)
@@ -419,7 +419,7 @@ def _human_scores(images):
 # === Measures of attention ===
 
 
-def _with_grounding(table, captioner, images, results, boxes, reading):
+def _add_grounding(table, captioner, images, results, boxes, reading):
     """Return a table with the figures of attention on boxes; `reading` are the options
     with which photos are read.
     """
@@ -434,7 +434,7 @@ def _with_grounding(table, captioner, images, results, boxes, reading):
     )
 
 
-def _with_faithfulness(table, captioner, images, results, pixel_photos, reading):
+def _add_faithfulness(table, captioner, images, results, pixel_photos, reading):
     """Return a table with the figures of faithfulness, for the results and for the
     first human caption of each photo.
     """
