@@ -653,20 +653,17 @@ def bench_fast_photos(bench):
     os.environ["KERAS_HOME"] = str(bench.folder / "home")
     paths = bench.photos(256)
     fast, captioner = load_litert("flickr8k"), Captioner.from_pretrained("flickr8k")
-    small = load_litert("flickr8k", eight_bit=True)
-    own, with_tensorflow, of_small = in_turn(
-        *(lambda one=one: one.caption(paths) for one in (fast, captioner, small))
+    own, with_tensorflow = in_turn(
+        lambda: fast.caption(paths),
+        lambda: captioner.caption(paths),
     )
     one, one_with_tensorflow = in_turn(
         lambda: [fast.caption(path) for path in paths[:16]],
         lambda: [captioner.caption(path) for path in paths[:16]],
     )
-    result = figure(
-        len(paths) / own, "photos/s", one_by_one=16 / one, eight_bit=len(paths) / of_small
-    )
+    result = figure(len(paths) / own, "photos/s", one_by_one=16 / one)
     compare(result, "tensorflow_in_batches", own, with_tensorflow)
     compare(result, "tensorflow_one_by_one", one, one_with_tensorflow)
-    compare(result, "eight_bit_to_tensorflow", of_small, with_tensorflow)
     return result
 
 

@@ -21,9 +21,9 @@ import time
 from pathlib import Path
 
 import data_utils
-from keras_sat.deploy import ray_data
+from keras_sat.deploy import ray_data, ray_workers
 
-os.environ |= ray_data.ENVIRONMENT | {
+os.environ |= ray_workers.ENVIRONMENT | {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "TF_NUM_INTRAOP_THREADS": "1",
 }
@@ -43,7 +43,7 @@ def waits(blocks_at_once, seconds):
     """Print the fraction of time lost to scheduling when so many blocks wait at once,
     and the driver's memory.
     """
-    ray = ray_data.Workers("local").ray
+    ray = ray_workers.Workers("local").ray
     num_blocks = min(-(-MOST_PHOTOS // PART_SIZE), int(blocks_at_once * seconds / WAIT_S))
     pool = ray.data.ActorPoolStrategy(size=1, max_tasks_in_flight_per_actor=2 * blocks_at_once)
     dataset = ray.data.from_items(
@@ -73,9 +73,9 @@ def photos_per_second(folder, num_nodes):
     """
     paths = sorted(map(str, Path(folder).glob("*.png")))
     blocks = [paths[start : start + 64] for start in range(0, len(paths), 64)]
-    load, times = ray_data.loading(None, None), []
+    source, times = ray_data.loading(None, None), []
     if not num_nodes:
-        captioner = load()
+        captioner = source.load()
         for block in blocks:
             captioner.caption(block)
             times.append(time.monotonic())
@@ -87,8 +87,8 @@ def photos_per_second(folder, num_nodes):
         )
         for _ in range(num_nodes):
             cluster.add_node(num_cpus=1)
-        make = functools.partial(ray_data._captioning, load, ray_data._digests(load.args[0]), {})
-        workers = ray_data.Workers(cluster.address)
+        make = functools.partial(ray_data._captioning, source, source.digests(), {})
+        workers = ray_workers.Workers(cluster.address)
         for _ in workers.do(make, [*enumerate(blocks)]):
             times.append(time.monotonic())
         workers.ray.shutdown()

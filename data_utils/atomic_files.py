@@ -66,6 +66,25 @@ def whole_folder(path):
         raise
 
 
+@contextlib.contextmanager
+def whole_file(path):
+    """Yield a path of the same name in a temporary folder, for a library that writes
+    the file itself.
+
+    The file is moved to `path` when the block ends, or removed if the block fails.
+    """
+    path = Path(os.path.expanduser(path))
+    folder = _temporary(path)
+    folder.mkdir(parents=True)
+    try:
+        yield folder / path.name
+        with open(folder / path.name, "rb+") as written:
+            os.fsync(written.fileno())
+        os.replace(folder / path.name, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _temporary(path):
     return path.parent / f".{path.name}.{secrets.token_hex(4)}.part"
 

@@ -7,6 +7,7 @@ from keras_sat.shadowed import reject_other_data_utils
 reject_other_data_utils()
 
 from data_utils.lazy_imports import attach_lazily  # noqa: E402 (after the check)
+from keras_sat.keras_registration import register_with_keras  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -34,7 +35,8 @@ NAMES_BY_MODULE = {
         "ShowCaptions",
         "ShowProgress",
     ],
-    "pictures.display": ["AttentionDisplay", "plot_history"],
+    "pictures.curves": ["plot_history"],
+    "pictures.display": ["AttentionDisplay"],
     "pictures.gallery": ["gallery"],
     "scoring.grounding": ["Grounding", "ground"],
     "beyond.self_critical": ["SelfCritical"],
@@ -44,3 +46,4 @@ NAMES_BY_MODULE = {
 }
 
 __getattr__, __dir__, __all__ = attach_lazily(__name__, NAMES_BY_MODULE)
+register_with_keras()

@@ -17,8 +17,8 @@ from keras_sat.model.scorings import DotAttention as DotAttention
 from keras_sat.model.selections import ATTENTIONS as ATTENTIONS
 from keras_sat.model.states import DecoderState as DecoderState
 from keras_sat.model.states import Step as Step
+from keras_sat.pictures.curves import plot_history as plot_history
 from keras_sat.pictures.display import AttentionDisplay as AttentionDisplay
-from keras_sat.pictures.display import plot_history as plot_history
 from keras_sat.pictures.gallery import gallery as gallery
 from keras_sat.presets import PRESETS as PRESETS
 from keras_sat.scoring.comparison import Comparison as Comparison

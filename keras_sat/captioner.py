@@ -16,7 +16,7 @@ from data_utils.images import photos_of
 from data_utils.training_photos import digests_of, union
 from data_utils.vocabulary import REGION_TOKEN, Vocabulary
 from keras_sat.beyond.extensions import make_decoder, terms_of
-from keras_sat.files import saving, transfer
+from keras_sat.files import keras_file, saving, transfer
 from keras_sat.files.hub import is_on_hub, pinned
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
@@ -26,7 +26,7 @@ from keras_sat.model.option_attributes import OptionAttributes
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.teacher_forcing import as_rows
-from keras_sat.model.trainer import Trainer
+from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
 from keras_sat.option_types import CaptionerKeywords
 from keras_sat.options import CaptionerOptions, split_options, with_options
 from keras_sat.search.generation import CaptionGenerator
@@ -34,6 +34,7 @@ from keras_sat.search.generation import CaptionGenerator
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
 
 
+@keras.saving.register_keras_serializable("keras_sat")
 @with_options(CaptionerOptions)
 class Captioner(OptionAttributes, CaptionGenerator, Trainer):
     """The image captioner of the paper "Show, Attend and Tell", as a Keras model.
@@ -57,8 +58,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         vocabulary: Vocabulary.
         photo_encoder, adapter, decoder: the parts of the network, in the order in which
             they are applied.
-        confidence, consensus: see CaptionGenerator; `keras_sat.calibrate` and
-            `keras_sat.beyond.consensus.Consensus.build` make them.
+        confidence, consensus, photo_loader: see CaptionGenerator; `keras_sat.calibrate`
+            and `keras_sat.beyond.consensus.Consensus.build` make the first two.
         training_photos: SeenPhotos, or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
             revision, or None.
@@ -90,11 +91,13 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         self.consensus = None
         self.training_photos = None
         self.source = None
-        arrays, blur = None, options.photo_blur
+        encoder_arrays = None
+        blur = options.photo_blur
         if options.encoder_weights == BUNDLED:
-            arrays, bundled_blur, self.training_photos = saving.bundled_encoder(options.encoder)
+            bundled = saving.bundled_encoder(options.encoder)
+            encoder_arrays, bundled_blur, self.training_photos = bundled
             blur = bundled_blur if blur is None else blur
-        self.photo_encoder = PhotoEncoder(options, blur=blur, arrays=arrays)
+        self.photo_encoder = PhotoEncoder(options, blur=blur, arrays=encoder_arrays)
         self.adapter = FeatureAdapter(
             self.photo_encoder.top,
             normalise=options.normalise_features,
@@ -143,9 +146,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         return self.decoder.draws_places
 
     def description(self) -> str:
-        """Return attention, order of reading, scoring, encoder and recurrent layers in
-        one line.
-        """
+        """Return attention, reading order, scoring, encoder and layers in one line."""
         attention = "no attention"
         if self.decoder.chooses:
             with_sentinel = " with a sentinel" if self.sentinel else ""
@@ -168,9 +169,21 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         super().summary(line_length, positions, print_fn, **options)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments that make an equal captioner, without its weights."""
+        """Return the arguments that make an equal captioner, without its weights.
+
+        `encoder` is a name, or the configuration of the `keras.Model` that was passed.
+        """
         options = {name: getattr(self, name) for name in CaptionerOptions.names()}
+        if self.photo_encoder.is_custom:
+            options["encoder"] = keras.saving.serialize_keras_object(self.encoder_model)
         return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Captioner:
+        """Return a captioner from the result of `get_config`, without reading any file:
+        the weights of its decoder, and of an encoder that is trained, are random.
+        """
+        return keras_file.from_config(cls, config)
 
     def note_training_photos(
         self, image_ids: list[str], noted: dict[str, Any] | None = None
@@ -216,6 +229,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
 
     def build(self, input_shape):
         """Create the weights for the shapes of features or photos, and input_ids."""
+        if not isinstance(input_shape[0], (tuple, list)):
+            raise TypeError(NO_FORWARD_PASS)
         features_shape, _ = input_shape
         if len(features_shape) == 4:
             features_shape = self.photo_encoder.features_shape
@@ -228,13 +243,13 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         self.build_terms()
 
     def build_once(self, features_shape, input_ids_shape=(None, None)):
-        """Build the model for features or photos of this shape, unless it is already
-        built.
-        """
+        """Build the model for features or photos of this shape, if it is not built."""
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
     def call(self, inputs, training=False, noise=None, sampled=None):
+        if not isinstance(inputs, (tuple, list)):
+            raise TypeError(NO_FORWARD_PASS)
         photos_or_features, input_ids, *_ = inputs
         features = self.decoder_features(photos_or_features, training)
         return self.decoder(
@@ -256,42 +271,51 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
 
         reject_unfit(self, pixel_photos)
         photos, _ = photos_of(images)
-        own = captions is None
-        words = (
-            [x.words for _, x in self.caption_each(photos)]
-            if own
-            else words_of_captions(captions, len(photos))
-        )
-        return figures_of(measure(self, photos, words, pixel_photos=pixel_photos), self.num_regions)
+        if captions is None:
+            words = [result.words for _, result in self.caption_each(photos)]
+        else:
+            words = words_of_captions(captions, len(photos))
+        measured = measure(self, photos, words, pixel_photos=pixel_photos)
+        return figures_of(measured, self.num_regions)
 
     def save(
         self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32"
     ) -> None:
-        """Save settings, vocabulary and weights into a folder; see
-        `keras_sat.files.model_folder`.
+        """Save settings, vocabulary and weights into a folder, see
+        `keras_sat.files.model_folder`, or into one file, see
+        `keras_sat.files.keras_file`.
 
-        A frozen encoder is saved only by name, unless its weights are random. A frozen
-        `keras.Model` is not saved.
+        In a folder, a frozen encoder is saved only by name, unless its weights are
+        random; a frozen `keras.Model` is not saved. A file has all weights, and the
+        state of the optimizer.
 
         Args:
-            directory: created if needed.
-            overwrite: replace a model in the folder; if False, an existing model raises
-                a ValueError.
+            directory: a folder, created if needed, or a path that ends with ".keras".
+            overwrite: replace a model that is there; if False, it raises a ValueError.
             precision: "float32", "float16", or "int8" (with 16 bits for convolutions).
         """
         saving.save(self, directory, overwrite, precision)
 
-    def get_build_config(self):
-        """Raise ValueError where Keras serialises the captioner, for example in
-        `keras.saving.save_model`: the result could not be loaded.
-        """
-        raise ValueError(saving.NO_COPY)
+    # === What Keras asks for when it saves, loads, clones and copies ===
 
-    def __reduce__(self):
-        """Raise ValueError where Python copies or pickles the captioner: Keras would
-        write a file that it cannot load.
-        """
-        raise ValueError(saving.NO_COPY)
+    def get_build_config(self):
+        return keras_file.build_config(self)
+
+    def build_from_config(self, config):
+        keras_file.build_from_config(self, config)
+
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        keras_file.save_encoder(self, store)
+
+    def load_own_variables(self, store):
+        super().load_own_variables(keras_file.take_encoder(self, store))
+
+    def save_assets(self, directory):
+        keras_file.save_assets(self, directory)
+
+    def load_assets(self, directory):
+        keras_file.load_assets(self, directory)
 
     def export(
         self, directory: str | os.PathLike, format: str | list[str] = "tf_saved_model", **options
@@ -316,9 +340,11 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         encoder: Any = None,
         encoder_weights: str | os.PathLike | None = None,
     ) -> Captioner:
-        """Load the captioner saved in a folder.
+        """Load the captioner saved in a folder or a file.
 
         Args:
+            directory: a folder, or the path of a .keras file, to which `encoder` and
+                `encoder_weights` do not apply.
             encoder: the `keras.Model`, if the encoder is not in ENCODERS.
             encoder_weights: a weights file for the frozen encoder, instead of Keras'
                 download.
@@ -333,17 +359,17 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         encoder: Any = None,
         encoder_weights: str | os.PathLike | None = None,
     ) -> Captioner:
-        """Load a saved or bundled captioner without a download, or one from the Hugging
-        Face Hub.
+        """Load a saved or bundled captioner, or download one from the Hugging Face Hub.
 
         Args:
-            model: a folder that `save` wrote, or a bundled name: "flickr8k" (None),
-                "flickr8k-hard" or "flickr8k-paper" for photos, "scenes", "scenes-hard"
-                or "scenes-none" for the built-in scenes. Or "hf://owner/name" or
-                "hf://owner/name@revision", see `keras_sat.files.hub`.
+            model: a folder or a .keras file that `save` wrote, or a bundled name:
+                "flickr8k" (None), "flickr8k-hard" or "flickr8k-paper" for photos,
+                "scenes", "scenes-hard" or "scenes-none" for the built-in scenes. Or
+                "hf://owner/name" or "hf://owner/name@revision", see
+                `keras_sat.files.hub`.
             encoder, encoder_weights: see `load`.
         """
-        directory = model_directory(model)
+        directory = model if keras_file.is_keras_file(model) else model_directory(model)
         captioner = cls.load(directory, encoder=encoder, encoder_weights=encoder_weights)
         if is_on_hub(model):
             captioner.source = pinned(model, directory)
@@ -388,12 +414,12 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         parts = {"adapter": self.adapter.weights, "decoder": self.decoder.weights}
         if self.photo_encoder.is_saved:
             parts["encoder"] = self.encoder_model.weights
-        named = {
-            f"{part}/{i:03d}/{w.name}": w
+        named_weights = {
+            f"{part}/{number:03d}/{weight.name}": weight
             for part, weights in parts.items()
-            for i, w in enumerate(weights)
+            for number, weight in enumerate(weights)
         }
-        return {**named, "baseline": self.baseline}
+        return {**named_weights, "baseline": self.baseline}
 
 
 def _as_vocabulary(vocabulary: Any, *, has_regions: bool) -> Vocabulary:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_sat.search.length_penalty import caption_score
+from keras_sat.search.result import caption_score
 
 
 @pytest.mark.parametrize("length_penalty, score", [(0.0, -6.0), (0.5, -3.0), (1.0, -1.5)])

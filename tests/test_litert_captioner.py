@@ -151,25 +151,6 @@ def test_many_photos_in_parallel_give_the_same_in_their_order(quick, pictures, m
     assert found == pytest.approx(right, abs=1e-5)
 
 
-def test_eight_bit_weights_give_nearly_the_same(home, quick, pictures, capsys):
-    small = load_litert("scenes", eight_bit=True)
-    sizes = [(captioner._folder / "model.tflite").stat().st_size for captioner in (quick, small)]
-    assert sizes[1] < 0.6 * sizes[0] and quick._folder != small._folder
-    pairs = [*zip(quick.caption(pictures), small.caption(pictures), strict=True)]
-    assert sum(one.caption == other.caption for one, other in pairs) >= 9
-    assert any(one.log_prob != other.log_prob for one, other in pairs)
-    same = next((one, other) for one, other in pairs if one.caption == other.caption)
-    np.testing.assert_allclose(*(result.attention_weights for result in same), atol=0.2)
-    command = ["caption", str(pictures / "00.png"), "--model", "scenes", "--eight-bit"]
-    assert main(command) == 0 and capsys.readouterr().out.endswith(f"\t{pairs[0][1].caption}\n")
-    assert (
-        main([*command, "--num-beams", "2"]) == 2
-        and "--eight-bit requires" in capsys.readouterr().err
-    )
-    with pytest.raises(ValueError, match="8-bit weights require a saved captioner"):
-        load_litert(small._folder, eight_bit=True)
-
-
 def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     folder = captioner.export(tmp_path / "exported", "litert")
     greedy = load_litert(folder)
@@ -361,7 +342,7 @@ def again(home, quick, tmp_path, monkeypatch):
     times = []
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
 
-    def convert(directory, folder, eight_bit):
+    def convert(directory, folder):
         times.append(directory)
         write_litert(folder, *content)
 

@@ -51,7 +51,7 @@ def test_its_captions_are_those_of_the_captioner(exported, tmp_path):
     outputs_of, size, _ = runpy.run_path(str(exported / "caption.py"))["load"]()
     found, best = outputs_of(expected[0].image[None]), expected[0]
     count = len(best.words)
-    assert size == [64, 64] and found["num_words"][0] == count
+    assert size == (64, 64) and found["num_words"][0] == count
     assert found["log_prob"][0] == pytest.approx(best.log_prob, abs=1e-3)
     np.testing.assert_allclose(
         found["attention_weights"][0, :count], best.attention_weights, atol=1e-4

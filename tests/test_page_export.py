@@ -366,6 +366,20 @@ def test_caption_py_does_not_wait_for_a_pipe(words_of_network, tmp_path, capsys)
     assert err.count("a folder, a pipe or a device") == 2
 
 
+def test_caption_py_refuses_a_jpeg_of_many_scans(words_of_network, tmp_path, capsys):
+    path = tmp_path / "scans.jpg"
+    Image.new("RGB", (64, 64), "red").save(path, progressive=True)
+    content = path.read_bytes()
+    last_scan = content.rindex(b"\xff\xda")
+    start, scan, end = content[:last_scan], content[last_scan:-2], content[-2:]
+    assert status_of_caption_py(path) == 0
+    path.write_bytes(start + 20 * scan + end)
+    assert status_of_caption_py(path) == 0
+    path.write_bytes(start + 200 * scan + end)
+    assert status_of_caption_py(path) == 2
+    assert "more than 100 scans" in capsys.readouterr().err
+
+
 def test_caption_py_prints_nothing_that_a_terminal_would_obey(words_of_network, tmp_path, capsys):
     words_of_network[0] = "\x1b[31m"
     words_of_network[1] = "क्\u200dष"  # of Hindi, with an invisible sign that belongs to the word

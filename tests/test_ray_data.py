@@ -19,8 +19,9 @@ from helpers import write_photos
 import keras_sat
 from data_utils import FeatureCache, draw_scenes
 from keras_sat.__main__ import main
-from keras_sat.deploy import ray_data
-from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, distributed_caption
+from keras_sat.deploy import photo_list, ray_data, ray_workers
+from keras_sat.deploy.ray_data import DistributedCaptioner, distributed_caption
+from keras_sat.deploy.ray_workers import Workers
 
 CLUSTER = """
 import os, sys
@@ -71,7 +72,7 @@ builtins.open = crash_or_open
 """
 LISTENERS = """
 import psutil
-from keras_sat.deploy.ray_data import Workers
+from keras_sat.deploy.ray_workers import Workers
 Workers("local")
 processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
 connections = [x for process in processes for x in process.net_connections()]
@@ -282,7 +283,7 @@ def test_photos_come_from_folders_patterns_lists_and_addresses(tmp_path, monkeyp
 
     def found(*images, recursive=True):
         return [
-            path.removeprefix(f"{tmp_path}/") for path in ray_data._photos_in(images, recursive)
+            path.removeprefix(f"{tmp_path}/") for path in photo_list.photos_in(images, recursive)
         ]
 
     folder = str(tmp_path / "some")
@@ -316,8 +317,8 @@ def test_a_list_is_made_once_and_read_in_parts(tmp_path):
     (tmp_path / "out").mkdir()
     for added in (None, "1 photos were added after the first run and are left out"):
         with contextlib.nullcontext() if added is None else pytest.warns(UserWarning, match=added):
-            path = ray_data._list_of_photos(tmp_path / "out", settings)
-        parts = [*ray_data._parts_of(path, 2)]
+            path = photo_list.list_of_photos(tmp_path / "out", settings)
+        parts = [*photo_list.parts_of(path, 2)]
         content = path.read_bytes()
         of_parts = [content[start : start + size].splitlines() for start, size, _ in parts]
         assert [len(lines) for lines in of_parts] == [number for *_, number in parts] == [2, 1]
@@ -325,7 +326,7 @@ def test_a_list_is_made_once_and_read_in_parts(tmp_path):
         assert names == sorted(["a.png", "\u00e9\n.png", "\udcff.png"])
         write_photos(tmp_path / "photos", ["later.png"])
     with pytest.raises(ValueError, match="other settings: options .*1.* instead of .*2.*--output"):
-        ray_data._list_of_photos(tmp_path / "out", settings | {"options": {"num_beams": 2}})
+        photo_list.list_of_photos(tmp_path / "out", settings | {"options": {"num_beams": 2}})
 
 
 def test_without_photos_nothing_is_started(tmp_path):
@@ -342,7 +343,7 @@ def test_without_photos_nothing_is_started(tmp_path):
             images = [str(tmp_path / image) for image in images]
             settings = {"images": images, "recursive": recursive}
             with pytest.raises((ValueError, FileNotFoundError), match=problem):
-                ray_data._list_of_photos(tmp_path, settings)
+                photo_list.list_of_photos(tmp_path, settings)
             assert not (tmp_path / "_settings.json").exists()
 
 
@@ -352,25 +353,25 @@ def test_a_list_that_is_gone_or_changed_is_noticed(tmp_path):
     output = tmp_path / "out"
     output.mkdir()
     photos, kept = output / "_photos.jsonl", output / "_settings.json"
-    ray_data._list_of_photos(output, settings)
+    photo_list.list_of_photos(output, settings)
     (output / "part-000000.jsonl").touch()
     content = photos.read_bytes()
     photos.write_bytes(content[:-1])
     with pytest.raises(ValueError, match="missing or was changed.*another folder"):
-        ray_data._list_of_photos(output, settings)
+        photo_list.list_of_photos(output, settings)
     photos.unlink()
     with pytest.raises(ValueError, match="missing or was changed.*another folder"):
-        ray_data._list_of_photos(output, settings)
+        photo_list.list_of_photos(output, settings)
     photos.write_bytes(content)
     settings_before = kept.read_bytes()
     kept.write_bytes(settings_before.replace(b"false", b"true"))
     with pytest.raises(ValueError, match="_settings.json: the file is damaged.*another folder"):
-        ray_data._list_of_photos(output, settings)
+        photo_list.list_of_photos(output, settings)
     kept.unlink()
     with pytest.raises(ValueError, match="parts of captions, but not their settings"):
-        ray_data._list_of_photos(output, settings)
+        photo_list.list_of_photos(output, settings)
     kept.write_bytes(settings_before)
-    assert ray_data._list_of_photos(output, settings) == photos
+    assert photo_list.list_of_photos(output, settings) == photos
 
 
 def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
@@ -381,11 +382,11 @@ def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
     rows[1]["similar_photos"] = ["c"]
     assert [*rows[0]] == list(ray_data.COLUMNS) and rows[0]["error"] == "torn"
     (tmp_path / "part.jsonl").write_bytes(ray_data._encoded(rows, False))
-    assert ray_data._rows_in({"path": str(tmp_path / "part.jsonl")}) == rows
+    assert ray_data._rows_of_part({"path": str(tmp_path / "part.jsonl")}) == rows
     pytest.importorskip("pandas", reason="pandas is not installed: Parquet is not tested")
     pytest.importorskip("pyarrow", reason="pyarrow is not installed: Parquet is not tested")
     (tmp_path / "part.parquet").write_bytes(ray_data._encoded(rows, True))
-    assert ray_data._rows_in({"path": str(tmp_path / "part.parquet")}) == rows
+    assert ray_data._rows_of_part({"path": str(tmp_path / "part.parquet")}) == rows
 
 
 @pytest.mark.parametrize("file_type", ["jsonl", "parquet"])
@@ -396,7 +397,7 @@ def test_a_file_name_that_is_not_utf_8_has_its_row(tmp_path, file_type):
     row = ray_data._row("bad\udcff.jpg", ValueError("bad\udcff.jpg: torn"))
     row["similar_photos"] = ["bad\udcff"]
     path.write_bytes(ray_data._encoded([row], file_type == "parquet"))
-    (found,) = ray_data._rows_in({"path": str(path)})
+    (found,) = ray_data._rows_of_part({"path": str(path)})
     shown = "\udcff" if file_type == "jsonl" else r"\udcff"
     assert found["image"] == f"bad{shown}.jpg" and found["error"] == f"bad{shown}.jpg: torn"
     assert [*found["similar_photos"]] == [f"bad{shown}"]
@@ -409,14 +410,14 @@ class Here(Workers):
         self.done = []
 
     def do(self, make, blocks):
-        for part in blocks:
-            results = [
-                (photo, ValueError("torn") if "torn" in photo else Caption())
-                for photo in ray_data._photos_of_part(part)
+        for path, part in blocks:
+            photos = photo_list.photos_of_part(Path(path).with_name("_photos.jsonl"), part)
+            rows = [
+                ray_data._row(photo, ValueError("torn") if "torn" in photo else Caption())
+                for photo in photos
             ]
-            rows = [ray_data._row(*result) for result in results]
-            Path(part[0]).write_bytes(ray_data._encoded(rows, part[0].endswith("parquet")))
-            yield part, sum(row["error"] is not None for row in rows)
+            Path(path).write_bytes(ray_data._encoded(rows, path.endswith("parquet")))
+            yield (path, part), sum(row["error"] is not None for row in rows)
 
 
 class Caption:
@@ -476,7 +477,7 @@ def failing_ray(monkeypatch):
         monkeypatch.setitem(sys.modules, "ray.data", ray.data)
         return ray
 
-    for name in (*ray_data.ENVIRONMENT, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"):
+    for name in (*ray_workers.ENVIRONMENT, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"):
         monkeypatch.setenv(name, os.environ.get(name, ""))  # restores it
     return use
 
@@ -484,11 +485,11 @@ def failing_ray(monkeypatch):
 def test_a_cluster_on_a_busy_computer_is_started_again(failing_ray):
     ray = failing_ray(2)
     with pytest.warns(UserWarning, match="trying again"):
-        assert ray_data._connected("local") is ray
+        assert ray_workers.connected("local") is ray
     assert ray.num_tries == 3
     failing_ray(3)
     with pytest.warns(UserWarning, match="trying again"), pytest.raises(ValueError) as error:
-        ray_data._connected("local")
+        ray_workers.connected("local")
     assert str(error.value) == (
         "Ray did not start on this computer, which may be busy: run the same command again. "
         "Ray's reason: The current node timed out during startup."
@@ -498,15 +499,17 @@ def test_a_cluster_on_a_busy_computer_is_started_again(failing_ray):
 def test_a_cluster_that_does_not_answer_is_asked_once(failing_ray):
     ray = failing_ray(1)
     with pytest.raises(ValueError, match=r"did not answer: .*during startup\. Expected: .*auto"):
-        ray_data._connected("auto")
+        ray_workers.connected("auto")
     assert ray.num_tries == 1
 
 
 def test_relative_paths_mean_the_same_on_all_nodes(tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert ray_data.loading("mine", None).args == ([str(tmp_path / "mine")], None)
-    assert ray_data.loading(["scenes", None], "bundled").args == (["scenes", None], "bundled")
+    mine = ray_data.loading("mine", None)
+    assert mine == ray_data.ModelSource([str(tmp_path / "mine")], None)
+    bundled = ray_data.loading(["scenes", None], "bundled")
+    assert bundled == ray_data.ModelSource(["scenes", None], "bundled")
 
 
 def test_errors(tmp_path, monkeypatch, capsys):
@@ -539,10 +542,6 @@ def test_errors(tmp_path, monkeypatch, capsys):
             "--plot cannot be combined with --ray",
         ),
         (["--ray", "local", "--output", "out", "--json"], "--json cannot be combined with --ray"),
-        (
-            ["--ray", "local", "--output", "out", "--eight-bit"],
-            "--eight-bit cannot be combined with --ray",
-        ),
         (["--ray", "local", "--output", str(tmp_path / "out")], "Ray is not installed"),
     ):
         assert main(caption + flags) == 2 and message in capsys.readouterr().err

@@ -63,15 +63,16 @@ def main():
         for word, offset in (pair.split("=") for pair in options.by_hand):
             offsets[captioner.vocabulary.tokens.index(word)] = float(offset)
     else:
-        offsets = fitted_offsets(captioner, options.data_dir, options.weight)
+        photos = DATASETS["flickr8k"](options.data_dir)
+        dev_photos = [image for image in photos if image.split == "dev"]
+        offsets = fitted_offsets(captioner, dev_photos, options.weight)
     captioner.decoder.readout.word_logits.bias.assign_add(offsets)
     captioner.confidence = None  # it was calibrated with the old weights
     captioner.save(options.output, precision=options.precision)
 
 
-def fitted_offsets(captioner, data_dir, weight):
-    """Return `word_offsets` for the captioner's captions of the dev photos."""
-    photos = [image for image in DATASETS["flickr8k"](data_dir) if image.split == "dev"]
+def fitted_offsets(captioner, photos, weight):
+    """Return `word_offsets` for the captioner's captions of photos."""
     captions = [result.words for _, result in captioner.caption_each(photos, consensus_weight=0)]
     references = [[*map(tokenise, image.captions)] for image in photos]
     return word_offsets(captioner.vocabulary, captions, references, weight)

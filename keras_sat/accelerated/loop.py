@@ -73,9 +73,6 @@ def loop_over_time(
         for dim, dtype in specs
     ]
 
-    def is_not_over(t, state, queues):
-        return t < time
-
     def body(t, state, queues):
         num_left = captions.num_left(t)
         state = tf.nest.map_structure(lambda x: captions.those_left(x, num_left), state)
@@ -89,17 +86,7 @@ def loop_over_time(
         return t + 1, state, [queue.write(t, value) for queue, value in zip(queues, values)]
 
     state = tf.nest.map_structure(captions.stored, state)
-    state_shapes = tf.nest.map_structure(
-        lambda x: tf.TensorShape((*captions.stored_axes, x.shape[-1])), state
-    )
-    queue_shapes = [tf.TensorShape(None)] * len(output_queues)
-    _, _, output_queues = tf.while_loop(
-        is_not_over,
-        body,
-        (tf.constant(0), state, output_queues),
-        shape_invariants=(tf.TensorShape(()), state_shapes, queue_shapes),
-        maximum_iterations=time,
-    )
+    output_queues = _repeated(body, state, output_queues, time, captions.stored_axes)
     outputs = [
         tf.reshape(queue.stack(), (time, rows, dim))
         for queue, (dim, _) in zip(output_queues, specs)
@@ -108,6 +95,29 @@ def loop_over_time(
     for product, layer_inputs in zip(products, outputs[num_outputs:]):
         product.inputs = layer_inputs
     return outputs[:num_outputs]
+
+
+def _repeated(body, state, queues, time, stored_axes):
+    """Call `body(t, state, queues)` for each t < time; return the last queues.
+
+    `stored_axes` is the shape of the state's tensors without their last axis.
+    """
+
+    def is_not_over(t, state, queues):
+        return t < time
+
+    state_shapes = tf.nest.map_structure(
+        lambda x: tf.TensorShape((*stored_axes, x.shape[-1])), state
+    )
+    queue_shapes = [tf.TensorShape(None)] * len(queues)
+    _, _, queues = tf.while_loop(
+        is_not_over,
+        body,
+        (tf.constant(0), state, queues),
+        shape_invariants=(tf.TensorShape(()), state_shapes, queue_shapes),
+        maximum_iterations=time,
+    )
+    return queues
 
 
 # === What is read in turn ===

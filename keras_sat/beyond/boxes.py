@@ -26,16 +26,17 @@ class AttentionOnBoxes(Term):
 
     @classmethod
     def of(cls, captioner, options):
-        return cls(options.box_weight) if options.box_weight and captioner.decoder.chooses else None
+        if not options.box_weight or not captioner.decoder.chooses:
+            return None
+        return cls(options.box_weight)
 
     def __call__(self, features, target_ids, read, extra):
         if not extra:  # this batch has no boxes
             return 0.0, {}
         covered, is_named = self._covered(read, extra)
-        off_boxes = equations.box_loss(read.attention_weights, covered)
-        return self.weight * ops.sum(off_boxes * is_named, axis=-1), {
-            "off_boxes": (off_boxes, is_named)
-        }
+        off_boxes = equations.box_loss(read.attention_weights, covered)  # (rows, time)
+        costs = self.weight * ops.sum(off_boxes * is_named, axis=-1)
+        return costs, {"off_boxes": (off_boxes, is_named)}
 
     def of_maps(self, maps, counts, read, extra):
         """Return the loss (rows,) of other maps (rows, time, regions), at words where
@@ -44,15 +45,17 @@ class AttentionOnBoxes(Term):
         if not extra:
             return 0.0
         covered, is_named = self._covered(read, extra)
-        return self.weight * ops.sum(equations.box_loss(maps, covered) * is_named * counts, axis=-1)
+        off_boxes = equations.box_loss(maps, covered)  # (rows, time)
+        return self.weight * ops.sum(off_boxes * is_named * counts, axis=-1)
 
     def _covered(self, read, extra):
-        """Return the fraction of each region that boxes cover, for each word, and a
-        mask of the words with boxes.
+        """Return the fraction of each region that boxes cover, for each word, (rows,
+        time, regions), and a mask of the words with boxes, (rows, time).
         """
         covered, *_ = extra  # (photos, captions, time, regions)
         covered = ops.reshape(ops.cast(covered, "float32"), (-1, *ops.shape(covered)[-2:]))
-        covered = ops.repeat(
-            covered, ops.shape(read.token_weights)[0] // ops.shape(covered)[0], axis=0
-        )
-        return covered, ops.cast(ops.any(covered > 0, axis=-1), "float32") * read.token_weights
+        # With hard attention, each caption has several rows.
+        rows_per_caption = ops.shape(read.token_weights)[0] // ops.shape(covered)[0]
+        covered = ops.repeat(covered, rows_per_caption, axis=0)
+        has_boxes = ops.cast(ops.any(covered > 0, axis=-1), "float32")
+        return covered, has_boxes * read.token_weights

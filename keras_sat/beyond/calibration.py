@@ -29,8 +29,7 @@ NUM_BINS = 10
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well the confidence predicts whether captions are correct. `print` shows it
-    as a table.
+    """How well the confidence predicts correct captions. `print` shows a table.
 
     Attributes:
         confidences: the confidence of each photo's caption, (photos,), fitted on the
@@ -61,9 +60,7 @@ class Calibration:
         return float(np.mean((right > wrong) + 0.5 * (right == wrong)))
 
     def bins(self) -> list[dict]:
-        """Return the start, number of photos, mean confidence and accuracy of each
-        non-empty bin.
-        """
+        """Return start, photos, mean confidence and accuracy of non-empty bins."""
         tenths = (self.confidences * NUM_BINS).astype(int).clip(0, NUM_BINS - 1)
         rows = []
         for tenth in np.unique(tenths).tolist():
@@ -157,7 +154,7 @@ def calibrate(
     folds = np.arange(len(images)) % NUM_FOLDS
     confidences = np.zeros(len(images))
     for number in range(NUM_FOLDS):
-        held_out = folds == number
+        held_out = folds == number  # (photos,)
         fitted = _fitted(clues[~held_out], norms[~held_out], are_right[~held_out])
         confidences[held_out] = fitted.of_clues(clues[held_out], norms[held_out])
     captioner.confidence = _fitted(clues, norms, are_right)

@@ -55,9 +55,7 @@ class Confidence:
         return self.of_clues(*clues_of(word_probs, features))
 
     def of_clues(self, clues, norms):
-        """Return the confidence, given the inputs of the regression that `clues_of`
-        computes.
-        """
+        """Return the confidence, given the output of `clues_of`."""
         bias, coefficients = self.coefficients[0], self.coefficients[1:]
         probability = ops.sigmoid(bias + ops.sum(clues * coefficients, axis=-1))
         lowest, low, high, highest = self.limits

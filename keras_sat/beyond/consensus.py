@@ -22,7 +22,7 @@ import numpy as np
 
 from data_utils.progress import Progress
 from keras_sat.checks import reject_few_photos
-from keras_sat.search.length_penalty import caption_score
+from keras_sat.search.result import caption_score
 
 FEWEST_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
 MOST_CAPTIONS, MOST_WORDS = 5, 20  # of a photo, of a caption
@@ -210,10 +210,10 @@ class Consensus:
         """
         vectors = []
         owners = np.arange(len(texts))
-        for (keys, rows), (known, rarity) in zip(self._ngrams(texts, owners), self._rarities):
+        for (keys, rows), (known_keys, rarity) in zip(self._ngrams(texts, owners), self._rarities):
             keys, columns = np.unique(keys, return_inverse=True)
-            places = np.searchsorted(known, keys)
-            values = np.where(known[places] == keys, rarity[places], rarity[-1])
+            places = np.searchsorted(known_keys, keys)
+            values = np.where(known_keys[places] == keys, rarity[places], rarity[-1])
             order_vectors = np.zeros((len(texts), len(keys)), np.float32)
             order_vectors[rows, columns] = values[columns]
             our_columns = np.unique(columns[rows < num_ours])
@@ -239,8 +239,8 @@ class Consensus:
             starts = np.flatnonzero(is_new)
             counts = np.add.reduceat(is_new_photo, starts, dtype=int)
             # So that every key has a place among them.
-            known = np.append(keys[starts], np.uint64(2**64 - 1))
-            rarities.append((known, np.log(num_photos / np.append(counts, 1))))
+            known_keys = np.append(keys[starts], np.uint64(2**64 - 1))
+            rarities.append((known_keys, np.log(num_photos / np.append(counts, 1))))
         return rarities
 
     def _ngrams(self, captions, owners):
@@ -251,13 +251,14 @@ class Consensus:
         ids = np.frombuffer(codes, "<u4").astype(np.uint64)
         # The number of each word's caption.
         numbers = np.repeat(np.arange(len(captions)), [len(text) for text in captions])
+        vocabulary_size = len(self.vocabulary)
         keys = ids
         for order in range(NUM_ORDERS):
             first_numbers = numbers[: len(keys)]
             is_within_caption = first_numbers == numbers[order:]
             yield keys[is_within_caption], owners[first_numbers[is_within_caption]]
             # Distinct for up to 65,536 words.
-            keys = keys[:-1] * len(self.vocabulary) + ids[order + 1 :]
+            keys = keys[:-1] * vocabulary_size + ids[order + 1 :]
 
 
 def _check_arrays(arrays, feature_dim):

@@ -118,9 +118,7 @@ class Ensemble(CaptionGenerator):
         return self.captioners[0].encoder_model
 
     def rows_and_columns(self) -> tuple[int, int]:
-        """Return (rows, columns) of the attention maps: those of the members' finest
-        grid.
-        """
+        """Return the shape of the attention maps: the members' finest grid."""
         return max(self._grids.values(), key=np.prod)
 
     @property
@@ -220,9 +218,7 @@ def mean_of_probabilities(logits):
 
 
 def mean_map(maps, grids):
-    """Resize maps (rows, regions) on different grids to the finest grid and return
-    their mean.
-    """
+    """Return the mean of maps (rows, regions), resized to the finest of their grids."""
     shape = max(grids, key=np.prod)
     finest = []
     for weights, grid in zip(maps, grids):

@@ -25,8 +25,9 @@ EPSILON = 1e-3  # of the normalisation: a region without activations stays near 
 
 
 class FeatureConsistency:
-    """The feature consistency objective, for `Captioner.compile`. Batches must contain
-    photos.
+    """The objective of feature consistency, for `Captioner.compile`.
+
+    Batches must contain photos.
 
     `teacher` is the Captioner whose features of the original photo are the target, and
     is not trained. For `strength` see `data_utils.photo_augmentation`.
@@ -38,9 +39,9 @@ class FeatureConsistency:
         self.teacher.encoder_model  # noqa: B018 load its weights now, outside of any graph
 
     @classmethod
-    def of(cls, before, captioner, images, training, options):
+    def of(cls, trained_captioner, captioner, images, training, options):
         """Return the objective of `consistency_epochs`; see FurtherEpochs."""
-        return cls(before, strength=training.photo_jitter or 1.0)
+        return cls(trained_captioner, strength=training.photo_jitter or 1.0)
 
     def __call__(self, captioner, batch):
         """Return the Objective for a batch from `make_batches`."""
@@ -49,10 +50,9 @@ class FeatureConsistency:
         chance = draw_for_photos(is_photo, (2,), captioner.random_generator)
         changed = tf.numpy_function(self._changed, [photos, chance], tf.uint8, stateful=False)
         changed.set_shape(photos.shape)
-        wanted = ops.stop_gradient(normalised(self.teacher.photo_encoder(photos)))
-        difference = ops.mean(
-            (normalised(captioner.photo_encoder(changed, training=True)) - wanted) ** 2, axis=(1, 2)
-        )
+        target_features = ops.stop_gradient(normalised(self.teacher.photo_encoder(photos)))
+        features = normalised(captioner.photo_encoder(changed, training=True))
+        difference = ops.mean((features - target_features) ** 2, axis=(1, 2))  # (photos,)
         return Objective(share_of_mean(difference, is_photo), {"loss": (difference, is_photo)})
 
     def _changed(self, photos, chance):
@@ -61,18 +61,14 @@ class FeatureConsistency:
         The random seeds come from `chance`: two numbers from 0 to 1 for each photo.
         """
         seeds = (chance * 2**24).astype(np.int64)
+        generators = [np.random.default_rng(seed) for seed in seeds]
         return np.stack(
-            [
-                jittered(x, np.random.default_rng(seed), self.strength)
-                for x, seed in zip(photos, seeds)
-            ]
+            [jittered(photo, rng, self.strength) for photo, rng in zip(photos, generators)]
         )
 
 
 def normalised(features):
-    """Normalise features (photos, regions, feature_dim) to mean 0 and variance 1 in
-    each region.
-    """
+    """Normalise each region of (photos, regions, dim) to mean 0 and variance 1."""
     features = ops.cast(features, "float32")
     centred = features - ops.mean(features, axis=-1, keepdims=True)
     return centred / ops.sqrt(ops.mean(centred**2, axis=-1, keepdims=True) + EPSILON)

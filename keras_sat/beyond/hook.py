@@ -59,8 +59,8 @@ class FurtherEpochs(NamedTuple):
     # Subclass of Options; those ending in _epochs and _rate are the number of epochs
     # and learning rate.
     options: Any
-    # Function of the captioner before, that to train, its images, TrainingOptions and
-    # these options.
+    # Function of the captioner trained so far, the one to train, its images,
+    # TrainingOptions and these options.
     objective: Any
     schedule: str = "constant"  # learning rate schedule, or "cosine"
     encoder_alone: bool = False  # train only the encoder, on photos without augmentation

@@ -20,7 +20,7 @@ class LabelSmoothing(Term):
     is_measured = True
 
     def __call__(self, features, target_ids, read, extra):
-        lost = read.log_probs - equations.mean_log_probs(read.logits)
-        return self.weight * equations.caption_log_prob(
-            read.unpack_words(lost), read.token_weights
-        ), {}
+        differences = read.log_probs - equations.mean_log_probs(read.logits)
+        word_differences = read.unpack_words(differences)  # (rows, time)
+        costs = equations.caption_log_prob(word_differences, read.token_weights)
+        return self.weight * costs, {}

@@ -71,7 +71,7 @@ class SelfCritical:
         self.reward = CaptionReward(captions, vocabulary)
 
     @classmethod
-    def of(cls, before, captioner, images, training, options):
+    def of(cls, trained_captioner, captioner, images, training, options):
         """Return the objective of `self_critical_epochs`; see FurtherEpochs."""
         return cls(
             [image.captions for image in images],
@@ -178,9 +178,7 @@ class SelfCritical:
         return drawn, drawn[:, :0]
 
     def _read(self, captioner, features, token_ids, dropout):
-        """Return log p of each sampled caption, under the distribution from which it
-        was sampled.
-        """
+        """Return log p of each sampled caption, where p is what it was sampled from."""
         special = special_tokens(self.vocabulary)
         token_weights = ops.cast(token_ids != special["pad_token_id"], "float32")
         starts = ops.full_like(token_ids[:, :1], special["start_token_id"])
@@ -233,12 +231,13 @@ class CaptionReward:
 
     def __init__(self, captions, vocabulary):
         self.no_words = [vocabulary.pad_token_id, vocabulary.end_token_id]
-        as_ids = [
-            [tuple(vocabulary.caption_to_ids(caption)) for caption in of_photo]
-            for of_photo in captions
+        captions_as_ids = [
+            [tuple(vocabulary.caption_to_ids(caption)) for caption in photo_captions]
+            for photo_captions in captions
         ]
-        self.frequencies = DocumentFrequencies(as_ids)
-        self._vectors = functools.lru_cache(KEPT_REFERENCES)(self.frequencies.vectors)
+        self.frequencies = DocumentFrequencies(captions_as_ids)
+        # The n-grams of references, which come again in each epoch.
+        self.cached_vectors = functools.lru_cache(KEPT_REFERENCES)(self.frequencies.vectors)
 
     def __call__(self, token_ids, target_ids):
         """Return the rewards (photos, captions) of captions (photos, captions, time),
@@ -246,11 +245,11 @@ class CaptionReward:
         """
         rewards = np.zeros(token_ids.shape[:2], np.float32)
         for photo, (captions, references) in enumerate(zip(token_ids, target_ids)):
-            references = [self._vectors(words) for words in map(self._words, references) if words]
+            references = map(self._words, references)
+            reference_vectors = [self.cached_vectors(words) for words in references if words]
             for number, words in enumerate(map(self._words, captions)):
-                rewards[photo, number] = cider_of_vectors(
-                    self.frequencies.vectors(words), references
-                )
+                vectors = self.frequencies.vectors(words)
+                rewards[photo, number] = cider_of_vectors(vectors, reference_vectors)
         return rewards
 
     def _words(self, token_ids):

@@ -62,9 +62,7 @@ class WithSentinel(CaptionDecoder):
             self.sentinel_layer.build((None, self.hidden_dim))
 
     def attend(self, state, features, projected_features, selection_inputs):
-        """Return Attended, in whose context the sentinel has the share that is not
-        `from_photo`.
-        """
+        """Return Attended; its context is partly the sentinel's, see `from_photo`."""
         if not self.chooses:
             return super().attend(state, features, projected_features, selection_inputs)
         attention = self.attention_layer

@@ -305,9 +305,6 @@ def _add_caption(parser):
     _add_models(parser)
     _add_options(parser, ConsensusOptions)
     _add_options(parser, SearchOptions, "num_results")
-    _add_switches(
-        parser, eight_bit="caption faster, with 8-bit weights; a fifth of the captions change"
-    )
     text = (
         "describe only this part: left,top,right,bottom, as fractions of the sides, such as "
         ".1,.2,.4,.9; repeatable"

@@ -37,7 +37,7 @@ class CaptionRequest:
 
     Attributes:
         images, recursive: pictures, folders and patterns, and whether subfolders count.
-        models, encoder_weights, eight_bit: the captioner. Several models form an
+        models, encoder_weights: the captioner. Several models form an
             ensemble; None is the bundled one.
         regions: list of the parts of each picture to describe; empty for whole
             pictures.
@@ -54,7 +54,6 @@ class CaptionRequest:
     recursive: bool = False
     models: list | None = None
     encoder_weights: str | None = None
-    eight_bit: bool = False
     regions: list = field(default_factory=list)
     say: str | None = None
     json: bool = False

@@ -32,15 +32,7 @@ def load_captioner(models, request):
     """
     from keras_sat.deploy.litert_captioner import ready_captioner
 
-    can_use_litert = fits_litert(models, request)
-    if request.eight_bit:
-        if request.search or not can_use_litert:
-            raise ValueError(
-                "--eight-bit requires ai-edge-litert, one model with its own weights, and "
-                "the default search."
-            )
-        return _load_eight_bit(models[0])
-    captioner = ready_captioner(models[0]) if can_use_litert else None
+    captioner = ready_captioner(models[0]) if fits_litert(models, request) else None
     if captioner is not None:
         # The LiteRT file of a model with an index has more beams than --num-beams 3.
         has_other_beams = request.search and captioner.consensus
@@ -49,16 +41,6 @@ def load_captioner(models, request):
     from keras_sat.deploy.ray_data import load_models  # takes longer to import
 
     return load_models(models, request.encoder_weights)
-
-
-def _load_eight_bit(model):
-    from keras_sat.deploy.litert_captioner import load_litert, ready_captioner
-
-    captioner = ready_captioner(model, eight_bit=True)
-    if captioner is None:
-        prepare_litert(model, eight_bit=True)
-        captioner = load_litert(model, eight_bit=True)
-    return captioner
 
 
 def fits_litert(models, request):
@@ -75,18 +57,18 @@ def fits_litert(models, request):
     return is_supported and is_installed()
 
 
-def prepare_litert(model, **options):
+def prepare_litert(model):
     """Write the LiteRT file of a model, which can then be used without TensorFlow."""
     from keras_sat.deploy.litert_captioner import is_made, make_file
 
-    if is_made(model, **options):
+    if is_made(model):
         return
     if sys.stderr.isatty():
         print(
             "keras-sat: preparing this model (once) to caption without TensorFlow", file=sys.stderr
         )
     with contextlib.suppress(OSError, ValueError):  # captions that were printed remain valid
-        make_file(model, **options)
+        make_file(model)
 
 
 def runs_on_litert(captioner):

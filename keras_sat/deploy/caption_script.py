@@ -3,7 +3,8 @@
 It needs NumPy, Pillow, and onnxruntime for model.onnx or ai-edge-litert for
 model.tflite (or model.tflite.gz). The model, vocabulary.txt, and onnx.json or
 litert.json must be in the same folder as this script. Images are decoded exactly as by
-`data_utils.load_image`. Of an animation, the first frame is used.
+`data_utils.load_image`. Of an animation, the first frame is used. A JPEG of more than
+100 scans is refused.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import sys
 import unicodedata
 import warnings
@@ -39,18 +41,24 @@ FORMATS = [
 ]
 
 
+# Each scan of a JPEG may have a few bytes only, but its decoder visits all pixels.
+MOST_SCANS = 100
+SCAN, END_OF_JPEG = b"\xff\xda", b"\xff\xd9"
+# The end, and the segments that start with their length. Any other marker stands alone.
+JPEG_MARKER = re.compile(rb"\xff[\xc0-\xc4\xc9-\xcc\xd9-\xdf\xe0-\xef\xfe]")
+
+
 def load():
     """Return a function from a photo to outputs for its captions, (height, width) of
     photos, and the list of tokens.
     """
     is_onnx = (HERE / "onnx.json").exists()
-    manifest, package = (
-        ("onnx.json", "onnxruntime") if is_onnx else ("litert.json", "ai-edge-litert")
-    )
+    if is_onnx:
+        manifest, package, module = "onnx.json", "onnxruntime", "onnxruntime"
+    else:
+        manifest, package, module = "litert.json", "ai-edge-litert", "ai_edge_litert.interpreter"
     try:
-        runtime = importlib.import_module(
-            "onnxruntime" if is_onnx else "ai_edge_litert.interpreter"
-        )
+        runtime = importlib.import_module(module)
     except ImportError:
         sys.exit(f"The package {package} is missing: `{sys.executable} -m pip install {package}`.")
     try:
@@ -78,14 +86,20 @@ def load():
         session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
         shape = session.get_inputs()[0].shape
-        return (
-            lambda photo: dict(zip(names, session.run(None, {"images": photo}))),
-            shape[1:3],
-            words,
-        )
-    interpreter = runtime.Interpreter(model_content=content)
-    details = interpreter.get_signature_runner("serving_default").get_input_details()
-    return lambda photo: run(interpreter, words, photo), details["images"]["shape"][1:3], words
+
+        def outputs_of(photo):
+            return dict(zip(names, session.run(None, {"images": photo})))
+
+    else:
+        interpreter = runtime.Interpreter(model_content=content)
+        details = interpreter.get_signature_runner("serving_default").get_input_details()
+        shape = details["images"]["shape"]
+
+        def outputs_of(photo):
+            return run(interpreter, words, photo)
+
+    _, height, width, _ = shape
+    return outputs_of, (height, width), words
 
 
 def read_photo(path, height, width):
@@ -97,6 +111,8 @@ def read_photo(path, height, width):
         raise ValueError("it is a folder, a pipe or a device")  # opening a pipe would wait for ever
     Image.init()
     with Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN]) as image:
+        if image.format in ("JPEG", "MPO") and num_scans(Path(path).read_bytes()) > MOST_SCANS:
+            raise ValueError(f"a JPEG of more than {MOST_SCANS} scans could take hours to decode")
         if image.format == "JPEG":  # large ones are decoded at reduced size
             image.draft(None, (2 * max(height, width),) * 2)
         image.load()
@@ -106,16 +122,9 @@ def read_photo(path, height, width):
             image = image.convert("L")
         if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
             image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
-        if "transparency" in image.info or image.mode in (
-            "RGBA",
-            "LA",
-            "PA",
-            "RGBa",
-            "La",
-        ):  # onto white
-            image = Image.alpha_composite(
-                Image.new("RGBA", image.size, "white"), image.convert("RGBA")
-            )
+        if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
+            white = Image.new("RGBA", image.size, "white")
+            image = Image.alpha_composite(white, image.convert("RGBA"))
         image = image.convert("RGB")
         # Pillow's order of axes depends on its version
         for size in ((width, image.height), (width, height)):
@@ -123,10 +132,19 @@ def read_photo(path, height, width):
         return np.asarray(image)[None]
 
 
+def num_scans(content):
+    """Return the number of scans in the bytes of a JPEG, as its decoder meets them."""
+    scans = 0
+    marker = JPEG_MARKER.search(content)
+    while marker is not None and marker[0] != END_OF_JPEG:
+        scans += marker[0] == SCAN
+        length = content[marker.end() : marker.end() + 2]
+        marker = JPEG_MARKER.search(content, marker.end() + int.from_bytes(length, "big"))
+    return scans
+
+
 def run(interpreter, words, photo):
-    """Return the outputs of LiteRT's beam search if the model supports it, otherwise of
-    greedy search.
-    """
+    """Return LiteRT's outputs of beam search or, if it has none, of greedy search."""
     runner = interpreter.get_signature_runner
     if "beams" not in interpreter.get_signature_list():
         return runner("serving_default")(images=photo)
@@ -138,9 +156,7 @@ def run(interpreter, words, photo):
 
 
 def visible(text):
-    """Return text, such as a file name, with what a terminal would obey or hide
-    escaped.
-    """
+    """Return text in which what a terminal would obey or hide is escaped."""
     hidden = filter(is_hidden, text)
     escaped = {sign: sign.encode("unicode_escape").decode() for sign in hidden}
     return text.translate(str.maketrans(escaped))
@@ -166,8 +182,9 @@ def main(paths):
             status = 2
             print(visible(f"{path}: cannot be read as a picture ({error})"), file=errors)
             continue
-        found = outputs_of(photo)
-        ids = found["token_ids"][0][: np.ravel(found["num_words"])[0]]
+        outputs = outputs_of(photo)
+        num_words = np.ravel(outputs["num_words"])[0]
+        ids = outputs["token_ids"][0][:num_words]
         if max(ids, default=0) >= len(words):
             problem = f"{HERE}: vocabulary.txt lacks words of the network."
             sys.exit(f"{problem} Export the captioner again.")

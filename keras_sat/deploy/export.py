@@ -147,22 +147,22 @@ def _stretched_to(photos, length):
     """Resize photos along their first axis with Pillow's bilinear filter and its 22-bit
     weights; return uint8.
     """
-    before = tf.shape(photos)[0]
-    scale = tf.cast(before, tf.float64) / length
+    old_length = tf.shape(photos)[0]
+    scale = tf.cast(old_length, tf.float64) / length
     reach = tf.maximum(scale, 1.0)  # when downsampling, each pixel is a mean of many
     centres = (tf.range(length, dtype=tf.float64) + 0.5) * scale
-    distances = tf.cast(tf.range(before), tf.float64) - centres[:, None] + 0.5
+    distances = tf.cast(tf.range(old_length), tf.float64) - centres[:, None] + 0.5
     weights = tf.maximum(1.0 - tf.abs(distances / reach), 0.0)
     weights = tf.floor(weights / tf.reduce_sum(weights, axis=1, keepdims=True) * 2**22 + 0.5)
-    pixels = tf.cast(tf.reshape(photos, (before, -1)), tf.float64)
+    pixels = tf.cast(tf.reshape(photos, (old_length, -1)), tf.float64)
     sums = tf.sparse.sparse_dense_matmul(tf.sparse.from_dense(weights), pixels)
     rounded = tf.clip_by_value(tf.floor(sums / 2**22 + 0.5), 0, 255)
-    return tf.cast(tf.reshape(rounded, tf.concat([[length], tf.shape(photos)[1:]], 0)), tf.uint8)
+    shape = tf.concat([[length], tf.shape(photos)[1:]], 0)
+    return tf.cast(tf.reshape(rounded, shape), tf.uint8)
 
 
 def _decoded(content, size):
-    """Decode a JPEG or PNG file as `load_image` does; return a photo of shape (height,
-    width, 3).
+    """Decode a JPEG or PNG file as `load_image` does: (height, width, 3).
 
     Large JPEGs are decoded at reduced size, and all JPEGs with the accurate DCT:
     TensorFlow's faster default changed 18 of 100 captions.
@@ -173,23 +173,27 @@ def _decoded(content, size):
             content, channels=3, ratio=ratio, dct_method="INTEGER_ACCURATE"
         )
 
-    is_jpeg = tf.io.is_jpeg(content)
     sides = tf.cond(
-        is_jpeg, lambda: tf.io.extract_jpeg_shape(content)[:2], lambda: tf.constant([0, 0])
+        tf.io.is_jpeg(content),
+        lambda: tf.io.extract_jpeg_shape(content)[:2],
+        lambda: tf.constant([0, 0]),
     )
-    times = tf.reduce_min(sides) // (2 * max(size))
-    return tf.switch_case(
-        tf.reduce_sum(tf.cast(times >= [2, 4, 8], tf.int32)), [at(1), at(2), at(4), at(8)]
-    )
+    times_too_large = tf.reduce_min(sides) // (2 * max(size))
+    number_of_ratio = tf.reduce_sum(tf.cast(times_too_large >= [2, 4, 8], tf.int32))
+    return tf.switch_case(number_of_ratio, [at(1), at(2), at(4), at(8)])
 
 
 def _write_saved_model(captioner, directory, search):
+    """Write the captioner as a SavedModel, given the arguments of its search.
+
+    The module that `tf.saved_model.load` returns has `serve` and `serve_jpeg`, the
+    functions of the two signatures.
+    """
     size = captioner.photo_sizes[0]
 
     def with_words(photos):
-        best = tf.nest.map_structure(
-            lambda x: x[:, 0], captioner.search(captioner.photo_encoder(photos), **search)
-        )
+        search_result = captioner.search(captioner.photo_encoder(photos), **search)
+        best = tf.nest.map_structure(lambda x: x[:, 0], search_result)
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]
         is_word = tf.sequence_mask(outputs["num_words"], search["max_length"])
@@ -214,11 +218,9 @@ def _write_saved_model(captioner, directory, search):
             )
         )
 
-    signatures = {
-        "serving_default": as_function(
-            serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images")
-        ),
-        "serving_jpeg": as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes")),
-    }
+    module = tf.Module()
+    module.serve = as_function(serve, tf.TensorSpec((None, None, None, 3), tf.uint8, "images"))
+    module.serve_jpeg = as_function(serve_jpeg, tf.TensorSpec((None,), tf.string, "image_bytes"))
+    signatures = {"serving_default": module.serve, "serving_jpeg": module.serve_jpeg}
     with without_fast_twins():
-        save(directory, signatures)
+        save(module, directory, signatures)

@@ -25,40 +25,38 @@ from keras_sat.accelerated.switch import without_fast_twins
 SIGNATURES = ("serving_default", "encode", "beams", "attend")
 
 
-def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, eight_bit=False):
+def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
     """Convert a captioner to a LiteRT file; return the content of the file as bytes.
 
     Args:
         captioner: Captioner.
         greedy, beams: see `search_arguments`.
         signatures: names from SIGNATURES.
-        eight_bit: round the weights of convolutions and matrix products to 8 bits, and
-            their inputs when they run.
     """
 
-    def of_one_photo(found):
-        found = tf.nest.map_structure(lambda x: x[0], found)
-        return found, outputs_of(captioner, found)
-
     def serving_default(images):
-        return of_one_photo(captioner.search(captioner.photo_encoder(images), **greedy))[1]
+        search_result = captioner.search(captioner.photo_encoder(images), **greedy)
+        return outputs_of(captioner, _without_photo_axis(search_result))
 
     def encode(images):
         return {"features": captioner.photo_encoder(images)}
 
     def best(features, visible, start_id):
         visible = tf.cast(tf.reshape(visible, (1, -1)), tf.bool)
-        found, outputs = of_one_photo(
-            captioner.search(features, visible=visible, start_token_id=start_id[0], **beams)
+        search_result = captioner.search(
+            features, visible=visible, start_token_id=start_id[0], **beams
         )
+        captions = _without_photo_axis(search_result)
+        outputs = outputs_of(captioner, captions)
         if captioner.confidence is not None:
             # It is calibrated for whole photos. What describes parts leaves it out.
             features = equations.only_visible(features, visible)
-            outputs["confidence"] = captioner.confidence(found.word_probs[None], features)[0]
+            outputs["confidence"] = captioner.confidence(captions.word_probs[None], features)[0]
         return outputs
 
     def attend(features, token_ids):
-        return of_one_photo(captioner.forced_search(features, token_ids))[1]
+        search_result = captioner.forced_search(features, token_ids)
+        return outputs_of(captioner, _without_photo_axis(search_result))
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")
@@ -72,29 +70,38 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, eight_bit=Fa
         "attend": as_function(attend, features, token_ids),
     }
     with without_fast_twins(), tempfile.TemporaryDirectory() as folder:
-        save(folder, {name: functions[name] for name in signatures})
+        save(tf.Module(), folder, {name: functions[name] for name in signatures})
         converter = tf.lite.TFLiteConverter.from_saved_model(
             folder, signature_keys=list(signatures)
         )
-        converter.optimizations = [tf.lite.Optimize.DEFAULT] if eight_bit else []
         return converter.convert()
 
 
-def outputs_of(captioner, found):
+def _without_photo_axis(search_result):
+    """Return the SearchResult of a single photo without its first axis."""
+    return tf.nest.map_structure(lambda x: x[0], search_result)
+
+
+def outputs_of(captioner, search_result):
     """Convert a SearchResult to a dict of output tensors; probabilities, maps and
     extras are 0 after the last word.
+
+    Its tensors are (captions, ...): those of one photo, or of the best caption of each.
     """
-    num_words = found.lengths - tf.cast(found.is_finished, tf.int32)
-    is_word = tf.sequence_mask(num_words, found.token_ids.shape[1], tf.float32)
-    maps = found.attention_weights * is_word[:, :, None]
-    return {
-        "token_ids": found.token_ids,
+    num_words = search_result.lengths - tf.cast(search_result.is_finished, tf.int32)
+    max_length = search_result.token_ids.shape[1]
+    is_word = tf.sequence_mask(num_words, max_length, tf.float32)  # (captions, max_length)
+    maps = search_result.attention_weights * is_word[:, :, None]
+    outputs = {
+        "token_ids": search_result.token_ids,
         "num_words": num_words,
-        "log_prob": found.log_probs,
-        "word_probs": found.word_probs * is_word,
-        "attention_weights": tf.reshape(maps, (-1, maps.shape[1], *captioner.rows_and_columns())),
-        **{name: tf.squeeze(x * is_word[:, :, None], -1) for name, x in found.extras.items()},
+        "log_prob": search_result.log_probs,
+        "word_probs": search_result.word_probs * is_word,
+        "attention_weights": tf.reshape(maps, (-1, max_length, *captioner.rows_and_columns())),
     }
+    for name, values in search_result.extras.items():
+        outputs[name] = tf.squeeze(values * is_word[:, :, None], -1)
+    return outputs
 
 
 def as_function(function, *specs):
@@ -102,16 +109,19 @@ def as_function(function, *specs):
     return tf.function(function, input_signature=specs, autograph=False)
 
 
-def save(directory, signatures):
-    """Write a SavedModel with only the weights that its signatures, a dict of functions
-    from `as_function`, use.
+def save(module, directory, signatures):
+    """Write a `tf.Module` as a SavedModel.
+
+    Args:
+        module: its attributes are those of the loaded SavedModel. `weights` is set to
+            the variables that the signatures use: no others are written.
+        directory: the folder.
+        signatures: dict from names to functions from `as_function`.
     """
-    module = tf.Module()
+    variables = {}  # each once, by its identity
     for function in signatures.values():
-        setattr(module, function.python_function.__name__, function)
-    concrete = [function.get_concrete_function() for function in signatures.values()]
-    module.weights = list(
-        {id(variable): variable for one in concrete for variable in one.variables}.values()
-    )
+        for variable in function.get_concrete_function().variables:
+            variables[id(variable)] = variable
+    module.weights = list(variables.values())
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     tf.saved_model.save(module, str(directory), signatures, options)

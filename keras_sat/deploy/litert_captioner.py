@@ -6,8 +6,7 @@ Loading the file and captioning a photo take less time than importing TensorFlow
 converted once by TensorFlow, with float32 weights; for bundled ones, `litert_graph`
 makes the same file without TensorFlow:
 
-    KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`;
-                                           litert8-DIGEST has 8-bit weights
+    KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`
 
 DIGEST is the digest of config.json, which contains the digests of the captioner's other
 files. A folder with config.json is a saved captioner: a LiteRT file in it is never run.
@@ -61,10 +60,7 @@ def is_installed() -> bool:
 
 
 def load_litert(
-    model: str | os.PathLike | None = None,
-    *,
-    num_threads: int | None = None,
-    eight_bit: bool = False,
+    model: str | os.PathLike | None = None, *, num_threads: int | None = None
 ) -> LiteRTCaptioner:
     """Load a captioner that runs without TensorFlow, for short scripts and servers.
 
@@ -74,8 +70,6 @@ def load_litert(
             some seconds; other processes wait for it. None: the bundled photo
             captioner, even if the current folder contains a model of that name.
         num_threads: None uses one thread per processor core that the process may use.
-        eight_bit: round weights to 8 bits: faster, but a fifth of the captions change.
-            Not for exports.
 
     Raises:
         ValueError: the package ai-edge-litert is missing, there is no such model, or an
@@ -87,30 +81,26 @@ def load_litert(
         )
     if num_threads is not None:
         count().check("num_threads", num_threads)
-    if ready := ready_captioner(model, num_threads=num_threads, eight_bit=eight_bit):
+    ready = ready_captioner(model, num_threads=num_threads)
+    if ready is not None:
         return ready
-    return LiteRTCaptioner(
-        make_file(model, wait_s=PATIENCE, eight_bit=eight_bit), num_threads=num_threads
-    )
+    return LiteRTCaptioner(make_file(model, wait_s=PATIENCE), num_threads=num_threads)
 
 
-def ready_captioner(model, *, num_threads=None, eight_bit=False):
+def ready_captioner(model, *, num_threads=None):
     """Return a LiteRTCaptioner for a model, or None if its LiteRT file is missing or
     cannot be loaded.
 
     The file of a bundled captioner is made, without TensorFlow.
     """
-    if exported := export_folder(model):
-        if eight_bit:
-            raise ValueError(
-                f"8-bit weights require a saved captioner. Received an export: {model}"
-            )
+    exported = export_folder(model)
+    if exported is not None:
         return LiteRTCaptioner(exported, num_threads=num_threads)
-    for folder_of in (made_folder, make_file)[
-        : 1 if eight_bit or not has_graph(model_directory(model)) else 2
-    ]:
+    with contextlib.suppress(OSError, ValueError):
+        return LiteRTCaptioner(made_folder(model), num_threads=num_threads)
+    if has_graph(model_directory(model)):
         with contextlib.suppress(OSError, ValueError):
-            return LiteRTCaptioner(folder_of(model, eight_bit=eight_bit), num_threads=num_threads)
+            return LiteRTCaptioner(make_file(model), num_threads=num_threads)
     return None
 
 
@@ -118,8 +108,11 @@ def export_folder(model):
     """Return the folder that contains the LiteRT file of an export or a web page, or
     None for a saved captioner.
     """
-    given = model_directory(model)
-    for folder in (given, given / "photo") if (given / "page.json").is_file() else (given,):
+    directory = model_directory(model)
+    folders = [directory]
+    if (directory / "page.json").is_file():
+        folders.append(directory / "photo")
+    for folder in folders:
         if os.path.lexists(folder / "config.json"):
             return None
         if any((folder / name).exists() for name in (MANIFEST, MODEL, PACKED)):
@@ -127,46 +120,48 @@ def export_folder(model):
     return None
 
 
-def made_folder(model, eight_bit=False):
+def made_folder(model):
     """Return the folder in which the LiteRT file of a saved captioner is cached."""
     digest = file_digest(model_directory(model) / "config.json")
-    return keras_home() / "keras_sat" / f"litert{8 if eight_bit else ''}-{digest[:32]}"
+    return keras_home() / "keras_sat" / f"litert-{digest[:32]}"
 
 
-def is_made(model, eight_bit=False):
+def is_made(model):
     """Return whether the LiteRT file of a saved captioner exists and is intact."""
     try:
-        return bool(read_litert(made_folder(model, eight_bit)))
+        read_litert(made_folder(model))
     except (OSError, ValueError):
         return False
+    return True
 
 
-def make_file(model, *, wait_s=0, eight_bit=False):
+def make_file(model, *, wait_s=0):
     """Make the LiteRT file of a saved or bundled captioner, unless this was done
     before; return the folder.
 
     Wait at most `wait_s` seconds for another process that is converting one.
     """
-    folder = made_folder(model, eight_bit)
+    folder = made_folder(model)
     lock = folder.with_name(".litert.lock")
     with exclusive_lock(lock, f"is making a LiteRT file in {folder.parent}", wait_s=wait_s):
-        if not is_made(model, eight_bit):
+        if not is_made(model):
             clear_half_written(folder)
             shutil.rmtree(folder, ignore_errors=True)
             with whole_folder(folder) as temporary:
-                _convert(model_directory(model), temporary, eight_bit)
+                _convert(model_directory(model), temporary)
     return folder
 
 
-def _convert(directory, folder, eight_bit):
+def _convert(directory, folder):
     """Write the LiteRT files of a saved captioner into a folder."""
-    if has_graph(directory) and not eight_bit:
+    if has_graph(directory):
         with contextlib.suppress(OSError, ValueError):
-            return write_litert(folder, *filled(directory))
-    return write_litert(folder, *converted(directory, eight_bit=eight_bit))
+            write_litert(folder, *filled(directory))
+            return
+    write_litert(folder, *converted(directory))
 
 
-def converted(directory, *, eight_bit=False):
+def converted(directory):
     """Use TensorFlow to convert a saved captioner.
 
     Return its network and the other results of `filled`.
@@ -178,15 +173,17 @@ def converted(directory, *, eight_bit=False):
 
     captioner = Captioner.load(directory)  # checks the files
     check_captioner(captioner, in_float32=True)
-    agreeing = captioner.consensus_options(SearchOptions())
-    beams = {"num_beams": CONSENSUS_BEAMS} if agreeing else {}
-    content = litert_file(captioner, *search_arguments(captioner, **beams), eight_bit=eight_bit)
-    return content, captioner.vocabulary, agreeing and captioner.consensus, agreeing
+    consensus_options = captioner.consensus_options(SearchOptions())
+    if consensus_options is None:
+        content = litert_file(captioner, *search_arguments(captioner))
+        return content, captioner.vocabulary, None, None
+    greedy, beams = search_arguments(captioner, num_beams=CONSENSUS_BEAMS)
+    content = litert_file(captioner, greedy, beams)
+    return content, captioner.vocabulary, captioner.consensus, consensus_options
 
 
 class LiteRTCaptioner:
-    """A captioner that runs on LiteRT: it captions photos as `Captioner` does, without
-    batches.
+    """A captioner that runs on LiteRT: like `Captioner`, but without batches.
 
     One photo gets all threads; of several, each thread captions another one. Threads
     may share a captioner: they read photos in parallel and caption them in turn.
@@ -195,7 +192,7 @@ class LiteRTCaptioner:
         vocabulary: Vocabulary.
         photo_size: (height, width) to which photos are resized.
         has_confidence: whether its captions have a confidence.
-        consensus: chooses among beams, or None.
+        consensus: Consensus that chooses among beams, or None.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
@@ -205,51 +202,52 @@ class LiteRTCaptioner:
         LiteRT's parser is not hardened against malicious files: load only files from
         people you trust.
         """
+        self._folder = Path(directory).expanduser()
+        self._network, self.vocabulary = read_litert(self._folder)
+        self.consensus, self._consensus_options = read_index(self._folder, self.vocabulary)
+        self._num_threads = _num_cores() if num_threads is None else num_threads
+        self._open_network(self._num_threads)
+        with self._interpreting():
+            self._read_shapes()
+
+    def _open_network(self, num_threads):
+        """Give this captioner an interpreter of its own, with a lock."""
         from ai_edge_litert.interpreter import Interpreter
 
-        self._folder = Path(directory).expanduser()
-        content, self.vocabulary = read_litert(self._folder)
-        self.consensus = read_index(self._folder, self.vocabulary)
-        self._num_threads = num_threads or len(
-            os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else [0]
-        )
-        self._new_interpreter = functools.partial(Interpreter, model_content=content)
-        self._open(self._num_threads)
-        with self._interpreting():
-            shape = self._runners["serving_default"].get_input_details()["images"]["shape"]
-            self.photo_size = (int(shape[1]), int(shape[2]))
-            beams, attend = self._runners.get("beams"), self._runners.get("attend")
-            self._grid = (
-                None
-                if beams is None
-                else tuple(beams.get_input_details()["visible"]["shape"][1:].tolist())
-            )
-            self.has_confidence = beams is not None and "confidence" in beams.get_output_details()
-            self._most_ids = (
-                0 if attend is None else int(attend.get_input_details()["token_ids"]["shape"][1])
-            )
-
-    def _open(self, num_threads):
         self._lock = threading.Lock()  # concurrent use of the interpreter would give wrong captions
         self._greeted = set()
         with self._interpreting():
-            interpreter = self._new_interpreter(num_threads=num_threads)
+            interpreter = Interpreter(model_content=self._network, num_threads=num_threads)
             names = interpreter.get_signature_list()
             self._runners = {name: interpreter.get_signature_runner(name) for name in names}
+
+    def _read_shapes(self):
+        """Set attributes to what the inputs and outputs of the signatures say."""
+        inputs = {name: runner.get_input_details() for name, runner in self._runners.items()}
+        _, height, width, _ = inputs["serving_default"]["images"]["shape"]
+        self.photo_size = (int(height), int(width))
+        self.has_confidence = False
+        self._grid = None  # of a file from `export --tflite`, which cannot describe parts
+        if "beams" in inputs:
+            _, rows, columns = inputs["beams"]["visible"]["shape"]
+            self._grid = (int(rows), int(columns))
+            self.has_confidence = "confidence" in self._runners["beams"].get_output_details()
+        self._most_ids = 0  # nor can it read captions
+        if "attend" in inputs:
+            _, most_ids = inputs["attend"]["token_ids"]["shape"]
+            self._most_ids = int(most_ids)
 
     @functools.cached_property
     def _copies(self):
         """As many captioners with one thread each as this one has threads."""
         copies = [copy.copy(self) for _ in range(self._num_threads)]
         for captioner in copies:
-            captioner._open(num_threads=1)
+            captioner._open_network(num_threads=1)
         return copies
 
     @contextlib.contextmanager
     def _interpreting(self):
-        """Lock the interpreter within a `with` block, and convert its errors to
-        ValueError.
-        """
+        """Lock the interpreter, and turn its errors into ValueError, in a `with`."""
         with self._lock:
             try:
                 yield
@@ -259,6 +257,8 @@ class LiteRTCaptioner:
                     "Export the captioner again or, "
                     "if this folder is in KERAS_HOME, remove it."
                 ) from None
+
+    # === Captions of photos ===
 
     def caption(self, images: Any, *, recursive: bool = False, region: Any = None) -> Any:
         """Return the CaptionResult of a photo, or a list of results for several photos.
@@ -274,8 +274,9 @@ class LiteRTCaptioner:
         """
         photos, many = photos_of(images, recursive=recursive)
         regions, is_one = regions_for(photos, region)
-        results = self.caption_each(photos, regions=regions)
-        results = [result[0] if is_one else result for _, result in results]
+        results = [result for _, result in self.caption_each(photos, regions=regions)]
+        if is_one:
+            results = [result for (result,) in results]
         return results if many else results[0]
 
     def caption_each(
@@ -300,18 +301,24 @@ class LiteRTCaptioner:
         return with_image_paths(self._each(images, errors, LiteRTCaptioner._phrases, regions))
 
     def _caption(self, photo):
+        """Return the CaptionResult of a photo, (height, width, 3)."""
         if self._grid is None:
-            return self._best(self._run("serving_default", images=photo[None]), photo)
+            outputs = self._run("serving_default", images=photo[None])
+            return self._best_result(outputs, photo)
         features = self._run("encode", images=photo[None])
-        best = self._described(photo, features, np.ones(self._grid), self.vocabulary.start_token_id)
-        return (
-            self.consensus([best], features["features"], num_results=CONSENSUS_BEAMS)[0]
-            if self.consensus
-            else best
+        all_cells = np.ones(self._grid)
+        best = self._described(photo, features, all_cells, self.vocabulary.start_token_id)
+        if self.consensus is None:
+            return best
+        (chosen,) = self.consensus(
+            [best], features["features"], self._consensus_options, num_results=CONSENSUS_BEAMS
         )
+        return chosen
 
     def _phrases(self, photo, regions):
-        features, results = self._run("encode", images=photo[None]), []
+        """Return a list with the CaptionResult of each region of a photo."""
+        features = self._run("encode", images=photo[None])
+        results = []
         for region in regions:
             visible = visible_cells(region, self._grid)
             result = self._described(photo, features, visible, self.vocabulary.region_token_id)
@@ -319,24 +326,28 @@ class LiteRTCaptioner:
         return results
 
     def _described(self, photo, features, visible, start_id):
-        inputs = {
-            "visible": visible[None].astype(np.uint8),
-            "start_id": np.array([start_id], np.int32),
-        }
-        return self._best(self._run("beams", **features, **inputs), photo)
+        """Return the CaptionResult of the visible cells of a photo.
 
-    def _best(self, found, photo):
-        # There may be fewer captions than beams.
-        numbers = np.flatnonzero(np.isfinite(found["log_prob"]))
-        best, *others = [self._result(found, number, photo) for number in numbers]
-        best.alternatives.extend(others)
-        return best
+        Args:
+            photo: for `CaptionResult.image`.
+            features: outputs of the signature "encode".
+            visible: (rows, columns).
+            start_id: the id of `<start>` or `<region>`.
+        """
+        outputs = self._run(
+            "beams",
+            **features,
+            visible=visible[None].astype(np.uint8),
+            start_id=np.array([start_id], np.int32),
+        )
+        return self._best_result(outputs, photo)
+
+    # === Attention for given captions ===
 
     def attend(self, image: Any, caption: str) -> CaptionResult:
-        """Return a CaptionResult for a given caption, with an attention map for each
-        word.
-        """
-        return next(result for _, result in self.attend_each([image], caption))
+        """Return the CaptionResult of a given caption, with a map for each word."""
+        ((_, result),) = self.attend_each([image], caption)
+        return result
 
     def attend_each(
         self, images: Any, caption: str, *, errors: str = "raise"
@@ -345,57 +356,64 @@ class LiteRTCaptioner:
 
         See `caption_each`.
         """
-        words = tokenise(caption)
-        if not 0 < len(words) < self._most_ids:
+        if not self._most_ids:
             raise ValueError(
-                f"Expected a caption of 1 to {self._most_ids - 1} words. Received: "
-                f"caption={caption!r}"
-                if self._most_ids
-                else "A LiteRT file from `export --tflite` cannot read a given caption; use "
-                "one from `export --web`."
+                "A LiteRT file from `export --tflite` cannot read a given caption; use one "
+                "from `export --web`."
             )
-        ids = np.zeros((1, self._most_ids), np.int32)  # padded with `<pad>`
-        ids[0, : len(words) + 1] = [
-            *self.vocabulary.caption_to_ids(words),
-            self.vocabulary.end_token_id,
-        ]
-
-        def attend(captioner, photo):
-            found = captioner._run(
-                "attend", **captioner._run("encode", images=photo[None]), token_ids=ids
+        words = tokenise(caption)
+        most_words = self._most_ids - 1  # and `<end>`
+        if not 1 <= len(words) <= most_words:
+            raise ValueError(
+                f"Expected a caption of 1 to {most_words} words. Received: caption={caption!r}"
             )
-            return captioner._result(found, 0, photo, words)
+        captions = [words] * len(images)
+        return with_image_paths(self._each(images, errors, LiteRTCaptioner._attention, captions))
 
-        return with_image_paths(self._each(images, errors, attend))
+    def _attention(self, photo, words):
+        """Return the CaptionResult of a given caption of a photo."""
+        vocabulary = self.vocabulary
+        ids = [*vocabulary.caption_to_ids(words), vocabulary.end_token_id]
+        token_ids = np.full((1, self._most_ids), vocabulary.pad_token_id, np.int32)
+        token_ids[0, : len(ids)] = ids
+        features = self._run("encode", images=photo[None])
+        outputs = self._run("attend", **features, token_ids=token_ids)
+        return self._result(outputs, 0, photo, words)
 
-    def _each(self, images, errors, result_of, *others):
-        """Yield (image, result_of(captioner, photo, *of_photo)) for each image, in
-        their order; see `caption_each`.
+    # === One photo after the other, and several at a time ===
+
+    def _each(self, images, errors, describe, *arguments):
+        """Read and describe photos in parallel; yield (image, description or error) for
+        each, in their order.
+
+        Args:
+            images, errors: see `caption_each`.
+            describe: method of this class that takes a photo and its arguments. A
+                thread calls it for a captioner that no other thread uses meanwhile.
+            arguments: lists with an argument for each photo.
         """
-        captioners, idle = (
-            self._copies if len(images) >= FEWEST_IN_PARALLEL else [self],
-            queue.SimpleQueue(),
-        )
+        captioners = self._copies if len(images) >= FEWEST_IN_PARALLEL else [self]
+        idle_captioners = queue.SimpleQueue()
         for captioner in captioners:
-            idle.put(captioner)
+            idle_captioners.put(captioner)
 
-        def describe(image, *of_photo):
+        def read_and_describe(image, *photo_arguments):
             try:
                 photo = load_image(image, self.photo_size)
             except (OSError, ValueError) as error:
                 if errors == "raise":
                     raise
                 return error
-            captioner = idle.get()
+            captioner = idle_captioners.get()
             try:
-                return result_of(captioner, photo, *of_photo)
+                return describe(captioner, photo, *photo_arguments)
             finally:
-                idle.put(captioner)
+                idle_captioners.put(captioner)
 
         with ThreadPoolExecutor(len(captioners)) as threads:
             tasks = (
-                (image, threads.submit(describe, image, *of_photo))
-                for image, *of_photo in zip(images, *others)
+                (image, threads.submit(read_and_describe, image, *photo_arguments))
+                for image, *photo_arguments in zip(images, *arguments)
             )
             running = collections.deque(itertools.islice(tasks, 2 * len(captioners)))
             while running:
@@ -404,6 +422,7 @@ class LiteRTCaptioner:
                 running.extend(itertools.islice(tasks, 1))
 
     def _run(self, name, **inputs):
+        """Run a signature; return its outputs, a dict of arrays."""
         is_first = name not in self._greeted
         self._greeted.add(name)
         # LiteRT prints a greeting
@@ -411,22 +430,52 @@ class LiteRTCaptioner:
         with self._interpreting(), quiet:
             return self._runners[name](**inputs)
 
-    def _result(self, found, number, photo, words=None):
-        """Build the CaptionResult of one caption from the outputs of a signature."""
-        count, ids = int(found["num_words"][number]), found["token_ids"][number]
+    # === Outputs -> CaptionResult ===
+
+    def _best_result(self, outputs, photo):
+        """Return the CaptionResult of the best beam, with the others as
+        `alternatives`.
+        """
+        # There may be fewer captions than beams.
+        numbers = np.flatnonzero(np.isfinite(outputs["log_prob"]))
+        best, *others = [self._result(outputs, number, photo) for number in numbers]
+        best.alternatives.extend(others)
+        return best
+
+    def _result(self, outputs, number, photo, words=None):
+        """Return the CaptionResult of one caption in the outputs of a signature.
+
+        `words` are those of a given caption, which may be unknown to the network.
+        """
+        num_words = int(outputs["num_words"][number])
+        token_ids = outputs["token_ids"][number]
         tokens = self.vocabulary.tokens
-        if ids.max() >= len(tokens):
+        if token_ids.max() >= len(tokens):
             problem = f"{self._folder}: vocabulary.txt lacks words of the network."
             raise ValueError(f"{problem} Export the captioner again.")
-        words = words or [tokens[token] for token in ids[:count]]
+        if words is None:
+            words = [tokens[token_id] for token_id in token_ids[:num_words]]
+        extras = {name: outputs[name][number, :num_words] for name in EXTRAS if name in outputs}
+        confidence = None
+        if "confidence" in outputs:
+            confidence = float(outputs["confidence"][number])
         return CaptionResult(
-            " ".join(words),
-            words,
-            float(found["log_prob"][number]),
-            found["attention_weights"][number, :count],
-            word_probs=found["word_probs"][number, :count],
-            extras={name: found[name][number, :count] for name in EXTRAS if name in found},
-            is_finished=count < len(ids),
-            confidence=float(found["confidence"][number]) if "confidence" in found else None,
+            caption=" ".join(words),
+            words=words,
+            log_prob=float(outputs["log_prob"][number]),
+            attention_weights=outputs["attention_weights"][number, :num_words],
+            extras=extras,
+            word_probs=outputs["word_probs"][number, :num_words],
+            is_finished=num_words < len(token_ids),
+            confidence=confidence,
             image=photo,
         )
+
+
+def _num_cores():
+    """Return the number of processor cores that this process may use, or 1 where the
+    system does not tell.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return 1

@@ -13,7 +13,6 @@ captions. So it only reads bytes whose digest was checked. Digests detect damage
 malice: whoever can write the file can write the manifest.
 """
 
-import functools
 import gzip
 import hashlib
 
@@ -93,11 +92,10 @@ def read_litert(folder):
 
 
 def read_index(folder, vocabulary):
-    """Return the Consensus in a folder with its options applied, or None."""
+    """Return the Consensus in a folder and its options, a dict; or (None, None)."""
     manifest = read_sealed_json(folder / MANIFEST, *HINT)
     if INDEX not in manifest:
-        return None
+        return None, None
     arrays = read_arrays(folder / manifest[INDEX], *HINT)
-    return functools.partial(
-        Consensus(vocabulary, arrays, arrays["mean"].size), options=manifest["consensus"]
-    )
+    consensus = Consensus(vocabulary, arrays, arrays["mean"].size)
+    return consensus, manifest["consensus"]

@@ -37,33 +37,40 @@ def write_graph(directory, content, options):
     options for consensus.
     """
     _, _, arrays = read_model(directory)
-    places = []
+    places = []  # (start, name, axis) of each array in the network
     for name, array in arrays.items():
-        forms = (
-            [_as_bytes(array, axis) for axis in range(-1, array.ndim - 1)]
-            if array.nbytes >= SMALLEST
-            else []
-        )
-        found = [
-            (start, name, axis)
-            for axis, form in enumerate(forms, -1)
-            if (start := content.find(form)) >= 0
-        ]
-        places += found[:1]
-    pieces, rest, end = [], [], 0
+        place = _place_in(content, array)
+        if place is not None:
+            start, axis = place
+            places.append((start, name, axis))
+    pieces, between_pieces, end = [], [], 0
     for start, name, axis in sorted(places):
         if start >= end:  # of equal arrays, the first
             pieces.append([start - end, name, axis])
-            rest.append(content[end:start])
+            between_pieces.append(content[end:start])
             end = start + arrays[name].nbytes
+    rest = b"".join([*between_pieces, content[end:]])
     graph = {
         "config": file_digest(directory / "config.json"),
         "sha256": hashlib.sha256(content).hexdigest(),
         "consensus": options,
         "pieces": pieces,
-        "rest": base64.b64encode(gzip.compress(b"".join([*rest, content[end:]]), mtime=0)).decode(),
+        "rest": base64.b64encode(gzip.compress(rest, mtime=0)).decode(),
     }
     write_sealed_json(directory / GRAPH, graph)
+
+
+def _place_in(content, array):
+    """Return (start, axis), where and how a network (bytes) contains an array, see
+    `_as_bytes`; None if it does not, or if the array is small.
+    """
+    if array.nbytes < SMALLEST:
+        return None
+    for axis in range(-1, array.ndim - 1):
+        start = content.find(_as_bytes(array, axis))
+        if start >= 0:
+            return start, axis
+    return None
 
 
 def filled(directory):
@@ -72,27 +79,26 @@ def filled(directory):
     """
     graph = read_sealed_json(directory / GRAPH, *HINT)
     settings, vocabulary, arrays = read_model(directory)
-    rest, parts, end = memoryview(gzip.decompress(base64.b64decode(graph["rest"]))), [], 0
+    rest = memoryview(gzip.decompress(base64.b64decode(graph["rest"])))
+    parts, end = [], 0
     for gap, name, axis in graph["pieces"]:
-        parts += [rest[end : end + gap], _as_bytes(arrays[name], axis)]
+        parts.append(rest[end : end + gap])
+        parts.append(_as_bytes(arrays[name], axis))
         end += gap
-    content = b"".join([*parts, rest[end:]])
+    parts.append(rest[end:])
+    content = b"".join(parts)
     is_same = graph["config"] == file_digest(directory / "config.json")
     if not is_same or hashlib.sha256(content).hexdigest() != graph["sha256"]:
         raise ValueError(
             f"{directory / GRAPH}: this graph belongs to another captioner. Expected: {HINT[0]}."
         )
-    index = settings.get(INDEX)
-    return (
-        content,
-        vocabulary,
-        index and Consensus(vocabulary, index, index["mean"].size),
-        graph["consensus"],
-    )
+    consensus = None
+    if INDEX in settings:
+        index = settings[INDEX]
+        consensus = Consensus(vocabulary, index, index["mean"].size)
+    return content, vocabulary, consensus, graph["consensus"]
 
 
 def _as_bytes(array, axis):
-    """Return an array as LiteRT stores it: as it is (axis -1), or with its last axis at
-    another place.
-    """
+    """Return an array as LiteRT stores it: with its last axis moved to `axis`."""
     return np.ascontiguousarray(np.moveaxis(array, -1, axis)).tobytes()

@@ -32,37 +32,51 @@ def rounded(content):
     # share weights.
     kinds = {}
     for graph in model.subgraphs:
-        first_use = {}  # from tensor index to the first operator that reads it
-        for step in graph.operators:
-            for number in step.inputs:
-                first_use.setdefault(int(number), model.operatorCodes[step.opcodeIndex].builtinCode)
-        steps = []
+        first_operators = _first_operators(model, graph)
+        dequantizing_steps = []
         for number, tensor in enumerate(list(graph.tensors)):
             buffer = model.buffers[tensor.buffer]
             is_float32 = tensor.type == schema.TensorType.FLOAT32 and buffer.data is not None
-            if tensor.buffer not in kinds and is_float32 and len(buffer.data) >= 4 * SMALLEST:
-                kinds[tensor.buffer] = _round(buffer, tensor.shape, first_use.get(number))
+            is_new = tensor.buffer not in kinds
+            if is_new and is_float32 and len(buffer.data) >= 4 * SMALLEST:
+                kinds[tensor.buffer] = _round(buffer, tensor.shape, first_operators.get(number))
             if tensor.buffer in kinds:
-                small = schema.TensorT()
-                small.name, small.shape, small.buffer = (
-                    tensor.name,
-                    list(tensor.shape),
-                    tensor.buffer,
-                )
-                small.type, small.quantization = kinds[tensor.buffer]
-                step = schema.OperatorT()
-                step.opcodeIndex = len(model.operatorCodes) - 1
-                step.inputs, step.outputs = (
-                    np.array([len(graph.tensors)], np.int32),
-                    np.array([number], np.int32),
-                )
-                step.builtinOptionsType = schema.BuiltinOptions.DequantizeOptions
-                step.builtinOptions = schema.DequantizeOptionsT()
-                steps.append(step)
-                graph.tensors.append(small)
-                tensor.buffer = 0
-        graph.operators = steps + graph.operators
+                step = _dequantizing_step(model, graph, number, kinds[tensor.buffer])
+                dequantizing_steps.append(step)
+        graph.operators = dequantizing_steps + graph.operators
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
+
+
+def _first_operators(model, graph):
+    """Return the first operator that reads each tensor, a dict by its index."""
+    operators = {}
+    for step in graph.operators:
+        operator = model.operatorCodes[step.opcodeIndex].builtinCode
+        for number in step.inputs:
+            operators.setdefault(int(number), operator)
+    return operators
+
+
+def _dequantizing_step(model, graph, number, kind):
+    """Return the step from quantised weights to the float32 tensor `number`.
+
+    Add the tensor of quantised weights to the graph; `kind` is its type and scales.
+    """
+    tensor = graph.tensors[number]
+    small = schema.TensorT()
+    small.name = tensor.name
+    small.shape = list(tensor.shape)
+    small.buffer = tensor.buffer
+    small.type, small.quantization = kind
+    step = schema.OperatorT()
+    step.opcodeIndex = len(model.operatorCodes) - 1  # the last one, DEQUANTIZE
+    step.inputs = np.array([len(graph.tensors)], np.int32)
+    step.outputs = np.array([number], np.int32)
+    step.builtinOptionsType = schema.BuiltinOptions.DequantizeOptions
+    step.builtinOptions = schema.DequantizeOptionsT()
+    graph.tensors.append(small)
+    tensor.buffer = 0
+    return step
 
 
 def _round(buffer, shape, operator):
@@ -79,6 +93,7 @@ def _round(buffer, shape, operator):
     numbers, scales = rounded_to_8_bits(values, axis)
     buffer.data = np.frombuffer(numbers.tobytes(), np.uint8)
     quantization = schema.QuantizationParametersT()
-    quantization.scale, quantization.quantizedDimension = scales.ravel(), axis
+    quantization.scale = scales.ravel()
+    quantization.quantizedDimension = axis
     quantization.zeroPoint = np.zeros(scales.size, np.int64)
     return schema.TensorType.INT8, quantization

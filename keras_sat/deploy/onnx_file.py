@@ -30,8 +30,9 @@ def onnx_file(captioner, search):
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     def caption(images):
-        found = captioner.search(captioner.photo_encoder(images), **search)
-        return outputs_of(captioner, tf.nest.map_structure(lambda x: x[0], found))
+        search_result = captioner.search(captioner.photo_encoder(images), **search)
+        photo_result = tf.nest.map_structure(lambda x: x[0], search_result)
+        return outputs_of(captioner, photo_result)
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     with without_fast_twins():

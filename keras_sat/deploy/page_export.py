@@ -87,15 +87,18 @@ def write_page(
         if runtime is not None:
             raise
         missing = error
-    examples = "people" in captioner.vocabulary if examples is None else examples
-    agrees = captioner.consensus_options(SearchOptions()) is not None
-    photo = {"folder": PHOTO, "name": name, "has_index": agrees}  # the page has none, and says so
+    if examples is None:
+        examples = "people" in captioner.vocabulary
+    # The page has no index, and says so.
+    has_index = captioner.consensus_options(SearchOptions()) is not None
+    photo = {"folder": PHOTO, "name": name, "has_index": has_index}
     page = {"photo": photo, "scenes": SCENES if scenes else [], "examples": examples}
     # Nothing is written before all networks are converted.
     captioners = {PHOTO: _converted(captioner, search, precision)}
-    for bundled in (scene["folder"] for scene in page["scenes"]):
-        of_scenes = type(captioner).from_pretrained(bundled)
-        captioners[bundled] = _converted(of_scenes, {**search, "num_beams": 1}, precision)
+    for scene in page["scenes"]:
+        scene_captioner = type(captioner).from_pretrained(scene["folder"])
+        greedy_search = {**search, "num_beams": 1}
+        captioners[scene["folder"]] = _converted(scene_captioner, greedy_search, precision)
     with exclusive_lock(directory / LOCK, f"is writing the page {directory}"):
         # first: the next export can then replace a half-written page
         write_json(directory / MARK, page)
@@ -140,32 +143,31 @@ def _write_runtime(directory, files):
 
 
 def _reject_foreign(directory):
-    others = (
-        [path.name for path in directory.iterdir() if path.name != LOCK]
-        if directory.exists()
-        else []
-    )
-    if others and not is_page(directory):
+    """Raise ValueError for a folder with files, but without a page."""
+    if not directory.exists() or is_page(directory):
+        return
+    names = [path.name for path in directory.iterdir() if path.name != LOCK]
+    if names:
         raise ValueError(
-            f"A page needs a folder of its own, but this one contains {min(others)!r}. "
+            f"A page needs a folder of its own, but this one contains {min(names)!r}. "
             "Choose an empty folder "
             f"or the folder of an earlier page. Received: directory={str(directory)!r}"
         )
 
 
 def _converted(captioner, search, precision):
-    """Return a captioner's LiteRT network (bytes), its Vocabulary, and its settings for
-    the page.
-    """
+    """Return a captioner's LiteRT network (bytes), Vocabulary, and page settings."""
     greedy, beams = search_arguments(captioner, **search)
-    content = litert_file(captioner, greedy, beams)
+    network = litert_file(captioner, greedy, beams)
+    if precision == "int8":
+        network = rounded(network)
     settings = {
         "photo_size": captioner.photo_sizes[0],
         "feature_shape": captioner.feature_shape,
         "grid": captioner.rows_and_columns(),
         "max_length": greedy["max_length"],
     }
-    return rounded(content) if precision == "int8" else content, captioner.vocabulary, settings
+    return network, captioner.vocabulary, settings
 
 
 def _page_files(examples):
@@ -173,24 +175,26 @@ def _page_files(examples):
 
     Some are generated, such as player.js.
     """
-    looks = {"COLOURS": COLOURS, "SHAPES": SHAPES, "SIDE": SIDE}
-    looks["SIZES"] = {name: round(SIDE * fraction) for name, fraction in SIZES.items()}
+    files = {path.name: path.read_bytes() for path in PAGE.glob("*.*s")}
     # The script sets the aspect ratio: the page's security policy forbids style
     # attributes.
     figure = empty_figure().replace(' style="--aspect: "', "")
-    return {path.name: path.read_bytes() for path in PAGE.glob("*.*s")} | {
-        "index.html": fill((PAGE / "index.html").read_text(encoding="utf-8"), {"figure": figure}),
-        "player.js": f"{template_part('script')}\nexport {{ fillPlayer, memory, placeless, "
-        "startPlayer "
-        f"}};\n",
-        "player.css": template_part("style"),
-        **{
-            f"examples/{photo.name}": photo.read_bytes()
-            for photo in (PAGE / "examples").glob("*")
-            if examples
-        },
-        "looks.js": "".join(
-            f"export const {name} = {json.dumps(value)};\n" for name, value in looks.items()
-        ),
-        "WEIGHTS_LICENSE.txt": WEIGHTS_LICENSE.read_bytes(),
+    page = (PAGE / "index.html").read_text(encoding="utf-8")
+    files["index.html"] = fill(page, {"figure": figure})
+    exports = "export { fillPlayer, memory, placeless, startPlayer };"
+    files["player.js"] = f"{template_part('script')}\n{exports}\n"
+    files["player.css"] = template_part("style")
+    if examples:
+        for photo in (PAGE / "examples").glob("*"):
+            files[f"examples/{photo.name}"] = photo.read_bytes()
+    looks = {
+        "COLOURS": COLOURS,
+        "SHAPES": SHAPES,
+        "SIDE": SIDE,
+        "SIZES": {name: round(SIDE * fraction) for name, fraction in SIZES.items()},
     }
+    files["looks.js"] = "".join(
+        f"export const {name} = {json.dumps(value)};\n" for name, value in looks.items()
+    )
+    files["WEIGHTS_LICENSE.txt"] = WEIGHTS_LICENSE.read_bytes()
+    return files

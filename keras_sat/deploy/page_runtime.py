@@ -36,8 +36,9 @@ WAY_OUT = (
 
 
 def runtime_files(folder=None):
-    """Return the files of LiteRT.js by name, from npm's node_modules (or its parent),
-    or fetched if it is None.
+    """Return the files of LiteRT.js, a dict from names to bytes.
+
+    `folder` is npm's node_modules, or its parent; None fetches them.
     """
     files = _fetched() if folder is None else _installed(Path(folder).expanduser())
     # Browsers cannot resolve the bare name of an npm package.
@@ -46,6 +47,7 @@ def runtime_files(folder=None):
 
 
 def _installed(folder):
+    """Return the files in a folder of npm; see `runtime_files`."""
     for place in (folder / "node_modules" / "@litertjs", folder / "@litertjs", folder):
         package = place / "core" / "package.json"
         if package.is_file() and read_json(package).get("version") == VERSION:
@@ -57,6 +59,7 @@ def _installed(folder):
 
 
 def _fetched():
+    """Return the files in the archives of the npm registry, which are kept."""
     registry = os.environ.get("NPM_CONFIG_REGISTRY", "https://registry.npmjs.org").rstrip("/")
     files = {}
     for package, digest in DIGESTS.items():

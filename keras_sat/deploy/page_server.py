@@ -51,10 +51,9 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         """
         path = os.path.join(path, "index.html") if os.path.isdir(path) else path
         path, folder = Path(os.path.realpath(path)), Path(os.path.realpath(self.directory))
-        is_inside = os.path.isfile(path) and path.is_relative_to(folder)
-        return is_inside and not any(
-            part.startswith(".") for part in path.relative_to(folder).parts
-        )
+        if not os.path.isfile(path) or not path.is_relative_to(folder):
+            return False
+        return not any(part.startswith(".") for part in path.relative_to(folder).parts)
 
     def _is_asked_for_by_name(self):
         """Return False if the Host header of a request names another host, as in a DNS
@@ -64,12 +63,9 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         if not ipaddress.ip_address(address).is_loopback:
             return True
         names = "|".join(map(re.escape, (_in_url(address), "127.0.0.1", "localhost")))
-        return (
-            re.fullmatch(
-                rf"(?:{names})(?::[0-9]{{1,5}})?", self.headers.get("Host", ""), re.IGNORECASE
-            )
-            is not None
-        )
+        expected = rf"(?:{names})(?::[0-9]{{1,5}})?"
+        host = self.headers.get("Host", "")
+        return re.fullmatch(expected, host, re.IGNORECASE) is not None
 
     def end_headers(self):
         self.send_header("X-Content-Type-Options", "nosniff")

@@ -20,8 +20,14 @@ from data_utils.images import load_image
 from keras_sat.checks import reason_without_number
 
 START = b"answer: "  # of an answer's line
-# Others may pass.
-OF_PHOTO = (ValueError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+# Errors of a photo. Others may pass.
+PHOTO_ERRORS = (
+    ValueError,
+    FileNotFoundError,
+    PermissionError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
 # If the system kills the process for lack of memory, this may not be the photo's fault.
 NUM_TRIES = 2
 # The largest photos that `load_image` accepts take up to 20 s of processor time, and
@@ -54,13 +60,15 @@ class PhotoProcess:
             return load_image(image, size)
         line = json.dumps([os.fspath(image), *map(int, size)]).encode() + b"\n"
         with self._lock:
-            pixels, reason, is_of_photo = self._answer(image, line)
+            pixels, reason, is_photo_error = self._answer(image, line)
+        if reason and is_photo_error:
+            raise ValueError(reason)
         if reason:
-            raise (ValueError if is_of_photo else RuntimeError)(reason)
+            raise RuntimeError(reason)
         return np.frombuffer(pixels, np.uint8).reshape(*size, 3)
 
     def _answer(self, image, line):
-        """Return the answer: pixels, a reason, and whether it is the photo."""
+        """Return pixels or b"", the reason or "", and whether that is the photo."""
         for _ in range(NUM_TRIES):
             if self._process is None:
                 self._start()
@@ -92,8 +100,9 @@ class PhotoProcess:
         threading.Thread(target=_pass_on, args=arguments, daemon=True).start()
 
     def close(self):
-        """End the process: it ends with its input, and therefore also when a worker is
-        killed.
+        """End the process.
+
+        It ends with its input, and so also when a worker is killed.
         """
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -108,10 +117,10 @@ def _pass_on(output, answers):
         for line in output:
             if not line.startswith(START) or not line.endswith(b"\n"):
                 continue  # libraries may print too, and the process may crash within a line
-            num_bytes, reason, is_of_photo = json.loads(line.removeprefix(START))
+            num_bytes, reason, is_photo_error = json.loads(line.removeprefix(START))
             pixels = output.read(num_bytes)
             if len(pixels) == num_bytes:
-                answers.put((pixels, reason, is_of_photo))
+                answers.put((pixels, reason, is_photo_error))
     answers.put(None)
 
 
@@ -127,13 +136,13 @@ def _pixels(path, size):
 def _answer_all(lines, answers):
     for line in lines:
         path, *size = json.loads(line)
-        pixels, reason, is_of_photo = b"", "", True
+        pixels, reason, is_photo_error = b"", "", True
         try:
             pixels = _pixels(path, size)
         except Exception as error:  # file systems have their own kinds of errors
-            reason, is_of_photo = reason_without_number(error), isinstance(error, OF_PHOTO)
+            reason, is_photo_error = reason_without_number(error), isinstance(error, PHOTO_ERRORS)
         answers.write(
-            START + json.dumps([len(pixels), reason, is_of_photo]).encode() + b"\n" + pixels
+            START + json.dumps([len(pixels), reason, is_photo_error]).encode() + b"\n" + pixels
         )
         answers.flush()
 

@@ -28,11 +28,8 @@ def write_checkpoint(directory, captioner, epochs):
     metrics for each epoch.
     """
     directory = Path(directory)
-    name = write_arrays(
-        directory,
-        "state",
-        {name: variable.numpy() for name, variable in state_of(captioner).items()},
-    )
+    arrays = {name: variable.numpy() for name, variable in state_of(captioner).items()}
+    name = write_arrays(directory, "state", arrays)
     write_sealed_json(directory / "progress.json", {"epochs": epochs, "state": name})
     remove_others(directory, re.compile(rf"{STATE.pattern}|\..*\.part"), [name])
 
@@ -44,10 +41,8 @@ def read_checkpoint(directory):
         return [], {}
     progress = read_sealed_json(directory / "progress.json", EXPECTED, WAY_OUT)
     try:
-        epochs, name = (
-            [dict(figures) for figures in progress["epochs"]],
-            STATE.fullmatch(progress["state"])[0],
-        )
+        epochs = [dict(figures) for figures in progress["epochs"]]
+        name = STATE.fullmatch(progress["state"])[0]
     except (KeyError, TypeError, ValueError):
         raise ValueError(
             f"{directory / 'progress.json'}: this is not a checkpoint. Expected: {EXPECTED}."

@@ -27,8 +27,7 @@ def is_on_hub(model):
 
 @functools.cache
 def hub_folder(address):
-    """Return the cached folder of a model; without network, a model downloaded before
-    is used.
+    """Return the cached folder of a model, downloaded first if there is a network.
 
     Within a process, an address without a revision stays the same model.
     """

@@ -87,10 +87,10 @@ def _branch_to_replace(api, address):
 
 def _reject_foreign_repository(api, address, commit, files):
     """Raise ValueError if the files at a commit are not those of a captioner."""
-    others = sorted(set(files) - {".gitattributes"})  # which the hub writes
-    if not others:
+    pushed_files = sorted(set(files) - {".gitattributes"})  # which the hub writes
+    if not pushed_files:
         return
-    if "config.json" in others:
+    if "config.json" in pushed_files:
         repository, _ = parts_of(address)
         with transfers(address):
             config = api.hf_hub_download(repository, "config.json", revision=commit)
@@ -100,7 +100,7 @@ def _reject_foreign_repository(api, address, commit, files):
     raise ValueError(
         f"{address} contains something else than a captioner of keras_sat, whose README.md and "
         "config.json would be replaced. Push to a new repository, or remove its files first. "
-        f"Received: {brief(', '.join(others))}"
+        f"Received: {brief(', '.join(pushed_files))}"
     )
 
 
@@ -118,10 +118,8 @@ def model_card(captioner, address, scores, license):
     elif seen is not None and np.isin(bundled.names, seen.names).mean() > 0.5:
         head |= {"license": "other", "license_name": "non-commercial-research-and-education"}
     if scores is not None:
-        data, values = (
-            scores.settings["data"],
-            {name: scores.scores.get(name) for name in columns()},
-        )
+        data = scores.settings["data"]
+        values = {name: scores.scores.get(name) for name in columns()}
         metrics = [
             {"type": name, "value": value} for name, value in values.items() if value is not None
         ]

@@ -89,7 +89,9 @@ def index_in(directory, consensus):
 
     Return a dict with its file name, or {} for None.
     """
-    return {INDEX: write_arrays(directory, INDEX, consensus.arrays)} if consensus else {}
+    if consensus is None:
+        return {}
+    return {INDEX: write_arrays(directory, INDEX, consensus.arrays)}
 
 
 def copy_of_model(directory, copy):
@@ -165,10 +167,9 @@ def _read_files(directory, settings):
     """Read the files listed in the settings; see `read_model`."""
     config = directory / "config.json"
     kind, version, files = (settings.pop(name, None) for name in ("format", "version", "files"))
-    is_whole = isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys()
-    is_whole = is_whole and all(
-        isinstance(name, str) and OURS.fullmatch(name) for name in files.values()
-    )
+    is_whole = False
+    if isinstance(files, dict) and {"weights", "vocabulary"} <= files.keys():
+        is_whole = all(isinstance(name, str) and OURS.fullmatch(name) for name in files.values())
     if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
         raise ValueError(
             f"{config}: this is not a model, or it was saved by another version of "
@@ -186,8 +187,8 @@ def _read_files(directory, settings):
         raise ValueError(f"{words_path}: this vocabulary belongs to another model. {WAY_OUT}")
     arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
     if ENCODER in files:
-        other = _path_of(directory, files[ENCODER])
-        stored = _unrounded(read_arrays(other, EXPECTED, WAY_OUT), other)
+        encoder_path = _path_of(directory, files[ENCODER])
+        stored = _unrounded(read_arrays(encoder_path, EXPECTED, WAY_OUT), encoder_path)
         arrays |= {f"{ENCODER}/{name}": array for name, array in stored.items()}
     if INDEX in files:
         settings[INDEX] = read_arrays(_path_of(directory, files[INDEX]), EXPECTED, WAY_OUT)
@@ -247,6 +248,13 @@ def _unrounded(stored, path):
                 f"{path}: {name} contains NaN or infinite values. {expectation(EXPECTED, WAY_OUT)}"
             )
     return arrays
+
+
+def round_trip(arrays, precision):
+    """Return arrays with the values that they have after they were stored with this
+    precision.
+    """
+    return _unrounded(_rounded(arrays, precision), "the weights")
 
 
 def assign_arrays(variables, arrays, source):
@@ -313,7 +321,8 @@ def pretrained_names():
 
 def pretrained_directory(name):
     """Return the folder of a bundled model."""
-    if name not in (names := pretrained_names()):
+    names = pretrained_names()
+    if name not in names:
         problem = (
             "There is no folder or bundled model with this name. Expected one of: "
             f"{', '.join(names)}."

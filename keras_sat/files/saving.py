@@ -13,6 +13,7 @@ from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.hub import checked_source
+from keras_sat.files.keras_file import is_keras_file, load_file, save_file
 from keras_sat.files.model_folder import (
     EXPECTED,
     PRETRAINED,
@@ -26,13 +27,8 @@ from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 
-FILE_ENDINGS = (".keras", ".h5", ".hdf5", ".zip", ".npz")  # of models in one file
-NO_ONE_FILE = (
-    "A captioner is a folder, not a single file. Save it with captioner.save(folder), "
-    "without an extension, and load it with keras_sat.Captioner.load(folder), not with "
-    "keras.saving.load_model."
-)
-NO_COPY = f"{NO_ONE_FILE} To copy it, save and load it. Received: a captioner to copy"
+# Of models in one file that are not Keras' own format of today.
+OTHER_ENDINGS = (".h5", ".hdf5", ".zip", ".npz")
 
 
 def save(captioner, directory, overwrite, precision):
@@ -41,18 +37,25 @@ def save(captioner, directory, overwrite, precision):
     See `Captioner.save`.
     """
     reject_unbuilt(captioner, "save")
-    if Path(directory).suffix.lower() in FILE_ENDINGS:
-        raise ValueError(f"{NO_ONE_FILE} Received: directory={str(directory)!r}")
-    if not overwrite and (Path(directory).expanduser() / "config.json").exists():
+    path = Path(directory).expanduser()
+    if path.suffix.lower() in OTHER_ENDINGS:
         raise ValueError(
-            "The folder already has a model. Received: overwrite=False, "
-            f"directory={str(directory)!r}"
+            "A captioner is saved as a folder, or as one file that ends with .keras. "
+            f"Received: {str(directory)!r}"
         )
+    if not overwrite and (path.is_file() or (path / "config.json").exists()):
+        raise ValueError(
+            f"There is a model already. Received: overwrite=False, path={str(directory)!r}"
+        )
+    if is_keras_file(path):
+        save_file(captioner, path, precision)
+        return
     options = {
         name: x.item() if isinstance(x, np.generic) else x
         for name, x in captioner.get_config().items()
     }
     del options["vocabulary"]
+    options["encoder"] = captioner.encoder  # its name
     settings = {
         "captioner": options,
         "feature_shape": list(captioner.feature_shape),
@@ -70,8 +73,9 @@ def save(captioner, directory, overwrite, precision):
 
 
 def save_records(captioner, directory, *, consensus_weight=None):
-    """Add a captioner's confidence and index, and a `consensus_weight`, to the folder
-    in which it is saved; None saves the captioner's own weight.
+    """Add confidence, index and `consensus_weight` to a captioner's folder.
+
+    None saves the captioner's own weight.
     """
     if consensus_weight is None:
         consensus_weight = captioner.consensus_weight
@@ -90,9 +94,12 @@ def load(kind, directory, encoder, encoder_weights):
 
     See `Captioner.load`.
     """
+    if is_keras_file(directory):
+        return load_file(directory)
     settings, vocabulary, arrays = read_model(directory)
     with named_errors(directory):
-        reject_claims(settings, len(vocabulary), arrays)
+        num_stored = sum(array.size for array in arrays.values())
+        reject_claims(settings["captioner"], settings["feature_shape"], len(vocabulary), num_stored)
         has_encoder = any(name.startswith("encoder/") for name in arrays)
         captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder)
         reject_grid(settings, captioner.num_regions)
@@ -103,10 +110,11 @@ def load(kind, directory, encoder, encoder_weights):
 
 
 def _restore_records(captioner, settings):
+    """Give a captioner what it has besides weights, such as its confidence."""
     captioner.training_photos = from_settings(settings)
-    captioner.confidence = (
-        Confidence(**settings["confidence"]) if "confidence" in settings else None
-    )
+    captioner.confidence = None
+    if "confidence" in settings:
+        captioner.confidence = Confidence(**settings["confidence"])
     captioner.source = checked_source(settings.get("source"))
     if "index" in settings:
         captioner.consensus = Consensus(
@@ -116,9 +124,10 @@ def _restore_records(captioner, settings):
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):
     """Build a captioner from saved settings; its weights are still random."""
-    options, is_own = dict(settings["captioner"]), settings["has_own_encoder"]
+    options = dict(settings["captioner"])
+    is_custom = settings["has_own_encoder"]
     is_trained = options["encoder_training"] != "frozen"
-    if is_own and is_trained and encoder is None:
+    if is_custom and is_trained and encoder is None:
         problem = (
             "This captioner was trained with a custom encoder. Pass a model of its "
             "architecture as `encoder`."
@@ -140,16 +149,17 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
         )
     elif encoder_weights is not None:
         options["encoder_weights"] = encoder_weights
-    options["encoder"] = encoder if encoder is not None else None if is_own else options["encoder"]
+    if encoder is not None:
+        options["encoder"] = encoder
+    elif is_custom:
+        options["encoder"] = None
     captioner = kind(vocabulary, **{**options, "grid_shape": None})
     captioner.build(((None, *settings["feature_shape"]), (None, None)))
     return captioner
 
 
 def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder):
-    """Set the name, weights and grid of a captioner's encoder, which was built without
-    them.
-    """
+    """Set name, weights and grid of an encoder that was built without them."""
     options, saved_grid = settings["captioner"], settings["rows_and_columns"]
     if encoder is None:
         captioner.photo_encoder.name = options["encoder"]
@@ -168,20 +178,18 @@ def bundled_encoder(name):
     if `name` is its encoder.
     """
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
-    if name != (known := settings["captioner"]["encoder"]):
+    bundled_name = settings["captioner"]["encoder"]
+    if name != bundled_name:
         raise ValueError(
-            f'"bundled" weights are for the bundled captioner\'s encoder, {known}. Choose '
+            f'"bundled" weights are for the bundled captioner\'s encoder, {bundled_name}. Choose '
             "that encoder, or pass the "
             f"path of a weights file. Received: encoder_weights='{BUNDLED}' with "
             f"encoder={brief(name)}"
         )
     # numbered, in the order of the layers
     names = sorted(name for name in arrays if name.startswith("encoder/"))
-    return (
-        [arrays[name] for name in names],
-        settings["captioner"]["photo_blur"],
-        from_settings(settings),
-    )
+    encoder_arrays = [arrays[name] for name in names]
+    return encoder_arrays, settings["captioner"]["photo_blur"], from_settings(settings)
 
 
 def restore_weights(captioner, directory):
@@ -204,7 +212,8 @@ def weights_digest(captioner):
     """
     digest = zlib.crc32(json.dumps(captioner.vocabulary.words).encode())
     for name, weight in captioner.named_weights().items():
-        digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), zlib.crc32(name.encode(), digest))
+        digest = zlib.crc32(name.encode(), digest)
+        digest = zlib.crc32(np.ascontiguousarray(weight.numpy()), digest)
     return f"{digest:08x}"
 
 

@@ -20,17 +20,7 @@ def adapted(captioner, vocabulary, options):
     """
     reject_unbuilt(captioner, "adapt")
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
-    before, may_read_others = captioner.get_config(), not captioner.photo_encoder.is_saved
-    for name in CaptionerOptions.names("encoder"):
-        value = options.get(name, before[name])
-        if value != before[name] and not (
-            name == "encoder_weights" and may_read_others and value != BUNDLED
-        ):
-            problem = (
-                f"A trained captioner must keep its encoder and encoder weights: {name} is "
-                f"{brief(before[name])}."
-            )
-            raise ValueError(f"{problem} Received: {name}={brief(value)}")
+    _reject_other_encoder(captioner, options)
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
     has_its_grid = adapted.photo_encoder.grid == captioner.photo_encoder.grid
     adapted.photo_encoder.remember(
@@ -45,9 +35,28 @@ def adapted(captioner, vocabulary, options):
         captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]
     )
     adapted.build(((None, *feature_shape), (None, None)))
-    adapted.training_photos, adapted.source = captioner.training_photos, captioner.source
+    adapted.training_photos = captioner.training_photos
+    adapted.source = captioner.source
     _take_over_weights(captioner, adapted, options)
     return adapted
+
+
+def _reject_other_encoder(captioner, options):
+    """Raise ValueError if `options` have another encoder than the captioner's.
+
+    Its weights may come from another file, unless the captioner's folder has them.
+    """
+    config = captioner.get_config()
+    may_read_others = not captioner.photo_encoder.is_saved
+    for name in CaptionerOptions.names("encoder"):
+        value = options.get(name, config[name])
+        is_other_file = name == "encoder_weights" and value != BUNDLED
+        if value != config[name] and not (is_other_file and may_read_others):
+            problem = (
+                f"A trained captioner must keep its encoder and encoder weights: {name} is "
+                f"{brief(config[name])}."
+            )
+            raise ValueError(f"{problem} Received: {name}={brief(value)}")
 
 
 def _config_of(captioner, vocabulary, options):
@@ -85,15 +94,11 @@ def _take_over_weights(captioner, adapted, options):
     # Phrases start as captions do.
     place_of.setdefault(REGION_TOKEN, captioner.vocabulary.start_token_id)
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
-    weights, new_weights, decoder = (
-        captioner.named_weights(),
-        adapted.named_weights(),
-        adapted.decoder,
-    )
-    word_logits = decoder.readout.word_logits
-    # Of the tokens.
+    weights, new_weights = captioner.named_weights(), adapted.named_weights()
+    word_logits = adapted.decoder.readout.word_logits
+    # The axis of the tokens.
     axes = {
-        decoder.embedding.embeddings.path: 0,
+        adapted.decoder.embedding.embeddings.path: 0,
         word_logits.kernel.path: 1,
         word_logits.bias.path: 0,
     }
@@ -102,26 +107,26 @@ def _take_over_weights(captioner, adapted, options):
     for name, weight in new_weights.items():
         axis = axes.get(weight.path)
         if name not in weights and name.startswith("encoder/"):
-            del new_shapes[name]  # it was frozen before, and has its weights already
+            del new_shapes[name]  # it was frozen until now, and has its weights already
         elif name in shapes and axis is not None and axis < len(shapes[name]):
             shapes[name][axis] = len(new_tokens)
     if new_shapes != shapes:
-        before = {**captioner.get_config(), "seed": options.get("seed")}
-        changed = {name: value for name, value in options.items() if before.get(name) != value}
+        config = {**captioner.get_config(), "seed": options.get("seed")}
         changed = [
-            f"{name}={brief(value)} (it is {brief(before.get(name))})"
-            for name, value in changed.items()
+            f"{name}={brief(value)} (it is {brief(config.get(name))})"
+            for name, value in options.items()
+            if config.get(name) != value
         ]
         raise ValueError(
             "These options would change the shapes of trained weights. Leave them out. "
             f"Received: {', '.join(changed)}"
         )
+    old_places = [place_of[new_tokens[place]] for place in places]
     for name in new_shapes:
-        array, axis = weights[name].numpy(), axes.get(new_weights[name].path)
+        array = weights[name].numpy()
+        axis = axes.get(new_weights[name].path)
         if axis is not None:
-            moved = np.moveaxis(new_weights[name].numpy().copy(), axis, 0)
-            moved[places] = np.moveaxis(array, axis, 0)[
-                [place_of[new_tokens[place]] for place in places]
-            ]
-            array = np.moveaxis(moved, 0, axis)
+            by_token = np.moveaxis(new_weights[name].numpy().copy(), axis, 0)
+            by_token[places] = np.moveaxis(array, axis, 0)[old_places]
+            array = np.moveaxis(by_token, 0, axis)
         new_weights[name].assign(array)

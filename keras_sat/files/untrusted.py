@@ -15,24 +15,27 @@ _SIZES = [
 ]
 
 
-def reject_claims(settings, vocabulary_size, arrays):
+def reject_claims(options, feature_shape, vocabulary_size, num_stored):
     """Reject settings with objects, or with sizes too large for the stored weights,
     before memory is allocated.
+
+    Args:
+        options: the CaptionerOptions in the settings, a dict.
+        feature_shape: what the settings give as [regions, feature_dim].
+        num_stored: the number of numbers in all stored weights.
     """
-    options = settings["captioner"]
     for name, value in options.items():
         if isinstance(value, dict):
             raise ValueError(
                 f"settings must contain only numbers and names. Received: {name}={str(value)[:200]}"
             )
-    feature_shape = settings["feature_shape"]
     if not isinstance(feature_shape, list) or len(feature_shape) != 2:
         raise ValueError(
             f"feature_shape must be [regions, feature_dim]. Received: {str(feature_shape)[:80]}"
         )
-    claims = {name: options[name] for name in _SIZES} | dict(
-        zip(("regions", "feature_dim"), feature_shape)
-    )
+    regions, feature_dim = feature_shape
+    claims = {name: options[name] for name in _SIZES}
+    claims |= {"regions": regions, "feature_dim": feature_dim}
     for name, value in claims.items():
         if value is not None and not (type(value) is int and 0 <= value < 2**31):
             raise ValueError(
@@ -43,17 +46,16 @@ def reject_claims(settings, vocabulary_size, arrays):
     hidden_dim, projection_dim = size["hidden_dim"], size["feature_projection_dim"]
     attention = ATTENTIONS.get(options["attention"])  # the captioner rejects an unknown one
     is_additive = options["scoring"] == "additive" and attention and attention.chooses
+    # The features are read by layers of the encoder, or by the decoder.
+    reader_dim = 0 if options["trained_up_to"] else projection_dim or hidden_dim
     claimed = {  # numbers in one matrix of each
         "embedding_dim": size["embedding_dim"] * vocabulary_size,
         "hidden_dim": hidden_dim * hidden_dim,
         "attention_dim": size["attention_dim"] * hidden_dim if is_additive else 0,
         "num_layers": size["num_layers"] * hidden_dim * hidden_dim,
         "feature_projection_dim": projection_dim * hidden_dim,
-        "feature_shape": 0
-        if options["trained_up_to"]
-        else size["feature_dim"] * (projection_dim or hidden_dim),
+        "feature_shape": size["feature_dim"] * reader_dim,
     }
-    num_stored = sum(array.size for array in arrays.values())
     for name, number in claimed.items():
         if number > num_stored:
             raise ValueError(
@@ -64,9 +66,7 @@ def reject_claims(settings, vocabulary_size, arrays):
 
 
 def reject_grid(settings, num_regions):
-    """Raise ValueError for rows and columns that do not match the model's number of
-    regions.
-    """
+    """Raise ValueError for rows and columns that do not give `num_regions`."""
     grid = settings["rows_and_columns"]
     is_grid = (
         isinstance(grid, list)

@@ -287,6 +287,12 @@ class CaptionDecoder(layers.Layer):
         )
         return Unrolled(embedded, hidden_states, *attended)
 
+    def compute_output_shape(self, features_shape, input_ids_shape):
+        """Return Decoded with the shapes of the outputs."""
+        regions = features_shape[1]
+        dims = Decoded(self.vocabulary_size, regions, regions, self.extra_dims)
+        return keras.tree.map_structure(lambda dim: (*input_ids_shape, dim), dims)
+
     def compute_output_spec(self, features, input_ids, training=False, noise=None, sampled=None):
         """Return the shapes of the outputs, which are always float32, without running
         the loop.

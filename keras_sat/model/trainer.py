@@ -14,6 +14,13 @@ from keras_sat.model.teacher_forcing import read_captions
 from keras_sat.model.updates import WeightUpdates, make_optimizer
 from keras_sat.options import OptimizerOptions, with_options
 
+OF_OPTIMIZER = ("learning_rate", "weight_decay", "clip_norm")  # a Keras optimizer has them
+NO_FORWARD_PASS = (
+    "Photos alone are not what this network reads: it predicts each word from a photo and the "
+    "words before. captioner.caption(photos) writes captions, captioner.encode(photos) returns "
+    "features, and captioner.attend(photos, captions) reads given captions."
+)
+
 
 class Trainer(keras.Model):
     """A Keras model with its own training objective. Subclasses define the attributes
@@ -82,6 +89,38 @@ class Trainer(keras.Model):
         self.means = Means()
         super().compile(optimizer=optimizer, jit_compile=jit_compile, **of_keras)
         self.build_terms()
+
+    def get_compile_config(self):
+        """Return how training is configured, for `keras.saving`.
+
+        None before `compile`, and with a training_objective of one's own: it is a
+        function, which no file can hold, and the loaded captioner is not compiled.
+        """
+        if not self.compiled or self.training_objective is not self.paper_objective:
+            return None
+        options = self.updates.options.to_dict()
+        for name in OF_OPTIMIZER:
+            del options[name]
+        return {
+            "optimizer": keras.saving.serialize_keras_object(self.optimizer),
+            "has_trained": self.optimizer.built,
+            "decays_vectors": self.updates.decays_vectors,
+            **options,
+        }
+
+    def compile_from_config(self, config):
+        """Configure training as `get_compile_config` describes it."""
+        config = dict(config)
+        optimizer = keras.saving.deserialize_keras_object(config.pop("optimizer"))
+        decays_vectors, has_trained = config.pop("decays_vectors"), config.pop("has_trained")
+        self.compile(optimizer, **config)
+        self.updates.decays_vectors = decays_vectors
+        if has_trained:  # the file has the state of the optimizer, which needs its place
+            self.updates.build_optimizer(self)
+
+    def predict(self, *args, **kwargs):
+        """Raise TypeError: it would return logits, where people expect captions."""
+        raise TypeError(NO_FORWARD_PASS)
 
     def fit(self, x=None, *args, shuffle=False, **kwargs):
         """Train like `keras.Model.fit`.

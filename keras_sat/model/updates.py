@@ -40,6 +40,7 @@ class WeightUpdates:
     """
 
     def __init__(self, options=OptimizerOptions(), *, decays_vectors=True):
+        self.options = options
         self.encoder_rate, self.first_layer_rate = options.encoder_rate, options.first_layer_rate
         self.decays_vectors = decays_vectors
         self.averages = WeightAverages(options.average_momentum)
@@ -50,6 +51,12 @@ class WeightUpdates:
         Return all that belong in a checkpoint.
         """
         self.check_rate(captioner)
+        self.build_optimizer(captioner)
+        weights = captioner.trainable_variables
+        return [*captioner.optimizer.variables, *self.averages.start(weights)]
+
+    def build_optimizer(self, captioner):
+        """Create the optimizer's variables, if missing."""
         weights = captioner.trainable_variables
         if not captioner.optimizer.built:
             if not self.decays_vectors:
@@ -58,7 +65,6 @@ class WeightUpdates:
                     var_list=[weight for weight in weights if len(weight.shape) < 2]
                 )
             captioner.optimizer.build(weights)
-        return [*captioner.optimizer.variables, *self.averages.start(weights)]
 
     def apply(self, captioner, gradients):
         """Take one optimizer step, which can be smaller for the encoder, and update the

@@ -14,12 +14,8 @@ from keras_sat.pictures.spotlight import AMBER
 COLOURS = 128
 # Dithering by a fixed pattern: what does not change between frames takes no space in
 # the file.
-PATTERN = (
-    16
-    * (np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]]) / 15 - 0.5)[
-        ..., None
-    ]
-)
+PATTERN = np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]])
+PATTERN = 16 * (PATTERN / 15 - 0.5)[..., None]
 MOVE_SECONDS, FIRST_SECONDS, LAST_SECONDS = 0.06, 1.0, 2.0
 INK = (27, 27, 31)
 
@@ -28,82 +24,113 @@ def cartoon(display, positions, look, seconds_per_word, width):
     """Return an AttentionDisplay as an animated GIF (bytes): light moves to the words
     at `positions`; see `animate`.
     """
-    import matplotlib
-    from PIL import Image, ImageDraw, ImageFont
+    from PIL import Image
 
     if not 16 <= width <= 4096 or not 0 <= seconds_per_word <= 600:
         problem = "Expected a width from 16 to 4096 pixels, and from 0 to 600 seconds per word."
         raise ValueError(f"{problem} Received: width={width}, {seconds_per_word=}")
-    words, scale = display.words, width / display.image.shape[1]
-    height = round(scale * display.image.shape[0])
-    # Covers many alphabets.
-    font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
-    font = ImageFont.truetype(str(font_file), max(min(width, 2 * height) // 20, 10))
-    margin, line = font.size // 2, round(1.5 * font.size)
-    longest = max([font.getlength(word) for word in words], default=1)
-    if longest > width - 2 * margin:  # a word is never broken
-        font = ImageFont.truetype(
-            str(font_file), max(1, font.size * (width - 2 * margin) / longest)
-        )
-    places = wrapped(
-        [font.getlength(word) for word in words], font.getlength(" "), width - 2 * margin
+    drawing = _Drawing(display, width)
+    photo = Image.fromarray(display.image).resize(drawing.size, Image.Resampling.BICUBIC)
+    photos = [photo, *(drawing.lit(position, look) for position in positions)]
+    frames, seconds = [drawing.frame(photo, 0)], [FIRST_SECONDS]
+    for position, (last_photo, photo) in zip(positions, pairwise(photos)):
+        halfway = Image.blend(last_photo, photo, 0.5)
+        frames.append(drawing.frame(halfway, position + 1, underlined=position))
+        seconds.append(MOVE_SECONDS)
+        frames.append(drawing.frame(photo, position + 1, underlined=position))
+        seconds.append(seconds_per_word)
+    frames.append(drawing.frame(photos[-1], len(display.words)))
+    seconds.append(LAST_SECONDS)
+    _, height = drawing.size
+    first, *later = _quantized(frames, height)
+    file = io.BytesIO()
+    first.save(
+        file,
+        "GIF",
+        save_all=True,
+        append_images=later,
+        duration=[round(1000 * duration) for duration in seconds],
+        loop=0,
+        disposal=1,
     )
-    bottom = height + 2 * margin + line * (places[-1][0] + 1 if places else 0)
+    return file.getvalue()
 
-    def lit(position):
-        photo, lines, note = display.lit(position, look)
-        # For smooth lines.
-        big = Image.fromarray(photo).resize((2 * width, 2 * height), Image.Resampling.BICUBIC)
-        pen = ImageDraw.Draw(big)
+
+class _Drawing:
+    """Draws the frames of an AttentionDisplay: a photo `width` pixels wide, with the
+    caption below it.
+
+    Attributes:
+        size: (width, height) of the photo.
+    """
+
+    def __init__(self, display, width):
+        self.display = display
+        self.scale = width / display.image.shape[1]
+        height = round(self.scale * display.image.shape[0])
+        self.size = (width, height)
+        font_size = max(min(width, 2 * height) // 20, 10)
+        self.font = _font(font_size)
+        self.margin = font_size // 2
+        self.line = round(1.5 * font_size)
+        line_width = width - 2 * self.margin
+        longest = max(map(self.font.getlength, display.words), default=1)
+        if longest > line_width:  # a word is never broken
+            self.font = _font(max(1, font_size * line_width / longest))
+        lengths = [self.font.getlength(word) for word in display.words]
+        # The line of each word, and its distance from the left.
+        self.places = wrapped(lengths, self.font.getlength(" "), line_width)
+        num_lines = self.places[-1][0] + 1 if self.places else 0
+        self.bottom = height + 2 * self.margin + self.line * num_lines
+
+    def lit(self, position, look):
+        """Return the photo as a word lights it, with its outline and note."""
+        from PIL import Image, ImageDraw
+
+        width, height = self.size
+        pixels, lines, note = self.display.lit(position, look)
+        # Twice as large, for smooth lines.
+        large = Image.fromarray(pixels).resize((2 * width, 2 * height), Image.Resampling.BICUBIC)
+        pen = ImageDraw.Draw(large)
         for points in lines:
-            pen.line(
-                [tuple(2 * scale * (point + 0.5)) for point in points],
-                AMBER,
-                width=6,
-                joint="curve",
-            )
-        photo, middle = (
-            big.resize((width, height), Image.Resampling.BOX),
-            (width // 2, height - margin),
-        )
+            points = [tuple(2 * self.scale * (point + 0.5)) for point in points]
+            pen.line(points, AMBER, width=6, joint="curve")
+        photo = large.resize(self.size, Image.Resampling.BOX)
+        place = (width // 2, height - self.margin)
         ImageDraw.Draw(photo).text(
-            middle, note, "white", font, "mb", stroke_width=2, stroke_fill="black"
+            place, note, "white", self.font, "mb", stroke_width=2, stroke_fill="black"
         )
         return photo
 
-    def frame(photo, shown, num_words):
-        picture = Image.new("RGB", (width, bottom), "white")
+    def frame(self, photo, num_words, underlined=None):
+        """Return a photo with the first words of the caption below it; `underlined` is
+        the position of one of them, or None.
+        """
+        from PIL import Image, ImageDraw
+
+        width, height = self.size
+        picture = Image.new("RGB", (width, self.bottom), "white")
         picture.paste(photo)
         pen = ImageDraw.Draw(picture)
-        for i in range(num_words):
-            x, y = margin + places[i][1], height + margin + line * places[i][0]
-            pen.text((x, y), words[i], INK, font)
-            if i == shown:
-                pen.line(
-                    [(x, y + 1.3 * font.size), (x + font.getlength(words[i]), y + 1.3 * font.size)],
-                    AMBER,
-                    3,
-                )
+        for position, word in enumerate(self.display.words[:num_words]):
+            line, left = self.places[position]
+            x = self.margin + left
+            y = height + self.margin + self.line * line
+            pen.text((x, y), word, INK, self.font)
+            if position == underlined:
+                below = y + 1.3 * self.font.size
+                end = x + self.font.getlength(word)
+                pen.line([(x, below), (end, below)], AMBER, 3)
         return picture
 
-    photos = [
-        Image.fromarray(display.image).resize((width, height), Image.Resampling.BICUBIC),
-        *map(lit, positions),
-    ]
-    frames, seconds = [frame(photos[0], None, 0)], [FIRST_SECONDS]
-    for position, (before, after) in zip(positions, pairwise(photos)):
-        frames += [
-            frame(photo, position, position + 1)
-            for photo in (Image.blend(before, after, 0.5), after)
-        ]
-        seconds += [MOVE_SECONDS, seconds_per_word]
-    frames.append(frame(photos[-1], None, len(words)))
-    milliseconds = [round(1000 * duration) for duration in (*seconds, LAST_SECONDS)]
-    file, (first, *others) = io.BytesIO(), _quantized(frames, height)
-    first.save(
-        file, "GIF", save_all=True, append_images=others, duration=milliseconds, loop=0, disposal=1
-    )
-    return file.getvalue()
+
+def _font(size):
+    """Return a font that covers many alphabets."""
+    import matplotlib
+    from PIL import ImageFont
+
+    font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    return ImageFont.truetype(str(font_file), size)
 
 
 def _quantized(frames, height):
@@ -111,9 +138,10 @@ def _quantized(frames, height):
     from PIL import Image
 
     pixels = [np.array(frame) for frame in frames]
-    # Half of the first: most is grey.
-    some = [picture[::3, ::3] for picture in (*pixels, *pixels[:1] * len(pixels))]
-    palette = Image.fromarray(np.concatenate(some)).quantize(COLOURS - 2)
+    # Half of the sample is of the first frame: most of the others is grey.
+    sampled_frames = [*pixels, *pixels[:1] * len(pixels)]
+    sample = np.concatenate([picture[::3, ::3] for picture in sampled_frames])
+    palette = Image.fromarray(sample).quantize(COLOURS - 2)
     palette.putpalette([*palette.getpalette()[: 3 * (COLOURS - 2)], *AMBER, 255, 255, 255])
     rows, columns = np.indices((height, frames[0].width))
     for picture in pixels:

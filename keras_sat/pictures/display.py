@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import math
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import chain, zip_longest
@@ -30,7 +28,6 @@ from keras_sat.pictures.spotlight import (
     spotlight,
     upsampled,
 )
-from keras_sat.scoring.scores import unit_and_digits
 from keras_sat.search.result import CaptionResult
 
 MEMORY_NOTE = "from memory"
@@ -38,12 +35,6 @@ LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a 
 STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
 SAME_PHOTO = 2  # grey levels: the mean difference below which two readings show the same photo
 VECTOR = ("pdf", "svg", "svgz", "ps", "eps")
-CURVES = {
-    "cross-entropy per word": {"cross_entropy": "training", "val_cross_entropy": "dev"},
-    "reward": {"reward": "training"},
-    "BLEU on dev": {f"val_bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},
-    "CIDEr on dev": {"val_cider": "dev"},
-}
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,8 @@ class AttentionDisplay:
             raise ValueError(
                 f"`words` must be a list of words. Received: words={brief(self.words)}"
             )
-        words, maps = list(self.words), np.asarray(self.attention_weights, dtype=float)
+        words = list(self.words)
+        maps = np.asarray(self.attention_weights, dtype=float)
         num_fractions = len(words) if self.from_photo is None else len(self.from_photo)
         if maps.ndim != 3 or not len(maps) == len(words) == num_fractions:
             raise ValueError(
@@ -88,12 +80,10 @@ class AttentionDisplay:
                 f"Received: {len(words)} words, attention_weights of shape {maps.shape}, "
                 f"{num_fractions} numbers"
             )
-        for name, value in (
-            ("image", _as_photo(self.image)),
-            ("words", words),
-            ("attention_weights", maps),
-        ):
-            object.__setattr__(self, name, value)
+        # As dataclasses do where they are frozen.
+        object.__setattr__(self, "image", _as_photo(self.image))
+        object.__setattr__(self, "words", words)
+        object.__setattr__(self, "attention_weights", maps)
 
     @classmethod
     def from_result(cls, result: CaptionResult, *, image: Any = None) -> AttentionDisplay:
@@ -123,10 +113,17 @@ class AttentionDisplay:
         outline, and a phrase or "".
         """
         if self._is_from_memory(position):
-            return spotlight(self.image, np.zeros(self.image.shape[:2]), look), [], MEMORY_NOTE
+            no_light = np.zeros(self.image.shape[:2])
+            return spotlight(self.image, no_light, look), [], MEMORY_NOTE
         attention_map = self.upsampled(position)
-        lines, peak = outline(attention_map), attention_map.max()
-        note = "" if lines or peak == 0 else "everywhere" if peak > 0 else "NaN"
+        lines = outline(attention_map)
+        peak = attention_map.max()
+        if lines or peak == 0:
+            note = ""
+        elif peak > 0:
+            note = "everywhere"
+        else:
+            note = "NaN"
         return spotlight(self.image, light_of(attention_map), look), lines, note
 
     def share(self, position: int) -> float:
@@ -140,19 +137,22 @@ class AttentionDisplay:
         if isinstance(words, str) and words in ("content", "all"):
             content = content_positions(self.words)
             return content if words == "content" and content else list(range(len(self.words)))
-        wanted = (
-            re.findall(r"[^\s,]+", words)
-            if isinstance(words, str)
-            else np.ravel(np.asarray(words, object))
-        )
-        found = [[i for i, word in enumerate(self.words) if one in (i, word)] for one in wanted]
-        if not found or not all(found):
+        if isinstance(words, str):
+            wanted = re.findall(r"[^\s,]+", words)
+        else:
+            wanted = np.ravel(np.asarray(words, object))
+        positions = []  # of each wanted word or position
+        for word_or_position in wanted:
+            positions.append(
+                [i for i, word in enumerate(self.words) if word_or_position in (i, word)]
+            )
+        if not positions or not all(positions):
             expected = (
                 '"content", "all", or a list of words or positions in the caption '
                 f"{brief(' '.join(self.words))}"
             )
             raise ValueError(f"`words` must be {expected}. Received: words={brief(words)}")
-        return sorted({*chain(*found)})
+        return sorted({*chain(*positions)})
 
     def _is_from_memory(self, position):
         return self.from_photo is not None and self.from_photo[position] < FROM_MEMORY
@@ -225,7 +225,8 @@ class AttentionDisplay:
         """
         is_list = isinstance(displays, (list, tuple)) and displays
         lengths = [np.shape(each)[:1] for each in (names, ax) if each is not None]
-        lengths += [] if images is None else [(len(images),)]
+        if images is not None:  # whose pictures may have several shapes
+            lengths.append((len(images),))
         if not is_list or any(length != (len(displays),) for length in lengths):
             raise ValueError(
                 "`displays` must be a list with at least one display; `images`, `names` "
@@ -260,16 +261,17 @@ class AttentionDisplay:
 
         path = Path(path).expanduser()
         path = path if path.suffix else path.with_suffix(".png")
-        kind, drawing = path.suffix[1:].lower(), io.BytesIO()
+        file_format = path.suffix[1:].lower()
+        drawing = io.BytesIO()
         settings = {"pdf.fonttype": 42, "ps.fonttype": 42}
-        if kind in VECTOR:
+        if file_format in VECTOR:
             settings["image.interpolation"] = "none"  # photos are stored as they are
         with matplotlib.rc_context(settings):
             axes = self.plot(self._new_axes(Figure, **options), **options)
-            if kind in VECTOR:
+            if file_format in VECTOR:
                 for panel in axes:
                     shrink_to_printed_size(panel, dpi)
-            axes[0].figure.savefig(drawing, format=kind, dpi=dpi)
+            axes[0].figure.savefig(drawing, format=file_format, dpi=dpi)
         write_whole(path, drawing.getvalue())
 
     def _new_axes(
@@ -320,21 +322,10 @@ class AttentionDisplay:
             if shares:
                 title += f"\n{_share_text(self.share(position))}" if lines else "\n"
             panel.imshow(photo)
-            line = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
-            panel.add_collection(LineCollection(lines, **line), autolim=False)
+            line_style = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
+            panel.add_collection(LineCollection(lines, **line_style), autolim=False)
             size = _title(panel, title, **self._style(position))
-            box = {"facecolor": "black", "linewidth": 0, "pad": 2}
-            font = {"color": "white", "size": max(8, 0.8 * size), "style": "italic"}
-            panel.text(
-                0.5,
-                0.05,
-                note,
-                ha="center",
-                va="bottom",
-                transform=panel.transAxes,
-                bbox=box,
-                **font,
-            )
+            _write_note(panel, note, 0.8 * size)
 
     def animate(
         self,
@@ -355,7 +346,8 @@ class AttentionDisplay:
         """
         from keras_sat.pictures.cartoon import cartoon
 
-        path, width = _path_ending_in(".gif", path), 480 if width is None else width
+        path = _path_ending_in(".gif", path)
+        width = 480 if width is None else width
         write_whole(path, cartoon(self, self.positions(words), look, seconds_per_word, width))
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
@@ -368,70 +360,27 @@ class AttentionDisplay:
         return player_frame(self)
 
 
-def plot_history(history: Any, ax=None) -> Any:
-    """Plot training curves, cross-entropy, reward and caption scores on the dev split;
-    return the array of axes.
-
-    Args:
-        history: `captioner.history`, a trained captioner, a dict from a name to its
-            values per epoch, or the output folder of `fit` (with history.csv).
-        ax: an array of axes, one for each kind of curve; None makes a new figure.
-    """
-    if isinstance(history, (str, os.PathLike)):
-        path = Path(history).expanduser()
-        table = np.genfromtxt(
-            path / "history.csv" if path.is_dir() else path, delimiter=",", names=True
-        )
-        history = {name: np.atleast_1d(table[name]) for name in table.dtype.names}
-    while hasattr(history, "history"):  # of a captioner, and of Keras' History
-        history = history.history
-    curves = history if isinstance(history, Mapping) else {}
-    known = {
-        name
-        for names in CURVES.values()
-        for name in names
-        if np.isfinite(curves.get(name, math.nan)).any()
-    }
-    kinds = {
-        title: [name for name in names if name in known]
-        for title, names in CURVES.items()
-        if known & {*names}
-    }
-    if not kinds:
-        expected = (
-            "Expected `captioner.history` or the output folder of `fit`; a loaded captioner "
-            "has no history."
-        )
-        raise ValueError(f"{expected} Received: history={brief(history)}")
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(
-            1, len(kinds), figsize=(4 * len(kinds), 3.6), layout="constrained", squeeze=False
-        )
-        ax = ax[0]
-    if np.size(ax) < len(kinds):
-        raise ValueError(
-            f"This history needs {len(kinds)} axes: {', '.join(kinds)}. Received: {np.size(ax)}"
-        )
-    for panel, (title, names) in zip(np.ravel(ax), kinds.items()):
-        for name in names:
-            unit, _ = unit_and_digits(name.removeprefix("val_"))
-            values = unit * np.asarray(curves[name], dtype=float)
-            panel.plot(np.arange(1, len(values) + 1), values, marker=".", label=CURVES[title][name])
-        panel.set_title(title)
-        panel.set_xlabel("epoch")
-        panel.xaxis.get_major_locator().set_params(integer=True)
-        # below, off the curves
-        panel.legend(loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=4, ncols=2)
-    return ax
-
-
 def _title(panel, text, **style):
     """Set a panel's title, in the size of text on its figure, which is returned."""
     size = font_size(panel.figure.bbox.width / panel.figure.dpi)
     panel.set_title(text, parse_math=False, size=size, pad=3, **style)
     return size
+
+
+def _write_note(panel, note, size):
+    """Write white text in a black box at the bottom of a panel; "" writes nothing."""
+    panel.text(
+        0.5,
+        0.05,
+        note,
+        ha="center",
+        va="bottom",
+        transform=panel.transAxes,
+        bbox={"facecolor": "black", "linewidth": 0, "pad": 2},
+        color="white",
+        size=max(8, size),
+        style="italic",
+    )
 
 
 def _share_text(share):
@@ -456,14 +405,20 @@ def _below_each_other(displays, rows):
     """
     columns = []  # (word, dict from the number of the display to the position of the word)
     for number, (display, row) in enumerate(zip(displays, rows)):
-        names, words, merged = [name for name, _ in columns], [display.words[i] for i in row], []
-        pairs = [("", 0, len(columns), 0, len(row))]  # lists of equal length are paired one by one
+        column_words = [word for word, _ in columns]
+        row_words = [display.words[position] for position in row]
+        # Lists of equal length are paired one by one.
+        pairs = [("", 0, len(columns), 0, len(row))]
         if len(columns) != len(row):
-            pairs = SequenceMatcher(None, names, words, autojunk=False).get_opcodes()
-        for _, start, end, own_start, own_end in pairs:
-            for column, position in zip_longest(columns[start:end], row[own_start:own_end]):
-                word, places = column or (display.words[position], {})
-                merged.append((word, places if position is None else places | {number: position}))
+            matcher = SequenceMatcher(None, column_words, row_words, autojunk=False)
+            pairs = matcher.get_opcodes()
+        merged = []
+        for _, start, end, row_start, row_end in pairs:
+            for column, position in zip_longest(columns[start:end], row[row_start:row_end]):
+                word, places = (display.words[position], {}) if column is None else column
+                if position is not None:
+                    places = {**places, number: position}
+                merged.append((word, places))
         columns = merged
     return [[places.get(number) for _, places in columns] for number in range(len(displays))]
 
@@ -497,7 +452,8 @@ def _as_display(display, image):
 
 
 def _path_ending_in(ending, path):
-    if (path := Path(path).expanduser()).suffix.lower() != ending:
+    path = Path(path).expanduser()
+    if path.suffix.lower() != ending:
         raise ValueError(f"Expected a file name ending in {ending}. Received: {str(path)!r}")
     return path
 
@@ -508,6 +464,7 @@ def _as_photo(image):
     """
     image = load_image(image)
     longest = max(image.shape[:2])
-    sides = (max(side, longest / STEEPEST_ASPECT) for side in image.shape[:2])
-    size = tuple(round(side * min(LARGEST_SIDE / longest, 1)) for side in sides)
+    scale = min(LARGEST_SIDE / longest, 1)
+    sides = [max(side, longest / STEEPEST_ASPECT) for side in image.shape[:2]]
+    size = tuple(round(side * scale) for side in sides)
     return image if size == image.shape[:2] else load_image(image, size)

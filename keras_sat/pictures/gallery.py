@@ -49,7 +49,8 @@ def gallery(
             raise ValueError(
                 f"Expected {len(results)} {name}, one for each result. Received: {len(values)}"
             )
-    page, scores = GalleryPage(path, title), {}
+    page = GalleryPage(path, title)
+    scores = {}  # from names to a list with the score of each photo
     if references is not None:
         captions = [result.caption for result in results]
         scores["bleu_4"] = bleu_of_counts(bleu_counts(references, captions))["bleu_4"]
@@ -57,22 +58,19 @@ def gallery(
     for number, result in enumerate(results):
         name = f"photo {number + 1}" if names is None else names[number]
         image = photo_of_result(result) if images is None else images[number]
-        of_people = [] if references is None else references[number]
-        page.add(name, result, image, of_people, **{key: of[number] for key, of in scores.items()})
+        human_captions = [] if references is None else references[number]
+        photo_scores = {key: values[number] for key, values in scores.items()}
+        page.add(name, result, image, human_captions, **photo_scores)
     return page.write()
 
 
 class GalleryPage:
-    """A gallery to which photos are added one by one, so that results need not stay in
-    memory.
-    """
+    """A gallery to which photos are added one by one, to save memory."""
 
     def __init__(self, path: str | os.PathLike, title: str = "Captions"):
         path = Path(path).expanduser()
-        self.path, self.title = (
-            path if path.suffix.lower() == ".html" else path / "index.html",
-            title,
-        )
+        self.path = path if path.suffix.lower() == ".html" else path / "index.html"
+        self.title = title
         # HTML of each photo; for each picture that cannot be read, why
         self.photos, self.errors = [], []
         # Those that all photos have.
@@ -82,16 +80,16 @@ class GalleryPage:
         """Add a photo with its CaptionResult, its human captions and its scores."""
         display = AttentionDisplay(image, result.words, result.attention_weights, result.from_photo)
         data = player.figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
-        shown = [named(key, of) for key, of in scores.items()]
+        score_texts = [named(key, value) for key, value in scores.items()]
         if result.confidence is not None:
-            shown.append(f"confidence {100 * result.confidence:.0f} %")
+            score_texts.append(f"confidence {100 * result.confidence:.0f} %")
             scores[CONFIDENCE] = result.confidence
         scores = {"order": len(self.photos), **scores}
         self.orders = {key: title for key, title in self.orders.items() if key in scores}
         keys = "".join(f' data-{key}="{value:.6f}"' for key, value in scores.items())
         self.photos.append(f"""<article{keys}>
 <h2>{escaped(name)}</h2>
-<p class="sat-scores">{", ".join(shown)}</p>
+<p class="sat-scores">{", ".join(score_texts)}</p>
 <p class="sat-waiting">{escaped(" ".join(display.words))}</p>
 {_listed(references, 'aria-label="Human captions"')}
 <script type="application/json">{as_json(data)}</script>
@@ -99,10 +97,15 @@ class GalleryPage:
 
     def write(self):
         """Write the page with the photos so far; return its path."""
-        shared = {f"player_{part}": player.template_part(part) for part in ("style", "script")} | {
-            "shown": str(SHOWN)
+        shared = {
+            "player_style": player.template_part("style"),
+            "player_script": player.template_part("script"),
+            "shown": str(SHOWN),
         }
-        errors = _listed(self.errors)
+        errors = ""
+        if self.errors:
+            summary = f"<summary>Unreadable: {len(self.errors)}</summary>"
+            errors = f"<details>{summary}{_listed(self.errors)}</details>"
         orders = [
             f'<button class="sat-control" data-sort="{key}">{name}</button>'
             for key, name in self.orders.items()
@@ -112,10 +115,7 @@ class GalleryPage:
             "title": escaped(self.title),
             "first_hidden": str(SHOWN + 1),
             "number": f"{len(self.photos):,}",
-            "errors": "<details><summary>Unreadable: "
-            f"{len(self.errors)}</summary>{errors}</details>"
-            if errors
-            else "",
+            "errors": errors,
             "orders": "\n".join(orders) if len(orders) > 1 else "",
             "figure": player.empty_figure(),
             "photos": "\n".join(self.photos),

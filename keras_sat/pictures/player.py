@@ -47,22 +47,23 @@ def player_page(display, *, title=None):
     """
     data = figure_data(display)
     values = {name: data.pop(name) for name in ("aspect", "photo")}
-    words = enumerate(map(escaped, display.words))
-    buttons = [f'<button type="button" data-step="{step}">{word}</button>' for step, word in words]
+    buttons = [
+        f'<button type="button" data-step="{step}">{escaped(word)}</button>'
+        for step, word in enumerate(display.words)
+    ]
+    if title is None:
+        title = " ".join(display.words)
     values |= {
         "buttons": " ".join(buttons),
         "maps": as_json(data),
         "policy": policy(template_part("script")),
+        "title": escaped(title),
     }
-    return fill(
-        template(), values | {"title": escaped(" ".join(display.words) if title is None else title)}
-    )
+    return fill(template(), values)
 
 
 def player_frame(display):
-    """Return a player as a sandboxed <iframe> to embed in another page, such as a
-    notebook.
-    """
+    """Return a player as a sandboxed <iframe>, for a page such as a notebook."""
     height, width = display.image.shape[:2]
     lines = sum(len(word) + 2 for word in display.words) // 40 + 1  # about, as buttons wrap
     style = (
@@ -113,11 +114,13 @@ def data_uri(image, largest_side=LARGEST_SIDE, quality=QUALITY):
     """
     from PIL import Image
 
-    picture, file = Image.fromarray(image), io.BytesIO()
+    picture = Image.fromarray(image)
     picture.thumbnail((largest_side, largest_side))
-    kind, options = (
-        ("png", {}) if max(picture.size) <= SMALL_SIDE else ("jpeg", {"quality": quality})
-    )
+    if max(picture.size) <= SMALL_SIDE:
+        kind, options = "png", {}
+    else:
+        kind, options = "jpeg", {"quality": quality}
+    file = io.BytesIO()
     picture.save(file, kind, optimize=True, **options)
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 

@@ -78,7 +78,7 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
         problem = "Expected 1 to 40 inches and 1 column or more, of 0.2 inches each."
         raise ValueError(f"{problem} Received: width={width}, columns={columns}")
     size = font_size(width)
-    line = 1.4 * size / 72
+    line = 1.4 * size / 72  # inches
     num_title_lines = max((1 + title.count("\n") for row in rows for title in row[1]), default=1)
 
     def widths(texts, styles):
@@ -86,9 +86,15 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
 
     measured = []
     for aspect, titles, words, title_styles, word_styles in rows:
-        texts = widths(titles, title_styles), widths(words, word_styles)
-        sizes = {"width": width - 2 * MARGIN, "line": line, "title": num_title_lines * line}
-        measured.append(Row(aspect, *texts, **sizes))
+        row = Row(
+            aspect,
+            title_widths=widths(titles, title_styles),
+            word_widths=widths(words, word_styles),
+            width=width - 2 * MARGIN,
+            line=line,
+            title=num_title_lines * line,
+        )
+        measured.append(row)
     layouts = best_layouts(measured, columns, large)
     distance = line  # between rows
     height = sum(layout.height + distance for layout in layouts) - distance + 2 * MARGIN
@@ -125,6 +131,7 @@ def best_layouts(rows, columns=None, large=True):
 
 
 def _cost(layout, row):
+    """Return the cost of a Layout of a Row, see above."""
     photo, *panels = [width * height for _, _, width, height in layout.boxes]
     photo_share = photo / (photo + sum(panels))
     return (
@@ -149,11 +156,13 @@ def _among_panels(row, columns, has_title):
     panel_height = min(row.cell(columns) / row.aspect, TALLEST * row.width)
     column_width = max(row.aspect * panel_height, min(row.narrowest, row.cell(columns)))
     places, top = _caption(row, row.width)
-    own_places, own_height = _caption(row, column_width)
-    fits = own_height <= top + row.title and max([0, *row.word_widths]) <= column_width
+    # Of the caption above the photo alone.
+    narrow_places, narrow_height = _caption(row, column_width)
+    fits = narrow_height <= top + row.title and max([0, *row.word_widths]) <= column_width
     if fits and not has_title:
-        top = max(0, own_height - row.title)
-        places = [(left, top + row.title - own_height + down) for left, down in own_places]
+        top = max(0, narrow_height - row.title)
+        caption_top = top + row.title - narrow_height
+        places = [(left, caption_top + down) for left, down in narrow_places]
     boxes = _cells(row, 1 + row.num_panels, columns, panel_height, column_width, top=top)
     return Layout(boxes, places, _bottom(boxes), -len(boxes) % columns)
 
@@ -209,9 +218,9 @@ def _as_wide_as_the_figure(row, columns, span):
     beside = columns - span
     for num_lines in range(len(row.word_widths) + 1):
         # The photo's height is that of `span` panels and this:
-        more = span * row.title + (span - 1) * GAP - _height_of_lines(row, num_lines)
-        cell = (row.width - beside * GAP - row.aspect * more) / columns
-        photo_width = span * cell + row.aspect * more
+        extra_height = span * row.title + (span - 1) * GAP - _height_of_lines(row, num_lines)
+        cell = (row.width - beside * GAP - row.aspect * extra_height) / columns
+        photo_width = span * cell + row.aspect * extra_height
         _, caption_height = _caption(row, photo_width)
         if caption_height <= _height_of_lines(row, num_lines):
             break
@@ -265,5 +274,9 @@ def text_width(text, *, color=None, **font):
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    measure, font = text_to_path.get_text_width_height_descent, FontProperties(**font)
-    return max(measure(line, font, ismath=False)[0] for line in text.split("\n")) / 72
+    font = FontProperties(**font)
+    widths = []  # of the lines, in points
+    for line in text.split("\n"):
+        width, _, _ = text_to_path.get_text_width_height_descent(line, font, ismath=False)
+        widths.append(width)
+    return max(widths) / 72

@@ -82,8 +82,8 @@ def spotlight(photo, light, look="spotlight"):
 
 def is_grey(photo):
     """Return whether hardly any pixel of a photo (height, width, 3) has a colour."""
-    some = photo[::4, ::4].astype(int)
-    return np.mean(np.ptp(some, axis=2) >= COLOURED) <= FEW
+    sample = photo[::4, ::4].astype(int)
+    return np.mean(np.ptp(sample, axis=2) >= COLOURED) <= FEW
 
 
 def share_with_half(attention_map):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_sat.search.length_penalty import caption_score
+from keras_sat.search.result import caption_score
 
 
 class SearchResult(NamedTuple):
@@ -54,9 +54,7 @@ def run_search(
     for_region=False,
     **options,
 ):
-    """Run the search that the options select: beam_search, sample_search or
-    greedy_search.
-    """
+    """Run the search that the options select: beam, sample or greedy search."""
     options = {
         "num_regions": num_regions,
         **special_tokens(vocabulary, allow_unknown, for_region),

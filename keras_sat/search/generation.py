@@ -79,7 +79,8 @@ class CaptionGenerator:
     its own are None, and the methods `rows_and_columns` and `_checked_features`.
 
     Attributes:
-        load_photo: the function of (image, size) that reads a picture in a given size.
+        photo_loader: None, or a function of (image, size) that reads photos in place of
+            `load_image`, such as `PhotoProcess.load`.
         confidence: None, or a function of the words' probabilities and the features
             that returns the probability that each caption is right.
         consensus: None, or a function that chooses one of the beams of each photo.
@@ -88,7 +89,7 @@ class CaptionGenerator:
     see `keras_sat.beyond.confidence` and `keras_sat.beyond.consensus`.
     """
 
-    load_photo = staticmethod(load_image)
+    photo_loader = None
     confidence = None
     consensus = None
 
@@ -215,8 +216,7 @@ class CaptionGenerator:
     def caption_features(
         self, features: Any, *, images: Any = None, **options: Unpack[SearchKeywords]
     ) -> list[CaptionResult]:
-        """Caption photos from their features; return a list with a CaptionResult for
-        each photo.
+        """Return a list with the CaptionResult of each photo, from their features.
 
         Args:
             features: (photos, regions, feature_dim).
@@ -253,9 +253,7 @@ class CaptionGenerator:
             yield from batch.with_errors(results)
 
     def _phrases_of_batches(self, batches, options, regions):
-        """Yield (image, list with a CaptionResult for each region, or error) for each
-        image.
-        """
+        """Yield (image, list of CaptionResults of regions, or error)."""
         for batch in batches:
             regions_of_photos = [regions[number] for number in batch.numbers]
             yield from batch.with_errors(self._phrases(batch, options, regions_of_photos))
@@ -279,22 +277,22 @@ class CaptionGenerator:
         return self.consensus(results, features, consensus_options, num_results=options.num_results)
 
     def _phrases(self, batch, options, regions_of_photos):
-        """Return a list of CaptionResults for each photo of a batch, one for each of
-        its regions.
-        """
+        """Return for each photo of a batch the CaptionResults of its regions."""
         arguments = self.arguments_of_search(options)
-        pairs = [
+        all_pairs = [
             (row, region) for row, regions in enumerate(regions_of_photos) for region in regions
         ]
         results = [[] for _ in regions_of_photos]
-        for start in range(0, len(pairs), options.batch_size):
-            rows, regions = map(list, zip(*pairs[start : start + options.batch_size]))
+        for start in range(0, len(all_pairs), options.batch_size):
+            pairs = all_pairs[start : start + options.batch_size]
+            rows = [row for row, _ in pairs]
+            regions = [region for _, region in pairs]
             features = _rows_of(batch.features, rows)
             photos = None if batch.photos is None else batch.photos[rows]
             numbers = [batch.numbers[row] for row in rows]
             visible = self.visible_cells(regions)
             phrases = self._results(features, photos, numbers, options, arguments, visible)
-            for row, region, phrase in zip(rows, regions, phrases):
+            for (row, region), phrase in zip(pairs, phrases):
                 results[row].append(phrase.of_region(region))
         return results
 
@@ -308,20 +306,23 @@ class CaptionGenerator:
             arguments: those of `search`, see `arguments_of_search`.
             visible: boolean (rows, regions), the cells that can be seen; None: all.
         """
-        noise = _noise(options, numbers, _rows_per_photo(arguments), self.num_regions)
-        masks = [] if visible is None else [visible]
-        found = self._run(self.search, features, *noise, *masks, **arguments)
+        rows_per_photo = _rows_per_photo(arguments)
+        word_noise, region_noise = _noise(options, numbers, rows_per_photo, self.num_regions)
+        tensors = [features, word_noise, region_noise]
+        if visible is not None:
+            tensors.append(visible)
+        search_result = self._run(self.search, *tensors, **arguments)
         if confidence is None:
             confidence = self.confidence
         confidences = None
         if confidence is not None and visible is None:  # it is fitted on whole photos
-            confidences = np.asarray(confidence(found.word_probs, features))
-        return results_of(found, self.vocabulary, self.rows_and_columns(), photos, confidences)
+            confidences = np.asarray(confidence(search_result.word_probs, features))
+        return results_of(
+            search_result, self.vocabulary, self.rows_and_columns(), photos, confidences
+        )
 
     def visible_cells(self, regions: list) -> Any:
-        """Return which cells of the grid are visible in each region, boolean (regions,
-        cells).
-        """
+        """Return which cells each region shows, boolean (regions, cells)."""
         return np.stack(
             [visible_cells(region, self.rows_and_columns()).ravel() for region in regions]
         )
@@ -446,8 +447,8 @@ class CaptionGenerator:
         token_ids = keras.utils.pad_sequences(
             ids, max_length, padding="post", value=vocabulary.pad_token_id
         )
-        found = self._run(self.forced_search, features, token_ids)
-        results = results_of(found, vocabulary, self.rows_and_columns(), photos)
+        search_result = self._run(self.forced_search, features, token_ids)
+        results = results_of(search_result, vocabulary, self.rows_and_columns(), photos)
         return [
             dataclasses.replace(result, words=words, caption=" ".join(words))
             for result, words in zip(results, captions)
@@ -500,11 +501,12 @@ class CaptionGenerator:
         for each image None or its error.
         """
         sizes = self.photo_sizes
+        load = load_image if self.photo_loader is None else self.photo_loader
         photos, problems = [], []
         for image in images:
             try:
                 path = getattr(image, "image_path", image)
-                photos.append([self.load_photo(path, size) for size in sizes])
+                photos.append([load(path, size) for size in sizes])
                 problems.append(None)
             except (OSError, ValueError) as error:
                 if errors == "raise":
@@ -572,8 +574,7 @@ class CaptionGenerator:
         sample_attention=False,
         **options,
     ):
-        """Search for captions of features (photos, regions, feature_dim); return a
-        SearchResult.
+        """Return the SearchResult for features (photos, regions, feature_dim).
 
         Args:
             word_noise: uniform noise (rows, max_length), for sampling words.
@@ -643,7 +644,7 @@ class CaptionGenerator:
 # === SearchResult -> CaptionResult ===
 
 
-def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=None):
+def results_of(search_result, vocabulary, rows_and_columns, photos=None, confidences=None):
     """Return the best CaptionResult of each photo in a SearchResult, with the others in
     its `alternatives`.
 
@@ -652,44 +653,43 @@ def results_of(found, vocabulary, rows_and_columns, photos=None, confidences=Non
         photos: `CaptionResult.image` for each photo, or None.
         confidences: (photos, results), or None.
     """
-    found = keras.tree.map_structure(np.asarray, found)
+    search_result = keras.tree.map_structure(np.asarray, search_result)
     results = []
-    for photo in range(len(found.log_probs)):
-        has_caption = ~np.isneginf(found.log_probs[photo])
-        best, *others = (
-            _result_of(
-                found,
-                (photo, number),
-                vocabulary,
-                rows_and_columns,
-                None if photos is None else photos[photo],
-                None if confidences is None else float(confidences[photo, number]),
+    for photo in range(len(search_result.log_probs)):
+        image = None if photos is None else photos[photo]
+        has_caption = ~np.isneginf(search_result.log_probs[photo])
+        photo_results = []
+        for number in np.flatnonzero(has_caption):
+            place = (photo, number)
+            confidence = None if confidences is None else float(confidences[place])
+            photo_results.append(
+                _result_of(search_result, place, vocabulary, rows_and_columns, image, confidence)
             )
-            for number in np.flatnonzero(has_caption)
-        )
+        best, *others = photo_results
         results.append(dataclasses.replace(best, alternatives=others))
     return results
 
 
-def _result_of(found, place, vocabulary, rows_and_columns, image, confidence):
+def _result_of(search_result, place, vocabulary, rows_and_columns, image, confidence):
     """Return the CaptionResult of one caption in a SearchResult of NumPy arrays;
     `place` is (photo, number of the result).
     """
-    is_finished = bool(found.is_finished[place])
-    num_words = found.lengths[place] - is_finished  # without `<end>`
-    of_words = (*place, slice(num_words))
-    words = [vocabulary.tokens[token_id] for token_id in found.token_ids[of_words]]
+    is_finished = bool(search_result.is_finished[place])
+    num_words = search_result.lengths[place] - is_finished  # without `<end>`
+    word_places = (*place, slice(num_words))
+    words = [vocabulary.tokens[token_id] for token_id in search_result.token_ids[word_places]]
+    maps = search_result.attention_weights[word_places]  # (words, regions)
     extras = {}
-    for name, values in found.extras.items():
-        extra = values[of_words]  # (words, dim)
+    for name, values in search_result.extras.items():
+        extra = values[word_places]  # (words, dim)
         extras[name] = extra[:, 0] if extra.shape[1] == 1 else extra
     return CaptionResult(
         caption=" ".join(words),
         words=words,
-        log_prob=float(found.log_probs[place]),
-        attention_weights=found.attention_weights[of_words].reshape(len(words), *rows_and_columns),
+        log_prob=float(search_result.log_probs[place]),
+        attention_weights=maps.reshape(len(words), *rows_and_columns),
         extras=extras,
-        word_probs=found.word_probs[of_words],
+        word_probs=search_result.word_probs[word_places],
         is_finished=is_finished,
         confidence=confidence,
         image=image,
@@ -707,9 +707,7 @@ def _rows_of(features, rows):
 
 
 def _rows_per_photo(arguments):
-    """Return the number of beams or samples of each photo, given the arguments of
-    `search`.
-    """
+    """Return the number of beams or samples, given arguments of `search`."""
     return arguments.get("num_beams", arguments.get("num_samples", 1))
 
 
@@ -725,9 +723,10 @@ def _noise(options, numbers, rows_per_photo, num_regions):
         is_random = options.temperature is not None or options.sample_attention
         seed = random.randrange(ANY_COUNT) if is_random else 0
     generators = [np.random.default_rng([seed, options.first_photo + number]) for number in numbers]
-    words = rows_per_photo, options.max_length
-    regions = (*words, num_regions) if options.sample_attention else (0, options.max_length, 0)
-    return [
-        np.concatenate([generator.random(shape, dtype=np.float32) for generator in generators])
-        for shape in (words, regions)
-    ]
+    word_shape = (rows_per_photo, options.max_length)
+    region_shape = (0, options.max_length, 0)
+    if options.sample_attention:
+        region_shape = (rows_per_photo, options.max_length, num_regions)
+    word_noise = [generator.random(word_shape, dtype=np.float32) for generator in generators]
+    region_noise = [generator.random(region_shape, dtype=np.float32) for generator in generators]
+    return np.concatenate(word_noise), np.concatenate(region_noise)

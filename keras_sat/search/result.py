@@ -1,4 +1,4 @@
-"""The result of captioning a photo."""
+"""The result of captioning a photo, and the score that compares captions."""
 
 import os
 from dataclasses import dataclass, field, replace
@@ -54,9 +54,7 @@ class CaptionResult:
 
     @property
     def from_photo(self) -> np.ndarray | None:
-        """The fraction of each word's attention on the photo, (words,); None without a
-        sentinel.
-        """
+        """The share of the photo in each word, (words,); None without a sentinel."""
         return self.extras.get("from_photo")
 
     def to_dict(self, *, maps: bool = False) -> dict[str, Any]:
@@ -101,18 +99,27 @@ def _rounded(array, decimals):
     return array.astype("float64").round(decimals).tolist()
 
 
+def caption_score(log_prob, length, length_penalty):
+    """Return log p / length ** length_penalty: numbers, arrays or tensors.
+
+    `length` is the number of tokens, `<end>` included. A penalty of 0 compares log p,
+    which favours short captions; 1 compares the mean over the tokens.
+    """
+    return log_prob / length**length_penalty
+
+
 def with_image_paths(results):
     """Yield (image, result) pairs; results of paths get them as `image_path`.
 
     Instead of a result there may be a list of results, for regions, or the error of an
     unreadable image.
     """
-    for image, found in results:
+    for image, result in results:
         path = getattr(image, "image_path", image)
         if isinstance(path, (str, os.PathLike)):
             path = os.fspath(path)
-            if isinstance(found, list):
-                found = [result._with(image_path=path) for result in found]
-            elif isinstance(found, CaptionResult):
-                found = found._with(image_path=path)
-        yield image, found
+            if isinstance(result, list):
+                result = [phrase._with(image_path=path) for phrase in result]
+            elif isinstance(result, CaptionResult):
+                result = result._with(image_path=path)
+        yield image, result

@@ -1,0 +1,368 @@
+"""A captioner as one .keras file, and what else Keras does with its models."""
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+from helpers import NO_DROPOUT, all_slow_but, make_captioner, numbers, random_pixels
+
+import data_utils
+import keras_sat
+from data_utils import make_batches
+from keras_sat import Captioner
+from keras_sat.beyond.consensus import Consensus
+
+PHOTO = random_pixels(64, 64, 3)
+
+
+def own_encoder():
+    keras.utils.set_random_seed(5)
+    return keras.Sequential(
+        [
+            keras.Input((64, 64, 3)),
+            keras.layers.Rescaling(1 / 255),
+            keras.layers.Conv2D(16, 16, strides=16, activation="relu"),
+        ],
+        name="mine",
+    )
+
+
+def built(**options):
+    """Return a small captioner of photos, with random weights."""
+    keras.utils.set_random_seed(3)
+    options = {"encoder": "tiny", "encoder_training": "scratch", **options}
+    return make_captioner(shape=PHOTO.shape, scale=0.9, **options)
+
+
+KINDS = {
+    "soft": {},
+    "hard": {"attention": "hard"},
+    "none": {"attention": "none"},
+    "gru of two layers": {"cell": "gru", "num_layers": 2},
+    "after reading, sentinel": {"attends": "after", "scoring": "bilinear", "sentinel": True},
+    "with phrases for regions": {"region_weight": 1.0, "box_weight": 1.0},
+    "frozen encoder": {"encoder_training": "frozen"},
+    "own frozen encoder": {"encoder": own_encoder, "encoder_training": "frozen"},
+    "own trained encoder": {"encoder": own_encoder, "encoder_training": "fine-tuned"},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    options = {name: x() if callable(x) else x for name, x in KINDS[request.param].items()}
+    return built(**options)
+
+
+def assert_equal(received, expected):
+    """Assert that two captioners have the same options, and read a caption of a photo
+    alike, word by word.
+    """
+    assert received is not expected and type(received) is Captioner
+    assert json.dumps(received.get_config()) == json.dumps(expected.get_config())
+    assert received.vocabulary == expected.vocabulary
+    assert received.rows_and_columns() == expected.rows_and_columns()
+    token_ids = np.array([[1, 4, 5, 6]])
+    mine, theirs = (captioner((PHOTO[None], token_ids)) for captioner in (received, expected))
+    np.testing.assert_array_equal(mine.logits, theirs.logits)
+    np.testing.assert_array_equal(mine.attention_weights, theirs.attention_weights)
+
+
+def test_a_file_gives_the_same_captioner(kind, tmp_path):
+    kind.save(tmp_path / "captioner.keras")
+    loaded = keras.saving.load_model(tmp_path / "captioner.keras")
+    assert_equal(loaded, kind)
+    assert_equal(Captioner.from_pretrained(tmp_path / "captioner.keras"), kind)
+    assert [path.name for path in tmp_path.iterdir()] == ["captioner.keras"]
+
+
+def test_copies(kind):
+    assert_equal(copy.deepcopy(kind), kind)
+    assert_equal(pickle.loads(pickle.dumps(kind)), kind)
+
+
+def test_a_clone_has_the_same_options_and_new_weights(kind):
+    clone = keras.models.clone_model(kind)
+    assert json.dumps(clone.get_config()) == json.dumps(kind.get_config())
+    assert [w.shape for w in clone.weights] == [w.shape for w in kind.weights]
+    assert not np.allclose(clone.decoder.embedding.embeddings, kind.decoder.embedding.embeddings)
+
+
+def test_from_config_reads_no_file():
+    config = built().get_config() | {"encoder": "vgg16", "encoder_training": "fine-tuned"}
+    config |= {"encoder_weights": "/nowhere/weights.h5"}
+    again = Captioner.from_config(config)
+    assert again.encoder_weights == "/nowhere/weights.h5"
+    assert json.dumps(again.get_config()) == json.dumps(config)
+
+
+@pytest.mark.parametrize("name", all_slow_but("scenes", ["scenes", "scenes-hard", "scenes-none"]))
+def test_bundled_captioners(name, tmp_path):
+    captioner = Captioner.from_pretrained(name)
+    captioner.save(tmp_path / "captioner.keras")
+    loaded = keras.saving.load_model(tmp_path / "captioner.keras")
+    photos = [scene.image for scene in data_utils.draw_scenes(3, 9)]
+    for received, expected in zip(loaded.caption(photos), captioner.caption(photos)):
+        assert received.caption == expected.caption and received.log_prob == expected.log_prob
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["flickr8k", "flickr8k-hard", "flickr8k-paper"])
+def test_bundled_photo_captioners(name, tmp_path):
+    captioner = Captioner.from_pretrained(name)
+    photo = random_pixels(224, 224, 3)
+    captioner.save(tmp_path / "captioner.keras")
+    loaded = keras.saving.load_model(tmp_path / "captioner.keras")
+    expected, received = captioner.caption(photo), loaded.caption(photo)
+    assert received.caption == expected.caption and received.confidence == expected.confidence
+    assert received.log_prob == expected.log_prob
+    loaded.save(tmp_path / "folder")
+    assert Captioner.load(tmp_path / "folder").weights_digest() == captioner.weights_digest()
+
+
+def test_what_captions_depend_on_travels_with_them(captioner, scenes, tmp_path):
+    indexed = captioner.adapted(consensus_weight=20.0)
+    indexed.consensus = Consensus.build(indexed, scenes, show_progress=False)
+    keras_sat.calibrate(indexed, scenes[:100], show_progress=False)  # sets its confidence
+    indexed.note_training_photos(["a", "b"])
+    indexed.save(tmp_path / "captioner.keras")
+    loaded = keras.saving.load_model(tmp_path / "captioner.keras")
+    expected, received = indexed.caption(scenes[0].image_path), loaded.caption(scenes[0].image_path)
+    assert (received.caption, received.log_prob) == (expected.caption, expected.log_prob)
+    assert received.confidence == expected.confidence is not None
+    for mine, theirs in zip(loaded.training_photos, indexed.training_photos):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_precision(precision, tmp_path):
+    captioner = built(embedding_dim=300, hidden_dim=300)
+    captioner.save(tmp_path / "whole.keras")
+    captioner.save(tmp_path / "small.keras", precision=precision)
+    captioner.save(tmp_path / "folder", precision=precision)
+    small = keras.saving.load_model(tmp_path / "small.keras")
+    assert small.weights_digest() == Captioner.load(tmp_path / "folder").weights_digest()
+    sizes = [(tmp_path / f"{name}.keras").stat().st_size for name in ("small", "whole")]
+    assert sizes[0] < 0.9 * sizes[1]
+    with pytest.raises(ValueError, match="precision"):
+        captioner.save(tmp_path / "other.keras", precision="int4")
+
+
+# === Training ===
+
+
+@pytest.fixture
+def batches(scene_images, scene_vocabulary, scene_cache):
+    options = {"cache": scene_cache, "batch_size": 50, "shuffle": False}
+    return make_batches(scene_images, scene_vocabulary, split="train", **options)
+
+
+@pytest.fixture
+def trained(scene_vocabulary, batches, without_graphs):
+    keras.utils.set_random_seed(3)
+    captioner = make_captioner(scene_vocabulary, **NO_DROPOUT)
+    captioner.compile("adamw", learning_rate=0.01, weight_decay=0.1, average_momentum=0.9)
+    captioner.fit(batches, verbose=0)
+    return captioner
+
+
+def test_training_goes_on(trained, batches, tmp_path):
+    trained.save(tmp_path / "captioner.keras")
+    loaded = keras.saving.load_model(tmp_path / "captioner.keras")
+    assert loaded.updates.options.average_momentum == 0.9
+    assert loaded.optimizer.iterations == trained.optimizer.iterations > 0
+    histories = []
+    for captioner in (trained, loaded):
+        keras.utils.set_random_seed(7)
+        histories.append(captioner.fit(batches, verbose=0).history["loss"])
+    assert histories[0] == histories[1]
+    for mine, theirs in zip(loaded.trainable_variables, trained.trainable_variables):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.slow
+def test_callbacks_of_keras(trained, batches, tmp_path):
+    callbacks = [
+        keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras"),
+        keras.callbacks.EarlyStopping("val_cross_entropy", mode="min", patience=3),
+        keras.callbacks.BackupAndRestore(tmp_path / "backup"),
+        keras.callbacks.CSVLogger(tmp_path / "log.csv"),
+    ]
+    trained.fit(batches, validation_data=batches, epochs=2, verbose=0, callbacks=callbacks)
+    loaded = keras.saving.load_model(tmp_path / "2.keras")
+    expected = trained.evaluate(batches, verbose=0, return_dict=True)
+    assert loaded.evaluate(batches, verbose=0, return_dict=True) == expected
+    assert len((tmp_path / "log.csv").read_text().splitlines()) == 3
+
+
+@pytest.mark.slow
+def test_backup_and_restore_goes_on_where_training_was_killed(trained, batches, tmp_path):
+    class Kill(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 1:
+                raise InterruptedError
+
+    trained.compile("adam", learning_rate=0.01)  # without averages, which it does not keep
+    again = copy.deepcopy(trained)
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    with pytest.raises(InterruptedError):
+        trained.fit(batches, epochs=2, verbose=0, callbacks=[backup, Kill()])
+    after_one_epoch = [weight.numpy() for weight in trained.trainable_variables]
+    seen = []
+
+    class Look(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            seen.append((epoch, [weight.numpy() for weight in self.model.trainable_variables]))
+
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    again.fit(batches, epochs=2, verbose=0, callbacks=[backup, Look()])
+    (epoch, weights), *others = seen
+    assert epoch == 1 and not others
+    for received, expected in zip(weights, after_one_epoch):
+        np.testing.assert_array_equal(received, expected)
+
+
+# === What it does not do ===
+
+
+def test_photos_alone_are_no_input():
+    captioner = built()
+    photos = np.stack([PHOTO, PHOTO])
+    for run in (captioner, captioner.predict, make_captioner(encoder="tiny"), captioner.call):
+        with pytest.raises(TypeError, match=r"captioner\.caption\(photos\).*captioner\.encode"):
+            run(photos)
+
+
+@pytest.mark.parametrize("name", ["x.h5", "sub/x.ZIP"])
+def test_other_files_are_rejected(name, tmp_path):
+    with pytest.raises(ValueError, match=r"folder, or as one file that ends with \.keras"):
+        built().save(tmp_path / name)
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_a_file_is_replaced_only_as_a_whole(tmp_path, monkeypatch):
+    captioner, path = built(), tmp_path / "captioner.keras"
+    captioner.save(path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="overwrite=False"):
+        captioner.save(path, overwrite=False)
+    monkeypatch.setattr(Captioner, "save_assets", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        captioner.save(path)
+    assert path.read_bytes() == before and len([*tmp_path.iterdir()]) == 1
+
+
+def test_a_model_that_is_no_captioner(tmp_path):
+    own_encoder().save(tmp_path / "encoder.keras")
+    with pytest.raises(ValueError, match="has a Sequential, not a captioner"):
+        Captioner.load(tmp_path / "encoder.keras")
+
+
+def changed(path, **values):
+    """Change values in the configuration that a file has for a captioner."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    config = json.loads(members["config.json"])
+    for name, value in values.items():
+        place = config["build_config"] if name in config["build_config"] else config["config"]
+        place[name] = value
+    members["config.json"] = json.dumps(config).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+LAMBDA = {
+    "module": "keras.layers",
+    "class_name": "Lambda",
+    "config": {"name": "evil", "function": {"class_name": "__lambda__", "config": {"code": "x"}}},
+    "registered_name": None,
+}
+
+
+@pytest.mark.parametrize(
+    "values, problem",
+    [
+        ({"hidden_dim": 10**6}, "larger model"),
+        ({"feature_shape": [10**4, 10**9]}, "larger model"),
+        ({"feature_shape": "many"}, "feature_shape"),
+        ({"rows_and_columns": [3, -3]}, "rows_and_columns"),
+        ({"encoder": LAMBDA, "encoder_training": "frozen"}, "safe"),
+        ({"attention": "keen"}, "attention"),
+    ],
+)
+def test_hostile_files(values, problem, tmp_path):
+    path = tmp_path / "captioner.keras"
+    built().save(path)
+    changed(path, **values)
+    with pytest.raises((ValueError, TypeError), match=problem):
+        Captioner.load(path)
+
+
+def test_damaged_assets(captioner, scenes, tmp_path):
+    indexed = captioner.adapted(consensus_weight=20.0)
+    indexed.consensus = Consensus.build(indexed, scenes, show_progress=False)
+    path = tmp_path / "captioner.keras"
+    indexed.save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    name = next(name for name in members if "index-" in name)
+    members[name] = members[name][:-1] + b"?"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(ValueError, match="damaged"):
+        Captioner.load(path)
+
+
+# === Without an import of the captioner ===
+
+PROGRAM = """
+import sys
+{first}
+{second}
+captioner = keras.saving.load_model(sys.argv[1])
+assert keras.saving.get_registered_name(type(captioner)) == "keras_sat>Captioner"
+assert isinstance(captioner, keras_sat.Captioner)
+print(captioner.weights_digest())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "imports", [("import keras", "import keras_sat"), ("import keras_sat", "import keras")]
+)
+def test_load_model_finds_the_captioner(imports, tmp_path):
+    captioner = built()
+    captioner.save(tmp_path / "captioner.keras")
+    program = PROGRAM.format(first=imports[0], second=imports[1])
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "captioner.keras")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.split() == [captioner.weights_digest()]
+
+
+def test_summary_shows_shapes():
+    lines = []
+    built().summary(print_fn=lines.append)
+    text = "\n".join(map(str, lines))
+    assert "?" not in text and "logits" in text
+
+
+def test_features_without_an_encoder(tmp_path):
+    captioner = make_captioner(shape=(4, 6))
+    captioner.save(tmp_path / "captioner.keras")
+    loaded = keras.saving.load_model(tmp_path / "captioner.keras")
+    features = numbers(2, 4, 6)
+    for mine, theirs in zip(
+        loaded.caption_features(features), captioner.caption_features(features)
+    ):
+        assert (mine.caption, mine.log_prob) == (theirs.caption, theirs.log_prob)
