@@ -72,6 +72,21 @@ def near_name(name, known):
     return f" Did you mean {near[0]}?" if near else ""
 
 
+def reject_few_photos(images, fewest):
+    """Raise ValueError for fewer than `fewest` photos, and name their splits.
+
+    `images` is a list of CaptionedImage.
+    """
+    if len(images) >= fewest:
+        return
+    splits = dict.fromkeys(repr(image.split) for image in images if image.split is not None)
+    origin = f" of {', '.join(splits)}" if splits else ""
+    raise ValueError(
+        f"Expected at least {fewest} photos with captions. Received: {len(images)} "
+        f"photos{origin}. Choose a larger split, or add photos."
+    )
+
+
 def check_no_keras_distribution():
     """Raise ValueError if a keras.distribution is set, which has no effect on
     TensorFlow.

@@ -14,7 +14,7 @@ from helpers import write_photos
 from data_utils import DATASETS
 from data_utils.datasets.tables import read_table
 from keras_sat.__main__ import main
-from keras_sat.command_line import commands
+from keras_sat.command_line import caption as caption_command
 from keras_sat.search.result import CaptionResult
 
 
@@ -49,8 +49,8 @@ class Spoken:
 def spoken(monkeypatch):
     def use(**options):
         captioner = Spoken(**options)
-        monkeypatch.setattr(commands, "_captioner_of", lambda *_: captioner)
-        monkeypatch.setattr(commands, "_fits_litert", lambda *_: False)
+        monkeypatch.setattr(caption_command, "load_captioner", lambda *_: captioner)
+        monkeypatch.setattr(caption_command, "fits_litert", lambda *_: False)
         return captioner
 
     return use

@@ -16,7 +16,7 @@ from keras_sat.beyond.calibration import Calibration, calibrate, fraction_named,
 from keras_sat.beyond.confidence import Confidence, clues_of
 from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
-from keras_sat.command_line.commands import LOW_CONFIDENCE, _as_line
+from keras_sat.command_line.caption import LOW_CONFIDENCE, line_of
 from keras_sat.files.saving import save_records
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.gallery import gallery
@@ -144,8 +144,9 @@ def test_the_captioner_has_its_own_confidence_while_it_is_calibrated_again(
 def test_photos_that_cannot_serve(calibrated, scenes, tmp_path):
     captioner = calibrated[0].adapted()
     without_captions = [dataclasses.replace(image, captions=[]) for image in scenes[:30]]
-    with pytest.raises(ValueError, match="at least 100 photos .* 90 photos"):
-        calibrate(captioner, [*without_captions, *scenes[30:]], show_progress=False)
+    dev = [dataclasses.replace(image, split="dev") for image in scenes[30:]]
+    with pytest.raises(ValueError, match="at least 100 photos .* 90 photos of 'dev'"):
+        calibrate(captioner, [*without_captions, *dev], show_progress=False)
     (tmp_path / "broken.png").write_bytes(b"no picture")
     broken = CaptionedImage("broken", str(tmp_path / "broken.png"), ["a red circle"], "dev")
     with pytest.warns(UserWarning, match="1 unreadable photos are skipped"):
@@ -265,7 +266,7 @@ def test_the_command_line_shows_it(calibrated, scenes, saved, monkeypatch, capsy
     assert second["confidence"] < 0.3 and second["is_sure"] is False and second["caption"]
     shown = [f"(confidence {100 * result.confidence:.0f} %)" for result in (best, doubtful)]
     plain = [f"{known}\t{best.caption}", f"{black}\t{doubtful.caption}"]
-    assert [_as_line(*pair, None) for pair in ((known, best), (black, doubtful))] == plain, (
+    assert [line_of(*pair, None) for pair in ((known, best), (black, doubtful))] == plain, (
         "programs read that"
     )
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -274,7 +275,7 @@ def test_the_command_line_shows_it(calibrated, scenes, saved, monkeypatch, capsy
         f"{plain[0]} {shown[0]}",
         f"not sure: {plain[1]} {shown[1]}",
     ]
-    assert _as_line(black, doubtful, 0.0) == f"{plain[1]} {shown[1]}", (
+    assert line_of(black, doubtful, 0.0) == f"{plain[1]} {shown[1]}", (
         "a bound of one's own takes the place of ours"
     )
     monkeypatch.undo()

@@ -1,5 +1,6 @@
 import csv
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ from PIL import Image
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
-from keras_sat.scoring import scores
+from keras_sat.scoring import evaluate, scores
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.evaluate import caption_photos, evaluate_captions
@@ -219,6 +220,26 @@ def test_search_options_are_in_the_settings(whole_training, images):
     short = keras_sat.evaluate(captioner, images[:4], max_length=3, **options)
     assert short.settings["max_length"] == 3 and "max_length 3" in str(short)
     assert "max_length" not in keras_sat.evaluate(captioner, images[:4], **options).settings
+
+
+def test_scores_of_few_photos_are_told_to_say_little(described):
+    few = [image for image in described if image.split == "test"]
+    with pytest.warns(UserWarning, match="so few photos .* Received: 4 photos") as told:
+        evaluate_captions(entries(), few)
+    assert len(told) == 1
+    copies = range(evaluate.FEW_PHOTOS)
+    many = [replace(few[0], image_id=f"photo{number}") for number in copies]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate_captions(entries(["a dog"] * len(many)), many)
+
+
+def test_evaluate_says_once_that_its_photos_are_few(whole_training, images):
+    _, captioner = whole_training
+    options = {"split": "train", "num_beams": 1, "max_length": 3, "show_progress": False}
+    with pytest.warns(UserWarning, match="so few photos .* Received: 2 photos") as told:
+        keras_sat.evaluate(captioner, images[:2], **options)
+    assert len([warning for warning in told if "so few photos" in str(warning.message)]) == 1
 
 
 def test_a_line_for_each_photo(described, tmp_path):

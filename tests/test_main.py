@@ -19,9 +19,11 @@ from PIL import Image
 
 from keras_sat.__main__ import main
 from keras_sat.captioner import Captioner
+from keras_sat.command_line import caption as caption_command
 from keras_sat.command_line import commands, demo, paths
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.command_line.messages import one_line
+from keras_sat.command_line.models import models_or_default
 from keras_sat.deploy.ray_data import load_models
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.options import (
@@ -32,6 +34,7 @@ from keras_sat.options import (
     SelfCriticalOptions,
     TrainingOptions,
 )
+from keras_sat.pictures.gallery import GalleryPage
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
@@ -423,6 +426,8 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         ([both[0], "--gif", "a.gif", "--width", "3"], "--width has no effect without --plot"),
         ([both[0], "--gif", "a.gif", "--shares"], "--shares has no effect without --plot"),
         ([both[0], "--plot-format", "pdf"], "--plot-format has no effect without --plot"),
+        ([both[0], "--ray", "local", "--min-confidence", "0"], "cannot be combined with --ray"),
+        ([both[0], "--ray", "local", "--json"], "--json cannot be combined with --ray"),
         ([both[0], "--plot", "a.png", "--plot-format", "pdf"], "--plot-format is for a folder"),
     ):
         assert main(["caption", *model, *arguments]) == 2
@@ -455,6 +460,11 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
         "captions without the word are printed too"
     )
     assert not error.startswith("plot:"), "nothing was drawn"
+    table = ["--csv", str(pictures / "captions.csv")]
+    undrawn = ["--plot", str(tmp_path / "plots"), "--words", "zebra"]
+    assert main(["caption", *both, *model, *table, *undrawn]) == 2
+    error = capsys.readouterr().err
+    assert error.count("not drawn") == 2 and "failed: 2 pictures" in error
 
 
 def test_plots_in_a_folder_have_the_format_that_is_asked_for(
@@ -514,14 +524,17 @@ def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(
     def stop(result, min_confidence):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commands, "_is_sure", stop)
-    assert main([*command, "--gallery", str(tmp_path / "stopped.html")]) == 130
+    with monkeypatch.context() as patch:
+        patch.setattr(caption_command, "is_sure", stop)
+        assert main([*command, "--gallery", str(tmp_path / "stopped.html")]) == 130
     assert (tmp_path / "stopped.html").read_text(encoding="utf-8").count("<article") == 1
 
     results = [
         (str(pictures / "a.png"), Captioner.load(folder / "model").caption(pictures / "a.png"))
     ] * 30
-    running = commands._kept_in_files(iter(results), [], tmp_path / "killed.html", None)
+    running = caption_command.kept_in_files(
+        iter(results), [], GalleryPage(tmp_path / "killed.html"), None
+    )
     for number, _ in enumerate(running):
         if number:
             written = (tmp_path / "killed.html").read_text(encoding="utf-8").count("<article")
@@ -615,6 +628,8 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     for arguments, message in (
         ([*scoring, str(results), "--num-beams", "2"], "cannot be combined with --num-beams"),
         ([*scoring, str(results), *gallery], "cannot be combined with --gallery"),
+        ([*scoring, str(results), "--model", "scenes"], "cannot be combined with --model"),
+        ([*scoring, str(results), "--boxes", "a"], "cannot be combined with --boxes"),
         (
             [*scoring, str(tmp_path / "none.json")],
             "none.json: No such file or directory. Check the path",
@@ -676,7 +691,7 @@ def test_a_folder_of_that_name_is_not_the_bundled_captioner(
 ):
     shutil.copytree(whole_training[0] / "model", tmp_path / "scenes")
     monkeypatch.chdir(tmp_path)
-    captioner = load_models(commands._models_or_default(None, "scenes"), None)
+    captioner = load_models(models_or_default(None, "scenes"), None)
     assert (
         captioner.weights_digest()
         == Captioner.load(pretrained_directory("scenes")).weights_digest()

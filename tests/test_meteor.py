@@ -75,8 +75,8 @@ def test_meteor_1_5_is_what_coco_caption_computes(captions):
         pytest.skip("METEOR 1.5 needs Java and pycocoevalcap (the extra `coco`)")
     found = score_meteor(references, candidates)
     assert found.kind == METEOR_JAVA
-    assert found.corpus == pytest.approx(golden["scores"]["meteor"], abs=1e-6)
-    np.testing.assert_allclose(found.of_photos, golden["of_photos"]["meteor"], atol=1e-6)
+    assert found.corpus_score == pytest.approx(golden["scores"]["meteor"], abs=1e-6)
+    np.testing.assert_allclose(found.photo_scores, golden["of_photos"]["meteor"], atol=1e-6)
 
 
 def test_nltk_with_the_weights_of_1_5_comes_close(captions, wordnet, monkeypatch):
@@ -85,8 +85,8 @@ def test_nltk_with_the_weights_of_1_5_comes_close(captions, wordnet, monkeypatch
     found = score_meteor(references, candidates)
     assert found.kind == METEOR_NLTK
     real = np.array(golden["of_photos"]["meteor"])
-    assert np.corrcoef(found.of_photos, real)[0, 1] > 0.85
-    assert found.corpus == pytest.approx(real.mean(), rel=0.15), (
+    assert np.corrcoef(found.photo_scores, real)[0, 1] > 0.85
+    assert found.corpus_score == pytest.approx(real.mean(), rel=0.15), (
         "nltk's own weights would give about twice as much"
     )
 
@@ -111,7 +111,7 @@ def test_a_damaged_wordnet_costs_no_captions(monkeypatch):
     monkeypatch.setattr(meteor, "meteor_jar", lambda: None)
     monkeypatch.setattr(meteor, "meteor_of_nltk", fails(OSError("data.noun is missing")))
     with pytest.warns(UserWarning, match="data.noun is missing"):
-        assert score_meteor([[["a", "dog"]]], [["a", "dog"]]).corpus is None
+        assert score_meteor([[["a", "dog"]]], [["a", "dog"]]).corpus_score is None
 
 
 @pytest.mark.parametrize("answers", ["", "echo not-a-number"])
@@ -123,4 +123,4 @@ def test_a_java_that_fails_costs_no_captions(answers, monkeypatch, tmp_path):
     monkeypatch.setattr(meteor.shutil, "which", lambda name: str(java))
     monkeypatch.setattr(meteor, "meteor_of_nltk", fails(LookupError()))
     with pytest.warns(UserWarning, match="METEOR 1.5 failed"):
-        assert score_meteor([[["a", "dog"]]], [["a", "dog"]]).corpus is None
+        assert score_meteor([[["a", "dog"]]], [["a", "dog"]]).corpus_score is None

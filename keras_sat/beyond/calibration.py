@@ -17,8 +17,9 @@ from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
+from keras_sat.checks import reject_few_photos
 from keras_sat.options import SearchOptions
-from keras_sat.scoring.evaluate import check_training_photos
+from keras_sat.scoring.leakage import check_training_photos
 
 FRACTION_NAMED = 2 / 3  # of the content words
 FEWEST_PHOTOS = 100
@@ -138,11 +139,7 @@ def calibrate(
     ]
     if cache is None:
         images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
-    if len(images) < FEWEST_PHOTOS:
-        raise ValueError(
-            f"Expected at least {FEWEST_PHOTOS} photos with captions. Received: "
-            f"{len(images)} photos"
-        )
+    reject_few_photos(images, FEWEST_PHOTOS)
     if cache is not None:
         cache.reject_changed(
             [image.image_id for image in images], [image.image_path for image in images]

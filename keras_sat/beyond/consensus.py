@@ -21,6 +21,7 @@ import itertools
 import numpy as np
 
 from data_utils.progress import Progress
+from keras_sat.checks import reject_few_photos
 from keras_sat.search.result import caption_score
 
 FEWEST_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
@@ -92,11 +93,7 @@ class Consensus:
                 equal distances.
             cache: FeatureCache with their features; None reads and encodes the photos.
         """
-        if len(images) < FEWEST_PHOTOS:
-            raise ValueError(
-                f"Expected at least {FEWEST_PHOTOS} photos with captions. Received: "
-                f"{len(images)} photos"
-            )
+        reject_few_photos(images, FEWEST_PHOTOS)
         distance = -(-len(images) // MOST_PHOTOS)
         images = images[::distance]
         features_of_images = Progress.over(

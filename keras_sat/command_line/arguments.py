@@ -48,12 +48,11 @@ class Parser(argparse.ArgumentParser):
     commands = {}  # dict from the names of commands to their parsers
 
     def error(self, message):
-        wrong = re.search(r"unrecognized arguments: (\S+)|invalid choice: '(\S+)'", message)
-        hint = (
-            near_name(wrong[1] or wrong[2], [*self._option_string_actions, *self.commands])
-            if wrong
-            else ""
-        )
+        wrong_word = re.search(r"unrecognized arguments: (\S+)|invalid choice: '(\S+)'", message)
+        hint = ""
+        if wrong_word:
+            known_words = [*self._option_string_actions, *self.commands]
+            hint = near_name(wrong_word[1] or wrong_word[2], known_words)
         self.exit(2, f"keras-sat: {message}.{hint} See `{self.prog} --help`.\n")
 
     def parse_args(self, args=None, namespace=None):
@@ -170,31 +169,49 @@ def _add_options(parser, options, *names):
     """Add the flags of an options class to a parser: the named options or all."""
     for name in names or options.names():
         field = options.fields()[name]
-        bound, default = (
-            field.metadata["bound"],
-            field.metadata["none"] if field.default is None else field.default,
-        )
-        metavar = METAVARS.get(name, None if bound.choices else METAVARS.get(bound.kind))
-        choices = f": {', '.join(bound.choices)}" if bound.choices and metavar else ""
-        text = (
-            f"{field.metadata['help']}{choices}; default: "
-            f"{DEFAULTS.get(name, default or repr(default))}"
-        )
+        bound = field.metadata["bound"]
+        metavar = _metavar(name, bound)
+        text = _help_text(name, field, shows_choices=metavar is not None)
         if bound.kind is bool:
             parser.add_argument(flag_of(name), action=argparse.BooleanOptionalAction, help=text)
         elif bound.kind is not None:
-            # a word is a path or a name, see `build_parser`
-            kind = None if bound.kind is str else bound.kind
-            taken = {"type": kind, "choices": bound.choices or None, "metavar": metavar}
-            parser.add_argument(flag_of(name), help=text, **taken)
+            parser.add_argument(
+                flag_of(name),
+                # A word is a path or a name, see `build_parser`.
+                type=None if bound.kind is str else bound.kind,
+                choices=bound.choices or None,
+                metavar=metavar,
+                help=text,
+            )
+
+
+def _metavar(name, bound):
+    """Return what stands for the value of an option in the help; None lets argparse
+    show the choices.
+    """
+    if name in METAVARS:
+        return METAVARS[name]
+    return None if bound.choices else METAVARS.get(bound.kind)
+
+
+def _help_text(name, field, *, shows_choices):
+    """Return the help of an option: its meaning, choices and default."""
+    choices = field.metadata["bound"].choices
+    default = field.metadata["none"] if field.default is None else field.default
+    text = field.metadata["help"]
+    if choices and shows_choices:
+        text += f": {', '.join(choices)}"
+    return f"{text}; default: {DEFAULTS.get(name, default or repr(default))}"
 
 
 def _add_switches(parser, **texts):
+    """Add flags without a value, with their help."""
     for name, text in texts.items():
         parser.add_argument(flag_of(name), action="store_true", help=text)
 
 
 def _add_values(parser, metavar, **texts):
+    """Add flags with a path or name, with their help."""
     for name, text in texts.items():
         parser.add_argument(flag_of(name), metavar=metavar, help=text)
 
@@ -222,6 +239,7 @@ def _add_models(parser, default=DEFAULT_MODEL):
 
 
 def _add_ray(parser, part_size=False):
+    """Add the flags of work on a Ray cluster; return their group in the help."""
     group = parser.add_argument_group("Many machines (docs/scale.md)")
     text = (
         'work on a Ray cluster: "local" starts one on this computer, "auto" or HOST:PORT joins one'
@@ -298,13 +316,28 @@ def _add_caption(parser):
         say="do not caption; show where the model looks for each word of this sentence",
     )
     _add_options(parser, CaptionerOptions, "encoder_weights")
+    _add_printing(parser)
+    _add_drawings(parser)
+    _add_caption_files(parser)
+    _add_style(parser)
+    group = _add_ray(parser, part_size=True)
+    _add_values(
+        group, "FOLDER", output="with --ray: write the captions of each block into this folder"
+    )
+    group.add_argument(
+        "--file-type", choices=("jsonl", "parquet"), help="of these files; default: jsonl"
+    )
+
+
+def _add_printing(parser):
     parser.add_argument(
         "--min-confidence", type=float, metavar="X", help='print "not sure" below this confidence'
     )
-    parser.add_argument(
-        "--json", dest="as_json", action="store_true", help="print a JSON object for each picture"
-    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each picture")
     _add_switches(parser, maps="with --json: add attention_weights, [word][row][column]")
+
+
+def _add_drawings(parser):
     _add_values(
         parser,
         "OUT",
@@ -313,6 +346,9 @@ def _add_caption(parser):
         gif="the same as an animation: a file, or a folder for many",
         gallery="write one page with all pictures into this folder",
     )
+
+
+def _add_caption_files(parser):
     _add_switches(parser, text_files="write the caption of photo.jpg into photo.txt next to it")
     _add_values(parser, "FILE", csv="write a table for `fit --data folder`")
     _add_switches(
@@ -322,6 +358,10 @@ def _add_caption(parser):
         overwrite="replace the captions that these files have of these pictures; default: keep "
         "them, and caption only what is missing",
     )
+
+
+def _add_style(parser):
+    """Add the flags that say how pictures are drawn."""
     _add_values(
         parser,
         "WORDS",
@@ -335,13 +375,6 @@ def _add_caption(parser):
     )
     text = "with a folder as --plot: the format of its files; default: png"
     parser.add_argument("--plot-format", choices=("png", "pdf", "svg"), help=text)
-    group = _add_ray(parser, part_size=True)
-    _add_values(
-        group, "FOLDER", output="with --ray: write the captions of each block into this folder"
-    )
-    group.add_argument(
-        "--file-type", choices=("jsonl", "parquet"), help="of these files; default: jsonl"
-    )
 
 
 def _add_evaluate(parser):
@@ -411,7 +444,7 @@ def _add_index(parser, split="train"):
 
 def _add_calibrate(parser):
     _add_index(parser, split="dev")
-    parser.add_argument("--json", dest="report", metavar="OUT", help="write the figures as JSON")
+    parser.add_argument("--json", metavar="OUT", help="write the figures as JSON")
 
 
 def _add_export(parser):

@@ -30,32 +30,41 @@ def caption_files(images, paths, *, text_files=False, csv=None, metadata=False, 
             raise ValueError(f"Expected a file name that ends in .csv. Received: --csv {csv}")
         files.append(Table(Path(csv).expanduser(), paths, overwrite))
     if metadata:
-        given = [os.path.abspath(os.path.expanduser(path)) for path in (*images, *paths)]
-        common = os.path.commonpath(
-            [path if os.path.isdir(path) else os.path.dirname(path) for path in given]
-        )
-        files.append(Table(Path(common, "metadata.jsonl"), paths, overwrite))
+        folder = _common_folder([*images, *paths])
+        files.append(Table(Path(folder, "metadata.jsonl"), paths, overwrite))
     if overwrite and not files:
         raise ValueError("--overwrite has no effect without --text-files, --csv or --metadata.")
     return files
+
+
+def _common_folder(paths):
+    """Return the deepest folder that contains all of these files and folders."""
+    paths = [os.path.abspath(os.path.expanduser(path)) for path in paths]
+    folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
+    return os.path.commonpath(folders)
 
 
 class TextFiles:
     """The caption of photo.jpg in photo.txt, in the same folder."""
 
     def __init__(self, paths, overwrite):
-        self.overwrite, owners = overwrite, {}
+        self.overwrite = overwrite
         pictures = {os.path.realpath(path) for path in paths}
-        for path in paths:  # some systems do not distinguish photo.txt from Photo.txt
+        first_pictures = {}  # by the path of the text file
+        for path in paths:
             text_path = _text_path(path)
             if os.path.realpath(text_path) in pictures:
                 raise ValueError(
                     f"The output would overwrite the picture. Received: --text-files, {text_path}"
                 )
-            other = owners.setdefault(os.path.abspath(text_path).casefold(), path)
-            if os.path.abspath(other) != os.path.abspath(path):
-                problem = "Two pictures would have the same text file. Rename one."
-                raise ValueError(f"{problem} Received: {other}, {path}")
+            # Some systems do not distinguish photo.txt from Photo.txt.
+            key = os.path.abspath(text_path).casefold()
+            first_picture = first_pictures.setdefault(key, path)
+            if os.path.abspath(first_picture) != os.path.abspath(path):
+                raise ValueError(
+                    "Two pictures would have the same text file. Rename one. Received: "
+                    f"{first_picture}, {path}"
+                )
             if overwrite and not _may_be_overwritten(text_path):
                 raise ValueError(
                     f"--overwrite replaces text files only. Rename or move this file: {text_path}"
@@ -84,12 +93,14 @@ class Table:
     """
 
     def __init__(self, path, paths, overwrite):
-        self.given_path, self.overwrite = path, overwrite
+        self.shown_path = path  # as it was passed, for messages
+        self.overwrite = overwrite
         self.folder = os.path.abspath(path.parent)
         for picture in paths:
             if not Path(os.path.abspath(picture)).is_relative_to(self.folder):
-                expected = f"This table must be in a folder that contains {picture}."
-                raise ValueError(f"{expected} Received: {path}")
+                raise ValueError(
+                    f"This table must be in a folder that contains {picture}. Received: {path}"
+                )
         self.path = Path(os.path.realpath(path))  # a link stays a link
         self.picture_names = PictureNames(self.folder, map(self._name, paths))
         self.captions = {}  # those made here, by the name of the picture
@@ -120,9 +131,9 @@ class Table:
         except ValueError as error:  # the table was damaged, or another process hangs
             if not self.unwritten:
                 raise
-            spare = self._write_spare()
+            spare_path = self._write_spare()
             raise ValueError(
-                f"{error} The captions that could not be added are in {spare}."
+                f"{error} The captions that could not be added are in {spare_path}."
             ) from None
 
     def _name(self, path):
@@ -132,7 +143,7 @@ class Table:
     def _lock(self):
         """Return the lock that is held while the table is read and written once."""
         path = self.path.with_name(f".{self.path.name}.lock")
-        holder_does = f"is writing {self.given_path}"
+        holder_does = f"is writing {self.shown_path}"
         return exclusive_lock(path, holder_does, wait_s=LONGEST_WAIT_S, quiet_s=QUIET_WAIT_S)
 
     def _read(self):
@@ -140,15 +151,17 @@ class Table:
         content = read_bytes(self.path) if self.path.exists() else b""
         if content == self.content:
             return
-        document = decoded(self.given_path, content)
+        document = decoded(self.shown_path, content)
         text = document.text if document.text.strip() else self._new_text()
-        table = table_of(self.given_path, text)
+        table = table_of(self.shown_path, text)
         self.rows = [(self.picture_names.actual(row.image), row) for row in table.rows()]
         self.names = {name for name, _ in self.rows}
-        self.content, self.document, self.table = content, document, table
+        self.content = content
+        self.document = document
+        self.table = table
 
     def _new_text(self):
-        return NEW_TABLES[self.given_path.suffix.lower()]
+        return NEW_TABLES[self.shown_path.suffix.lower()]
 
     def _merge(self):
         """Change the rows of pictures captioned here, and add missing rows."""
@@ -162,13 +175,14 @@ class Table:
 
     def _change_rows(self):
         """Replace all rows of each picture with an unwritten caption by one with it."""
-        changed, rows = set(), []
+        rows = []
+        changed_names = set()
         for name, row in self.rows:
-            if name in changed:
+            if name in changed_names:
                 continue
             if name in self.unwritten:
                 row = self.table.changed_row(row, self.unwritten[name])
-                changed.add(name)
+                changed_names.add(name)
             rows.append((name, row))
         self.rows = rows
 
@@ -182,14 +196,18 @@ class Table:
 
     def _write_spare(self):
         """Write the unwritten captions to a new table next to this; return its path."""
-        table = table_of(self.given_path, self._new_text())
+        table = table_of(self.shown_path, self._new_text())
         rows = [table.new_row(name, caption) for name, caption in self.unwritten.items()]
-        stem = self.given_path.stem
-        spares = (self.given_path.with_stem(f"{stem}-{number}") for number in itertools.count(2))
-        spare = next(path for path in spares if not os.path.lexists(path))
-        write_whole(spare, table.head + "".join(row.source for row in rows))
+        spare_path = self._free_path()
+        write_whole(spare_path, table.head + "".join(row.source for row in rows))
         self.captions, self.unwritten = {}, {}
-        return spare
+        return spare_path
+
+    def _free_path(self):
+        """Return table-2.csv next to table.csv, or the next number that is free."""
+        stem = self.shown_path.stem
+        paths = (self.shown_path.with_stem(f"{stem}-{number}") for number in itertools.count(2))
+        return next(path for path in paths if not os.path.lexists(path))
 
 
 def _text_path(path):

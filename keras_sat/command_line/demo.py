@@ -79,50 +79,66 @@ def run_demo(
     Returns: the report as a dict.
     """
     output_dir = Path(output_dir).expanduser()
-    say = print if show_progress else lambda line: None
-    # Many scenes with few captions each: a new scene helps more than another caption,
-    # and costs little.
-    train = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
-    # No dev split: the last epoch tells the truth best.
-    images = scenes_as_images(train, "train", CAPTIONS_PER_SCENE)
-    captioner = fit(
-        images,
+    training_scenes = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
+    captioner = _train(training_scenes, attention, seed, epochs, output_dir, show_progress)
+    epochs_trained = len(captioner.history.get("loss", []))
+    if not epochs_trained:
+        raise KeyboardInterrupt("no epoch was completed. Run the same command to start over.")
+
+    dev_scenes = draw_scenes(NUM_DEV, DEV_SEED, max_objects=max_objects)
+    calibrate(captioner, scenes_as_images(dev_scenes, "dev"), show_progress=False)
+    captioner.save(output_dir / "model")
+    if show_progress and epochs_trained < epochs:
+        print(f"the report is about {epochs_trained} epochs; run the same command to resume")
+
+    unseen_scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
+    report, results = report_on(captioner, unseen_scenes)
+    report |= {
+        "train_seconds": round(sum(captioner.history["seconds"]), 1),
+        "attention": attention,
+        "seed": seed,
+        "epochs": epochs_trained,
+        "num_train": num_train,
+        "num_test": num_test,
+    }
+    write_json(output_dir / "report.json", report)
+    _write_pictures(unseen_scenes, results, output_dir)
+    if show_progress:
+        print(_conclusion(report, output_dir))
+    return report
+
+
+def _train(scenes, attention, seed, epochs, output_dir, show_progress):
+    """Train a captioner on scenes.
+
+    There are few captions for each: a new scene helps more than another caption, and
+    costs little. There is no dev split: the last epoch tells the truth best.
+    """
+    expectation_epochs = 0
+    if ATTENTIONS[attention].draws_places:
+        expectation_epochs = min(EXPECTATION_EPOCHS, epochs)
+    return fit(
+        scenes_as_images(scenes, "train", CAPTIONS_PER_SCENE),
         attention=attention,
         seed=seed,
         epochs=epochs,
         output_dir=output_dir,
         show_progress=show_progress,
-        expectation_epochs=min(EXPECTATION_EPOCHS, epochs)
-        if ATTENTIONS[attention].draws_places
-        else 0,
+        expectation_epochs=expectation_epochs,
         **SETTINGS,
     )
-    if not (epochs_trained := len(captioner.history.get("loss", []))):
-        raise KeyboardInterrupt("no epoch was completed. Run the same command to start over.")
-    dev = scenes_as_images(draw_scenes(NUM_DEV, DEV_SEED, max_objects=max_objects), "dev")
-    calibrate(captioner, dev, show_progress=False)
-    captioner.save(output_dir / "model")
-    if epochs_trained < epochs:
-        say(f"the report is about {epochs_trained} epochs; run the same command to resume")
-    scenes = draw_scenes(num_test, UNSEEN_SEED, max_objects=max_objects)
-    report, results = report_on(captioner, scenes)
-    seconds = round(sum(captioner.history["seconds"]), 1)
-    report |= {
-        "train_seconds": seconds,
-        "attention": attention,
-        "seed": seed,
-        "epochs": epochs_trained,
-    }
-    report |= {"num_train": num_train, "num_test": num_test}
-    write_json(output_dir / "report.json", report)
-    # Pictures to look at: scenes of two objects first.
-    for i in sorted(range(num_test), key=lambda i: len(scenes[i].objects) < 2)[:NUM_PICTURES]:
-        write_whole(output_dir / "scenes" / f"{scenes[i].image_id}.png", scenes[i].png())
-        AttentionDisplay.from_result(results[i]).save(
-            output_dir / f"{scenes[i].image_id}-attention.png"
-        )
-    say(_conclusion(report, output_dir))
-    return report
+
+
+def _write_pictures(scenes, results, output_dir):
+    """Write pictures of some scenes, first those of several objects, and where the
+    captioner looked in them.
+    """
+    pairs = zip(scenes, results)
+    several_first = sorted(pairs, key=lambda pair: len(pair[0].objects) < 2)
+    for scene, result in several_first[:NUM_PICTURES]:
+        write_whole(output_dir / "scenes" / f"{scene.image_id}.png", scene.png())
+        display = AttentionDisplay.from_result(result)
+        display.save(output_dir / f"{scene.image_id}-attention.png")
 
 
 def scenes_as_images(scenes, split, num_captions=5):
@@ -142,41 +158,46 @@ def report_on(captioner, scenes):
     of each object's box.
     """
     results = captioner.caption([scene.image for scene in scenes], num_beams=1)
-    true = np.array(
+    scores = bleu([scene.captions for scene in scenes], [result.caption for result in results])
+    are_true = np.array(
         [is_true(scene, result.caption) is True for scene, result in zip(scenes, results)]
     )
-    several = np.array([len(scene.objects) > 1 for scene in scenes])
-    found = ground(results, scenes)
-    scores = bleu([scene.captions for scene in scenes], [result.caption for result in results])
-    looks = {
-        "attention_mass": found.mass,
-        "attention_mass_uniform": found.uniform_mass,
-        "pointing": found.pointing,
-    }
+    have_several = np.array([len(scene.objects) > 1 for scene in scenes])
+    fraction_of_several = None
+    if have_several.any():
+        fraction_of_several = float(are_true[have_several].mean())
+    grounding = ground(results, scenes)
+    has_words = grounding.num_words > 0
     report = {
         **{f"bleu_{n}": scores[f"bleu_{n}"] for n in range(1, 5)},
-        "true_captions": float(true.mean()),
-        "true_captions_two_objects": float(true[several].mean()) if several.any() else None,
-        **(looks if found.num_words else dict.fromkeys(looks)),
+        "true_captions": float(are_true.mean()),
+        "true_captions_two_objects": fraction_of_several,
+        "attention_mass": grounding.mass if has_words else None,
+        "attention_mass_uniform": grounding.uniform_mass if has_words else None,
+        "pointing": grounding.pointing if has_words else None,
     }
     return report, results
 
 
 def _conclusion(report, output_dir):
-    shown = {
-        name: "-" if report[name] is None else f"{100 * report[name]:.1f} %" for name in FRACTIONS
-    }
-    model, other = output_dir / "model", "hard" if report["attention"] == "soft" else "soft"
+    """Return the text with which the demo ends: the scores, and what to try next."""
+    percent = {}
+    for name in FRACTIONS:
+        percent[name] = "-" if report[name] is None else f"{100 * report[name]:.1f} %"
+    bleu_scores = ", ".join(f"BLEU-{n} {100 * report[f'bleu_{n}']:.1f}" for n in range(1, 5))
+    model = output_dir / "model"
+    other_attention = "hard" if report["attention"] == "soft" else "soft"
+    other_dir = f"{output_dir}-{other_attention}"
     return f"""
 on {report["num_test"]} unseen scenes, greedy captions, {report["attention"]} attention:
-  {", ".join(f"BLEU-{n} {100 * report[f'bleu_{n}']:.1f}" for n in range(1, 5))}
-  true captions: {shown["true_captions"]}; \
-of scenes with several objects: {shown["true_captions_two_objects"]}
-  attention on the object that a colour or shape word names: {shown["attention_mass"]} \
-(uniform attention: {shown["attention_mass_uniform"]}), peak on it: {shown["pointing"]}
+  {bleu_scores}
+  true captions: {percent["true_captions"]}; \
+of scenes with several objects: {percent["true_captions_two_objects"]}
+  attention on the object that a colour or shape word names: {percent["attention_mass"]} \
+(uniform attention: {percent["attention_mass_uniform"]}), peak on it: {percent["pointing"]}
   trained for {report["train_seconds"]:.0f} s
 
 {output_dir}/*-attention.png show where it looked for every word. What to try next:
   {command("caption", output_dir / "scenes", "--model", model, "--num-beams", "5")}
-  {command("demo", "--attention", other, "--output-dir", f"{output_dir}-{other}")}
+  {command("demo", "--attention", other_attention, "--output-dir", other_dir)}
   {command("fit", "--help")}     on Flickr8k, or on your own photos"""

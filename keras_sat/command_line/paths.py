@@ -25,45 +25,64 @@ def drawing_paths(outputs, paths, *, plot_format=None):
     # Path.resolve raises an error where links go in circles
     pictures = {os.path.realpath(path) for path in paths}
     drawings = {path: {} for path in paths}
-    for option, out in outputs.items():
-        is_folder = str(out).endswith(("/", os.sep))
-        out = Path(out).expanduser()
-        ending = {"plot": plot_format or "png", "gallery": "html"}.get(option, option)
-        is_file = bool(out.suffix) and not is_folder and not out.is_dir()
-        if is_file and out.suffix[1:].lower() not in (endings := _endings(option)):
-            raise ValueError(
-                f"Expected a folder or a file of type {', '.join(endings)}. Received: "
-                f"--{option} {out}"
-            )
-        if is_file and len(paths) > 1 and option != "gallery":
-            raise ValueError(
-                f"For many pictures, pass a folder, not a {out.suffix} file. Received: "
-                f"--{option} {out}"
-            )
-        if is_file and option == "plot" and plot_format is not None:
-            problem = "--plot-format is for a folder: the ending of a file says its format."
-            raise ValueError(f"{problem} Received: --plot {out} --plot-format {plot_format}")
+    for option, output in outputs.items():
+        is_file = _is_file(output)
+        output = Path(output).expanduser()
+        if is_file:
+            _check_file(output, option, len(paths), plot_format)
         for path, name in drawing_names(paths).items():
-            drawing = (
-                out
-                if is_file
-                else out / f"{'index' if option == 'gallery' else name + '-attention'}.{ending}"
-            )
-            if os.path.realpath(drawing) in pictures:
+            file = output if is_file else output / _file_name(option, name, plot_format)
+            if os.path.realpath(file) in pictures:
                 raise ValueError(
-                    f"The output would overwrite the picture. Received: --{option} {drawing}"
+                    f"The output would overwrite the picture. Received: --{option} {file}"
                 )
-            drawings[path][option] = drawing
-    for of_picture in drawings.values():
-        reject_same_file(of_picture)
-    prepare_files([drawing for of_picture in drawings.values() for drawing in of_picture.values()])
+            drawings[path][option] = file
+    for files in drawings.values():
+        reject_same_file(files)
+    prepare_files([file for files in drawings.values() for file in files.values()])
     return drawings
+
+
+def _is_file(output):
+    """Return whether an output is a file, not a folder: it has an ending."""
+    ends_as_folder = str(output).endswith(("/", os.sep))
+    path = Path(output).expanduser()
+    return bool(path.suffix) and not ends_as_folder and not path.is_dir()
+
+
+def _check_file(path, option, num_pictures, plot_format):
+    """Raise ValueError unless an option can write its drawings into this file."""
+    endings = _endings(option)
+    if path.suffix[1:].lower() not in endings:
+        raise ValueError(
+            f"Expected a folder or a file of type {', '.join(endings)}. Received: --{option} {path}"
+        )
+    if num_pictures > 1 and option != "gallery":
+        raise ValueError(
+            f"For many pictures, pass a folder, not a {path.suffix} file. Received: "
+            f"--{option} {path}"
+        )
+    if option == "plot" and plot_format is not None:
+        raise ValueError(
+            "--plot-format is for a folder: the ending of a file says its format. Received: "
+            f"--plot {path} --plot-format {plot_format}"
+        )
+
+
+def _file_name(option, picture_name, plot_format):
+    """Return the name of a drawing in a folder."""
+    if option == "gallery":
+        return "index.html"
+    ending = (plot_format or "png") if option == "plot" else option
+    return f"{picture_name}-attention.{ending}"
 
 
 def _endings(option):
     """Return the possible file types of a drawing."""
+    if option == "gallery":
+        return ["html"]
     if option != "plot":
-        return ["html" if option == "gallery" else option]
+        return [option]
     from matplotlib.backend_bases import FigureCanvasBase
 
     return sorted(FigureCanvasBase.get_supported_filetypes())
@@ -73,12 +92,17 @@ def drawing_names(paths):
     """Return a dict from paths to names of drawings: the pictures' names or, if two are
     equal, their relative paths.
     """
-    full = {path: os.path.abspath(path) for path in paths}
+    absolute_paths = {path: os.path.abspath(path) for path in paths}
     names = {path: Path(path).stem for path in paths}
-    if len({name.casefold() for name in names.values()}) < len({*full.values()}):
-        common = os.path.commonpath([os.path.dirname(path) for path in full.values()])
-        names = {path: os.path.relpath(absolute, common) for path, absolute in full.items()}
-    return names
+    distinct_names = {name.casefold() for name in names.values()}  # for Windows and macOS
+    if len(distinct_names) == len({*absolute_paths.values()}):
+        return names
+    folders = [os.path.dirname(path) for path in absolute_paths.values()]
+    common_folder = os.path.commonpath(folders)
+    return {
+        path: os.path.relpath(absolute_path, common_folder)
+        for path, absolute_path in absolute_paths.items()
+    }
 
 
 def reject_same_file(outputs):

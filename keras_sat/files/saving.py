@@ -71,8 +71,13 @@ def save(captioner, directory, overwrite, precision):
     write_model(directory, settings, captioner.vocabulary, arrays, precision, captioner.consensus)
 
 
-def save_records(captioner, directory):
-    """Add confidence, index and `consensus_weight` to a captioner's folder."""
+def save_records(captioner, directory, *, consensus_weight=None):
+    """Add confidence, index and `consensus_weight` to a captioner's folder.
+
+    None saves the captioner's own weight.
+    """
+    if consensus_weight is None:
+        consensus_weight = captioner.consensus_weight
     directory = Path(directory).expanduser()
     if is_keras_file(directory):
         save_file(captioner, directory, "float32")
@@ -82,7 +87,7 @@ def save_records(captioner, directory):
         if captioner.confidence is not None:
             settings["confidence"] = captioner.confidence.to_dict()
         settings["files"] |= index_in(directory, captioner.consensus)
-        settings["captioner"]["consensus_weight"] = captioner.consensus_weight
+        settings["captioner"]["consensus_weight"] = consensus_weight
         write_sealed_json(directory / "config.json", settings)
 
 

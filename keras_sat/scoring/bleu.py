@@ -35,17 +35,19 @@ def bleu_counts(references, candidates):
     """
     counts = []
     for photo_references, candidate in zip(*as_words(references, candidates)):
-        most = Counter()
+        most = Counter()  # how often each n-gram occurs in one reference, at most
         for reference in photo_references:
             most |= ngram_counts(reference)
-        matches, guesses = [0] * MAX_ORDER, [0] * MAX_ORDER
+        num_matched = [0] * MAX_ORDER
+        num_ngrams = [0] * MAX_ORDER
         for ngram, count in ngram_counts(candidate).items():
-            matches[len(ngram) - 1] += min(count, most[ngram])
-            guesses[len(ngram) - 1] += count
-        closest = min(
+            order = len(ngram) - 1
+            num_matched[order] += min(count, most[ngram])
+            num_ngrams[order] += count
+        closest_length = min(
             map(len, photo_references), key=lambda length: (abs(length - len(candidate)), length)
         )
-        counts.append([*matches, *guesses, len(candidate), closest])
+        counts.append([*num_matched, *num_ngrams, len(candidate), closest_length])
     return np.array(counts)
 
 
@@ -54,11 +56,12 @@ def bleu_of_counts(counts):
     photos, of shape (..., 10).
     """
     counts = np.asarray(counts, dtype=float)
-    matches, guesses = counts[..., :MAX_ORDER], counts[..., MAX_ORDER : 2 * MAX_ORDER]
+    num_matched = counts[..., :MAX_ORDER]
+    num_ngrams = counts[..., MAX_ORDER : 2 * MAX_ORDER]
     candidate_length, reference_length = counts[..., -2], counts[..., -1]
-    means = np.cumprod((matches + _TINY) / (guesses + _SMALL), axis=-1) ** (
-        1 / np.arange(1, MAX_ORDER + 1)
-    )
+    precisions = (num_matched + _TINY) / (num_ngrams + _SMALL)  # (..., MAX_ORDER)
+    orders = np.arange(1, MAX_ORDER + 1)
+    means = np.cumprod(precisions, axis=-1) ** (1 / orders)  # geometric, of 1 to n
     penalty = np.exp(np.minimum(0.0, 1 - (reference_length + _SMALL) / (candidate_length + _TINY)))
     scores = {f"bleu_{n}": means[..., n - 1] * penalty for n in range(1, MAX_ORDER + 1)}
     scores |= {f"bleu_{n}_no_penalty": means[..., n - 1] for n in range(1, MAX_ORDER + 1)}

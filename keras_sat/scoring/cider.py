@@ -21,15 +21,20 @@ def cider(references: list[list[str]], candidates: list[str]) -> dict[str, float
 
 
 def cider_of_photos(references, candidates, frequencies=None):
-    """Return each photo's CIDEr-D, 10 times the mean cosine of n-gram vectors;
-    `frequencies` None: the references'.
+    """Return each photo's CIDEr-D, (photos,): 10 times the mean cosine of its n-gram
+    vectors.
+
+    `frequencies` are DocumentFrequencies; None counts the n-grams of the references.
     """
     references, candidates = as_words(references, candidates)
-    frequencies = frequencies or DocumentFrequencies(references)
-    vectors = ([*map(frequencies.vectors, of_photo)] for of_photo in references)
-    return np.array(
-        [cider_of_vectors(frequencies.vectors(words), of) for words, of in zip(candidates, vectors)]
-    )
+    if frequencies is None:
+        frequencies = DocumentFrequencies(references)
+    scores = []
+    for photo_references, candidate in zip(references, candidates):
+        candidate_vectors = frequencies.vectors(candidate)
+        reference_vectors = [frequencies.vectors(reference) for reference in photo_references]
+        scores.append(cider_of_vectors(candidate_vectors, reference_vectors))
+    return np.array(scores)
 
 
 def cider_of_vectors(candidate, references):
@@ -49,36 +54,49 @@ class DocumentFrequencies:
     def __init__(self, references):
         self.counts = Counter()
         for photo_references in references:
-            self.counts.update(
-                {ngram for caption in photo_references for ngram in ngram_counts(words_of(caption))}
-            )
+            photo_ngrams = set()
+            for caption in photo_references:
+                photo_ngrams.update(ngram_counts(words_of(caption)))
+            self.counts.update(photo_ngrams)
         self.log_num_photos = math.log(max(len(references), 1))
 
     def vectors(self, words):
         """Return the tf-idf vectors of a caption (a dict for each n), their norms, and
         the number of word pairs.
         """
-        weights, squares = [{} for _ in range(MAX_ORDER)], [0.0] * MAX_ORDER
+        weights = [{} for _ in range(MAX_ORDER)]
+        squares = [0.0] * MAX_ORDER
         for ngram, count in ngram_counts(words).items():
-            weight = count * (self.log_num_photos - math.log(max(self.counts[ngram], 1)))
-            weights[len(ngram) - 1][ngram] = weight
-            squares[len(ngram) - 1] += weight**2
-        return weights, [math.sqrt(square) for square in squares], max(len(words) - 1, 0)
+            rarity = self.log_num_photos - math.log(max(self.counts[ngram], 1))
+            weight = count * rarity
+            order = len(ngram) - 1
+            weights[order][ngram] = weight
+            squares[order] += weight**2
+        norms = [math.sqrt(square) for square in squares]
+        num_pairs = max(len(words) - 1, 0)
+        return weights, norms, num_pairs
 
 
-def _cider_similarity(guess, reference):
+def _cider_similarity(candidate, reference):
     """Return the clipped cosine similarity of two captions, averaged over n and lowered
     if lengths differ.
+
+    Both are outputs of `DocumentFrequencies.vectors`.
     """
-    (guess_weights, guess_norms, guess_pairs), (weights, norms, pairs) = guess, reference
+    candidate_weights, candidate_norms, candidate_pairs = candidate
+    reference_weights, reference_norms, reference_pairs = reference
     total = 0.0
     for n in range(MAX_ORDER):
-        if guess_norms[n] and norms[n]:
-            other = weights[n]
-            shared = sum(
-                min(w, other[ngram]) * other[ngram]
-                for ngram, w in guess_weights[n].items()
-                if ngram in other
-            )
-            total += shared / (guess_norms[n] * norms[n])
-    return math.exp(-((guess_pairs - pairs) ** 2) / (2 * CIDER_SIGMA**2)) * total / MAX_ORDER
+        norms = candidate_norms[n] * reference_norms[n]
+        if not norms:
+            continue
+        ngram_weights = reference_weights[n]
+        product = sum(
+            min(weight, ngram_weights[ngram]) * ngram_weights[ngram]
+            for ngram, weight in candidate_weights[n].items()
+            if ngram in ngram_weights
+        )
+        total += product / norms
+    difference = candidate_pairs - reference_pairs
+    penalty = math.exp(-(difference**2) / (2 * CIDER_SIGMA**2))
+    return penalty * total / MAX_ORDER

@@ -40,21 +40,7 @@ class Comparison:
             name: title for score in MEASURED for name, title in score.columns.items()
         }
         lines = [f"{'':26}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
-        for name, row in self.rows.items():
-            unit, digits = (
-                (GROUNDING.unit, GROUNDING.digits)
-                if name in GROUNDING.columns
-                else unit_and_digits(name)
-            )
-            sides = (
-                mean_and_deviation(unit * np.array(row[side]), digits, digits + 1)
-                for side in ("first", "second")
-            )
-            numbers = (
-                f"{unit * number:+.{digits + 1}f}"
-                for number in (row["difference"], *row["interval"])
-            )
-            lines.append("{:26}{:>16}{:>16}{:>12}  {} to {}".format(titles[name], *sides, *numbers))
+        lines += [_line(titles[name], name, row) for name, row in self.rows.items()]
         for side, name, num_seeds in zip(("first", "second"), self.names, self.num_seeds):
             lines.append(f"{side}: {visible(name)}, seeds: {num_seeds}")
         lines.append(f"{self.num_photos} photos; intervals: bootstrap over photos and seeds")
@@ -68,10 +54,25 @@ class Comparison:
                 "quarter of the photo."
             )
         left_out = [title for name, title in columns().items() if name not in self.rows]
-        lines += (
-            [f"Left out, missing or of different kinds: {', '.join(left_out)}"] if left_out else []
-        )
+        if left_out:
+            lines.append(f"Left out, missing or of different kinds: {', '.join(left_out)}")
         return "\n".join(lines)
+
+
+def _line(title, name, row):
+    """Format a row of a Comparison."""
+    if name in GROUNDING.columns:
+        unit, digits = GROUNDING.unit, GROUNDING.digits
+    else:
+        unit, digits = unit_and_digits(name)
+    first, second = (
+        mean_and_deviation(unit * np.array(row[side]), digits, digits + 1)
+        for side in ("first", "second")
+    )
+    difference, low, high = (
+        f"{unit * number:+.{digits + 1}f}" for number in (row["difference"], *row["interval"])
+    )
+    return f"{title:26}{first:>16}{second:>16}{difference:>12}  {low} to {high}"
 
 
 def compare(
@@ -88,47 +89,68 @@ def compare(
             of such paths ("runs/soft-*.json"), or a list of these, one per seed.
         num_resamples, seed: number of resamples and random seed of the bootstrap.
     """
-    sides = [_tables(first), _tables(second)]
-    _check_same_photos([*sides[0], *sides[1]])
-    num_photos = len(sides[0][0].captions)
+    first_tables, second_tables = _tables(first), _tables(second)
+    all_tables = [*first_tables, *second_tables]
+    _check_same_photos(all_tables)
+    num_photos = len(first_tables[0].captions)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(num_photos, [1 / num_photos] * num_photos, size=num_resamples)
     counts = np.concatenate([np.ones((1, num_photos)), draws])  # the first row: every photo once
-    scored = [[_scores_of_draws(table.photos, counts) for table in tables] for tables in sides]
+    # One dict from names to scores for each seed.
+    first_seeds = [_scores_of_draws(table.photos, counts) for table in first_tables]
+    second_seeds = [_scores_of_draws(table.photos, counts) for table in second_tables]
     rows = {}
-    names = [*columns(), *(GROUNDING.columns if _have_same_phrases([*sides[0], *sides[1]]) else ())]
-    for name in [*names, *(name for score in FAITHFULNESS for name in score.columns)]:
-        kinds = {table.scores.get(f"{name}_kind") for tables in sides for table in tables}
-        if (
-            any(
-                name not in scores or np.isnan(scores[name][0])
-                for side in scored
-                for scores in side
-            )
-            or len(kinds) > 1
-        ):
-            # METEOR, if a table lacks it or has another kind; what was measured on no
-            # words
+    for name in _compared_names(all_tables):
+        if not all(_has_score(scores, name) for scores in (*first_seeds, *second_seeds)):
             continue
-        # (seeds, 1 + resamples)
-        one, two = (np.stack([scores[name] for scores in side]) for side in scored)
-        differences = _mean_of_seeds(two, rng) - _mean_of_seeds(one, rng)
-        interval = tuple(np.percentile(differences[1:], [2.5, 97.5]).tolist())
-        rows[name] = {"first": one[:, 0].tolist(), "second": two[:, 0].tolist()}
-        rows[name] |= {"difference": float(differences[0]), "interval": interval}
-    names = (str(side) if isinstance(side, (str, Path)) else "scores" for side in (first, second))
-    return Comparison(tuple(names), num_photos, tuple(map(len, sides)), rows)
+        kinds = {table.scores.get(f"{name}_kind") for table in all_tables}
+        if len(kinds) > 1:  # two kinds of METEOR
+            continue
+        first_scores = np.stack([scores[name] for scores in first_seeds])  # (seeds, 1 + resamples)
+        second_scores = np.stack([scores[name] for scores in second_seeds])
+        differences = _mean_of_seeds(second_scores, rng) - _mean_of_seeds(first_scores, rng)
+        rows[name] = {
+            "first": first_scores[:, 0].tolist(),
+            "second": second_scores[:, 0].tolist(),
+            "difference": float(differences[0]),
+            "interval": tuple(np.percentile(differences[1:], [2.5, 97.5]).tolist()),
+        }
+    num_seeds = (len(first_tables), len(second_tables))
+    return Comparison((_source_name(first), _source_name(second)), num_photos, num_seeds, rows)
+
+
+def _source_name(source):
+    return str(source) if isinstance(source, (str, Path)) else "scores"
+
+
+def _compared_names(tables):
+    """Return the names of the figures that `compare` shows if all tables have them."""
+    names = [*columns()]
+    if _have_same_phrases(tables):
+        names += GROUNDING.columns
+    for score in FAITHFULNESS:
+        names += score.columns
+    return names
+
+
+def _has_score(scores, name):
+    """Return whether a score was measured: METEOR may be missing, and faithfulness is
+    NaN without words.
+    """
+    return name in scores and not np.isnan(scores[name][0])
 
 
 def _have_same_phrases(tables):
     """Return whether all tables measured attention on the same number of phrases in
     each photo.
     """
-    of_tables = [table.photos.get(GROUNDING.contributions) for table in tables]
+    contributions = [table.photos.get(GROUNDING.contributions) for table in tables]
     counts = [
-        np.array(of_photos, dtype=float)[..., 0] for of_photos in of_tables if of_photos is not None
+        np.array(photo_sums, dtype=float)[..., 0]
+        for photo_sums in contributions
+        if photo_sums is not None
     ]
-    return all(np.array_equal(counts[0], other) for other in counts)
+    return all(np.array_equal(counts[0], table_counts) for table_counts in counts)
 
 
 def _mean_of_seeds(scores, rng):
@@ -148,25 +170,27 @@ def _scores_of_draws(photos, counts):
     """
     scores = {}
     for score in (*SCORES.values(), *MEASURED):
-        if (contributions := photos.get(score.contributions)) is not None:
-            scores |= score.of_sums(
-                np.tensordot(counts, np.array(contributions, dtype=float), 1), counts.sum(axis=1)
-            )
+        contributions = photos.get(score.contributions)
+        if contributions is None:
+            continue
+        contributions = np.array(contributions, dtype=float)  # (photos, *score.shape)
+        sums = np.tensordot(counts, contributions, 1)  # (draws, *score.shape)
+        scores |= score.figures_of_sums(sums, counts.sum(axis=1))
     return scores
 
 
 def _tables(source):
+    """Return the list of ScoreTables that `compare` accepts as one argument."""
     tables = []
-    for item in source if isinstance(source, (list, tuple)) else [source]:
+    items = source if isinstance(source, (list, tuple)) else [source]
+    for item in items:
         if isinstance(item, ScoreTable):
             tables.append(item)
             continue
         path = Path(item).expanduser()
         is_pattern = glob.has_magic(str(path)) and not path.exists()
-        tables += [
-            ScoreTable.from_json(name)
-            for name in (sorted(glob.glob(str(path))) if is_pattern else [path])
-        ]
+        paths = sorted(glob.glob(str(path))) if is_pattern else [path]
+        tables += [ScoreTable.from_json(path) for path in paths]
     if not tables:
         raise ValueError(
             "Expected at least one ScoreTable or file for each captioner. Received: "
@@ -182,9 +206,9 @@ def _check_same_photos(tables):
     ids = [[entry["image_id"] for entry in table.captions] for table in tables]
     for name in ("data", "split", "split_seed", "tokenisation", "photos"):
         values = ids if name == "photos" else [table.settings.get(name) for table in tables]
-        for other in values:
-            if other != values[0]:
-                received = f"{brief(values[0])} and {brief(other)}"
+        for value in values:
+            if value != values[0]:
+                received = f"{brief(values[0])} and {brief(value)}"
                 raise ValueError(
                     f"These scores cannot be compared: `{name}` differs. Received: {received}"
                 )

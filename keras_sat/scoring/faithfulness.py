@@ -29,12 +29,12 @@ LEVELS = 10  # "drop" and "pixels" replace a tenth of the cells, curves 1 to 10 
 PIXEL_PHOTOS = 100  # photos in which places are blurred: five more encodings for each word
 BLUR = 1 / 14  # standard deviation, as a fraction of the photo's width
 SEED = 0  # of the random cells
-# Sums over the words of a photo: 1, falls of log p, p before and after each level of
-# two orders; 1 and falls for blur.
+# Sums over the words of a photo: 1, falls of log p for CELLS and SWAPS, p with nothing
+# changed and after each level of two orders; 1 and falls of log p for blur.
 SIZES = (1, len(CELLS), len(SWAPS), 1, LEVELS, LEVELS, 1, len(CELLS))
 
 
-def figures_of(of_photos, num_regions):
+def figures_of(photo_sums, num_regions):
     """Return the means over words as a dict for JSON, given the output of `measure`;
     None if nothing was measured.
 
@@ -48,14 +48,14 @@ def figures_of(of_photos, num_regions):
     backwards, "least_first" is an insertion curve: the cells return in the order of
     attention.
     """
-    sums = of_photos.sum(axis=0)
+    sums = photo_sums.sum(axis=0)
     means = {
         name: np.where(np.isnan(values), None, values).tolist()
         for name, values in _means(sums).items()
     }
     figures = {part: dict(zip(names, means[part])) for part, names in FIGURES.items()}
     figures["pixels"]["num_words"] = round(sums[-1 - len(CELLS)])
-    if len(of_photos) < 2:
+    if len(photo_sums) < 2:
         figures["swap"]["other_photo"] = None
     curves = dict(zip(FIGURES["area"], means["curves"]))
     return {
@@ -69,43 +69,48 @@ def figures_of(of_photos, num_regions):
 def as_table(rows):
     """Format a table from a dict that maps titles to outputs of `figures_of`."""
     columns = (*CELLS, *SWAPS)
-    lines = [
-        f"{'fall of log p':26}{'words':>7}"
-        + "".join(f"{name.replace('_', ' '):>12}" for name in columns)
-    ]
+    titles = "".join(f"{name.replace('_', ' '):>12}" for name in columns)
+    lines = [f"{'fall of log p':26}{'words':>7}{titles}"]
     for title, row in rows.items():
-        for name, figures in (
-            (title, row | row["drop"] | row["swap"]),
-            ("  blurred in the photo", row["pixels"]),
-        ):
-            shown = (
-                "-" if figures.get(column) is None else f"{figures[column]:.3f}"
-                for column in columns
-            )
-            lines.append(
-                f"{name:26}{figures['num_words']:>7}" + "".join(f"{text:>12}" for text in shown)
-            )
-    return "\n".join(
-        [*lines, "A tenth of the cells is replaced by their mean, or the whole map by another."]
-    )
+        lines.append(_line(title, row["num_words"], row["drop"] | row["swap"], columns))
+        pixels = row["pixels"]
+        lines.append(_line("  blurred in the photo", pixels["num_words"], pixels, columns))
+    lines.append("A tenth of the cells is replaced by their mean, or the whole map by another.")
+    return "\n".join(lines)
+
+
+def _line(title, num_words, figures, columns):
+    """Format a row of a table; "-" stands for a figure that is None or missing."""
+    cells = []
+    for name in columns:
+        figure = figures.get(name)
+        text = "-" if figure is None else f"{figure:.3f}"
+        cells.append(f"{text:>12}")
+    return f"{title:26}{num_words:>7}{''.join(cells)}"
 
 
 def _means(sums):
     """Return the means over words as a dict of FIGURES and curves, from sums (..., sum
     of SIZES); NaN without words.
     """
-    words, *parts, pixel_words, pixels = np.split(sums, np.cumsum(SIZES)[:-1], axis=-1)
-    drop, swap, before, most, least = (part / np.where(words > 0, words, np.nan) for part in parts)
+    num_words, *parts, num_pixel_words, pixels = np.split(sums, np.cumsum(SIZES)[:-1], axis=-1)
+    num_words = np.where(num_words > 0, num_words, np.nan)
+    num_pixel_words = np.where(num_pixel_words > 0, num_pixel_words, np.nan)
+    drop, swap, unchanged, most_first, least_first = (part / num_words for part in parts)
     curves = np.stack(
-        [np.concatenate([before, curve], axis=-1) for curve in (most, least)], axis=-2
-    )
-    means = {
+        [
+            np.concatenate([unchanged, most_first], axis=-1),
+            np.concatenate([unchanged, least_first], axis=-1),
+        ],
+        axis=-2,
+    )  # (..., order, 1 + levels)
+    return {
         "drop": drop,
         "swap": swap,
         "area": np.trapezoid(curves, dx=1 / LEVELS),
         "curves": curves,
+        "pixels": pixels / num_pixel_words,
     }
-    return means | {"pixels": pixels / np.where(pixel_words > 0, pixel_words, np.nan)}
 
 
 def reject_unfit(captioner, pixel_photos):
@@ -143,13 +148,13 @@ def measure(
     if not len(images):
         raise ValueError("Faithfulness requires at least one photo. Received: no photos")
     batches = captioner.batches(images, batch_size, cache)
-    sums = _of_photos(captioner, batches, images, captions, pixel_photos)
+    sums = _each_photo_sums(captioner, batches, images, captions, pixel_photos)
     sums = Progress.over(sums, len(images), label="faithfulness", unit="photos", show=show_progress)
     return np.stack([*sums])
 
 
-def _of_photos(captioner, batches, images, captions, pixel_photos):
-    """Yield the sums of each photo; see `measure` and `_of_photo`."""
+def _each_photo_sums(captioner, batches, images, captions, pixel_photos):
+    """Yield the sums of each photo, (sum of SIZES,); see `_photo_sums`."""
     previous_result = None  # of the photo before, whose maps are those of the "other photo"
     for batch in batches:
         captions_of_batch = [captions[number] for number in batch.numbers]
@@ -163,11 +168,11 @@ def _of_photos(captioner, batches, images, captions, pixel_photos):
                 path = getattr(images[number], "image_path", images[number])
                 photo = load_image(path, captioner.photo_sizes[0])
             random = np.random.default_rng([SEED, number])
-            other_result, previous_result = previous_result, result
-            yield _of_photo(captioner, grid[None], result, other_result, photo, random)
+            yield _photo_sums(captioner, grid[None], result, previous_result, photo, random)
+            previous_result = result
 
 
-def _of_photo(captioner, grid, result, other_result, photo, random):
+def _photo_sums(captioner, grid, result, other_result, photo, random):
     """Return a photo's sums, (sum of SIZES,).
 
     Args:
@@ -329,19 +334,28 @@ def _score(key, prefix):
 
     It is not in SCORES because it needs more than captions.
     """
-    columns = [
-        (f"{key}_{part}_{name}", part, name) for part, names in FIGURES.items() for name in names
-    ]
+    titles = {}
+    for part, names in FIGURES.items():
+        for name in names:
+            titles[f"{key}_{part}_{name}"] = f"{prefix}{part}: {name.replace('_', ' ')}"
 
-    def of_sums(sums, num_photos):
+    def figures_of_sums(sums, num_photos):
         means = _means(sums)
-        return {
-            column: means[part][..., FIGURES[part].index(name)] for column, part, name in columns
-        }
+        figures = {}
+        for part, names in FIGURES.items():
+            for number, name in enumerate(names):
+                figures[f"{key}_{part}_{name}"] = means[part][..., number]
+        return figures
 
-    titles = {column: f"{prefix}{part}: {name.replace('_', ' ')}" for column, part, name in columns}
-    shown = {"shape": (sum(SIZES),), "unit": 1, "digits": 3}
-    return Score(columns=titles, measure=None, of_sums=of_sums, contributions=key, **shown)
+    return Score(
+        columns=titles,
+        measure=None,
+        figures_of_sums=figures_of_sums,
+        contributions=key,
+        shape=(sum(SIZES),),
+        unit=1,
+        digits=3,
+    )
 
 
 FAITHFULNESS = (_score("faithfulness", ""), _score("faithfulness_references", "human "))

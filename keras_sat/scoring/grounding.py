@@ -16,9 +16,8 @@ from keras_sat.search.result import CaptionResult
 
 CENTRE_WIDTH = 0.25  # standard deviation of the centred map, as a fraction of the photo's sides
 MEASURES = ("mass", "pointing", "coverage")
-FIGURES = tuple(
-    f"{baseline}{measure}" for baseline in ("", "uniform_", "centre_") for measure in MEASURES
-)
+BASELINES = ("", "uniform_", "centre_")  # "": the map itself
+FIGURES = tuple(f"{baseline}{measure}" for baseline in BASELINES for measure in MEASURES)
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Grounding:
         mass: the fraction of the attention on the objects' boxes, if each cell's weight
             is spread over its pixels.
         pointing: the fraction of words whose attention peaks in a cell that the boxes
-            cover; see `meets`.
+            cover; see `measures_of_map`.
         coverage: intersection over union of the boxes and the region of a map; see
             `coverage`.
         uniform_mass, uniform_pointing, uniform_coverage: the same for a uniform map.
@@ -57,19 +56,17 @@ class Grounding:
 
         They are None if no word was measured.
         """
-        figures = {
-            name: None if value != value else value for name, value in vars(self).items()
-        }  # NaN
-        return figures | {
-            "word_classes": {name: row.to_dict() for name, row in self.word_classes.items()}
-        }
+        figures = {}
+        for name, value in vars(self).items():
+            is_nan = value != value
+            figures[name] = None if is_nan else value
+        figures["word_classes"] = {name: row.to_dict() for name, row in self.word_classes.items()}
+        return figures
 
     def __str__(self):
-        rows = (
-            self.word_classes
-            if len(self.word_classes) == 1
-            else {**self.word_classes, "all of these": self}
-        )
+        rows = dict(self.word_classes)
+        if len(rows) != 1:
+            rows["all of these"] = self
         table = table_of([(name, row.num_words, vars(row)) for name, row in rows.items()], "words")
         return f"{table}\nOn the boxes of the named objects, pixel by pixel."
 
@@ -95,19 +92,19 @@ def ground(
             f"Expected `places` with an entry for each of {len(results)} results. "
             f"Received: {len(places)}"
         )
-    figures = {}
-    for result, its_places in zip(results, places):
-        its_places = (
-            its_places.places(result.caption) if hasattr(its_places, "places") else its_places
-        )
-        for place in its_places:
+    figures = {}  # dict from word classes to the FIGURES of their words
+    for result, scene_or_places in zip(results, places):
+        word_places = scene_or_places
+        if hasattr(scene_or_places, "places"):  # a Scene
+            word_places = scene_or_places.places(result.caption)
+        for place in word_places:
             if word_classes is not None and place.word_class not in word_classes:
                 continue
             attention_map = np.asarray(result.attention_weights[place.position], dtype=float)
-            found = figures_of_map(attention_map, place.cells(attention_map.shape))
-            figures.setdefault(place.word_class, []).append(found)
-    by_class = {name: _averaged(figures[name]) for name in sorted(figures)}
-    return _averaged([row for rows in figures.values() for row in rows], by_class)
+            map_figures = figures_of_map(attention_map, place.cells(attention_map.shape))
+            figures.setdefault(place.word_class, []).append(map_figures)
+    groundings = {name: _averaged(figures[name]) for name in sorted(figures)}
+    return _averaged([row for rows in figures.values() for row in rows], groundings)
 
 
 def ground_scenes(images, results, **options):
@@ -125,7 +122,8 @@ def figures_of_map(attention_map, covered):
     """Return the FIGURES of an attention map; `covered` is the fraction of each cell
     that boxes cover.
     """
-    return *meets(attention_map, covered), *_baselines(covered.tobytes(), covered.shape)
+    baselines = _baselines(covered.tobytes(), covered.shape)
+    return *measures_of_map(attention_map, covered), *baselines
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -134,19 +132,23 @@ def _baselines(covered, shape):
     the middle.
     """
     covered = np.frombuffer(covered).reshape(shape)
-    return *meets(np.full(shape, 1 / covered.size), covered), *meets(centred_map(shape), covered)
+    uniform_map = np.full(shape, 1 / covered.size)
+    return *measures_of_map(uniform_map, covered), *measures_of_map(centred_map(shape), covered)
 
 
 def centred_map(grid_shape):
     """Return a map (rows, columns) that sums to 1 and has its maximum in the middle."""
-    rows, columns = (
-        np.exp(-0.5 * (((np.arange(n) + 0.5) / n - 0.5) / CENTRE_WIDTH) ** 2) for n in grid_shape
-    )
-    attention_map = rows[:, None] * columns
+
+    def bell_curve(num_cells):
+        centres = (np.arange(num_cells) + 0.5) / num_cells
+        return np.exp(-0.5 * ((centres - 0.5) / CENTRE_WIDTH) ** 2)
+
+    num_rows, num_columns = grid_shape
+    attention_map = bell_curve(num_rows)[:, None] * bell_curve(num_columns)
     return attention_map / attention_map.sum()
 
 
-def meets(attention_map, covered):
+def measures_of_map(attention_map, covered):
     """Return the MEASURES of an attention map; `covered` is the fraction of each cell
     that boxes cover.
 
@@ -180,7 +182,8 @@ def smallest_region(attention_map, *, share=0.5, at_least=0.0):
     held = np.concatenate([[0.0], np.cumsum(counts * -levels)])  # by the cells above each level
     areas = np.concatenate([[0.0], np.cumsum(counts)])
     area = max(np.interp(share * held[-1], held, areas), at_least)
-    return (((area - areas[:-1]) / counts).clip(0, 1))[level_of].reshape(attention_map.shape)
+    fractions = ((area - areas[:-1]) / counts).clip(0, 1)  # of the cells of each level
+    return fractions[level_of].reshape(attention_map.shape)
 
 
 def coverage(attention_map, covered):
@@ -188,32 +191,39 @@ def coverage(attention_map, covered):
     grown to their area if smaller.
     """
     region = smallest_region(attention_map, at_least=covered.sum())
-    both = (region * covered).sum()
-    return both / (region.sum() + covered.sum() - both)
+    intersection = (region * covered).sum()
+    union = region.sum() + covered.sum() - intersection
+    return intersection / union
 
 
-def table_of(rows, counted):
+def table_of(rows, count_title):
     """Format a table of percentages from a list of rows: (title, count, dict of
-    FIGURES).
+    FIGURES). The column of counts is headed `count_title`.
     """
     lines = [
-        f"{'percent':24}{counted:>8}"
+        f"{'percent':24}{count_title:>8}"
         f"{'attention on the boxes':>27}{'peak on the boxes':>27}{'coverage':>27}"
     ]
     lines.append(" " * 32 + f"{'here':>9}{'uniform':>9}{'middle':>9}" * 3)
     for title, number, figures in rows:
-        ordered = [
-            figures[f"{kind}{name}"] for name in MEASURES for kind in ("", "uniform_", "centre_")
-        ]
         cells = "".join(
-            f"{'-' if value is None or np.isnan(value) else f'{100 * value:.1f}':>9}"
-            for value in ordered
+            f"{_percent(figures[f'{baseline}{measure}']):>9}"
+            for measure in MEASURES
+            for baseline in BASELINES
         )
         lines.append(f"{title:24}{number:>8}{cells}")
     return "\n".join(lines)
 
 
+def _percent(fraction):
+    """Return "31.4" for .314, and "-" for None and NaN."""
+    if fraction is None or np.isnan(fraction):
+        return "-"
+    return f"{100 * fraction:.1f}"
+
+
 def _averaged(rows, word_classes=None):
+    """Return the Grounding of words, given a list of their FIGURES."""
     means = np.mean(rows, axis=0) if rows else np.full(len(FIGURES), np.nan)
     return Grounding(
         **dict(zip(FIGURES, means.tolist())), num_words=len(rows), word_classes=word_classes or {}

@@ -19,19 +19,26 @@ import numpy as np
 
 METEOR_JAVA = "METEOR 1.5"
 METEOR_NLTK = "METEOR of nltk with the weights of 1.5"
-NO_METEOR = "no METEOR here: for METEOR 1.5 install Java and `pip install 'keras_sat[coco]'`,"
-NO_METEOR += " or for an approximation run `python -m nltk.downloader wordnet`"
+NO_METEOR = (
+    "no METEOR here: for METEOR 1.5 install Java and `pip install 'keras_sat[coco]'`, or "
+    "for an approximation run `python -m nltk.downloader wordnet`"
+)
 NLTK_WEIGHTS = {"alpha": 0.85, "beta": 0.2, "gamma": 0.6}  # those of METEOR 1.5 for English
 
 
 class Meteor(NamedTuple):
-    """METEOR scores: the kind, the corpus score (in 1.5 not the mean), and each
-    photo's; None for NO_METEOR.
+    """The METEOR of captions.
+
+    Attributes:
+        kind: METEOR_JAVA, METEOR_NLTK, or NO_METEOR if no program is installed.
+        corpus_score: the score of all photos; METEOR 1.5's is not the mean. None for
+            NO_METEOR.
+        photo_scores: the score of each photo, (photos,). None for NO_METEOR.
     """
 
     kind: str
-    corpus: Any
-    of_photos: Any
+    corpus_score: Any
+    photo_scores: Any
 
 
 def score_meteor(references, candidates):
@@ -75,33 +82,35 @@ def meteor_of_java(references, candidates, jar, java="java"):
         subprocess.Popen(command, stderr=errors, **pipes) as process,
     ):
 
-        def answer(line=None):
-            if line is not None:
-                process.stdin.write(line + "\n")
-                process.stdin.flush()
-            if not (said := process.stdout.readline().strip()):
+        def read_answer():
+            answer = process.stdout.readline().strip()
+            if not answer:
                 process.kill()
                 process.wait()
                 errors.seek(0)
-                raise ValueError(
-                    " ".join(errors.read().splitlines()[-1:])
-                    or "the program ended without a message"
-                )
-            return said
+                last_line = " ".join(errors.read().splitlines()[-1:])
+                raise ValueError(last_line or "the program ended without a message")
+            return answer
+
+        def ask(*parts):
+            process.stdin.write(" ||| ".join(parts) + "\n")
+            process.stdin.flush()
+            return read_answer()
 
         try:
             statistics = []
             for photo_references, candidate in zip(references, candidates):
                 captions = [
-                    " ".join(words).replace("|||", " ").split()
+                    " ".join(" ".join(words).replace("|||", " ").split())
                     for words in (*photo_references, candidate)
                 ]
-                statistics.append(answer(" ||| ".join(["SCORE", *map(" ".join, captions)])))
-            values = [float(answer(" ||| ".join(["EVAL", *statistics])))]
-            values += [float(answer()) for _ in candidates]
+                statistics.append(ask("SCORE", *captions))
+            scores = [float(ask("EVAL", *statistics))]
+            scores += [float(read_answer()) for _ in candidates]
         finally:
             process.kill()
-    return Meteor(METEOR_JAVA, values[-1], np.array(values[:-1]))
+    *photo_scores, corpus_score = scores
+    return Meteor(METEOR_JAVA, corpus_score, np.array(photo_scores))
 
 
 def meteor_of_nltk(references, candidates):
@@ -111,7 +120,7 @@ def meteor_of_nltk(references, candidates):
     from nltk.translate.meteor_score import meteor_score
 
     pairs = zip(references, candidates)
-    values = np.array(
+    photo_scores = np.array(
         [meteor_score(words, candidate, **NLTK_WEIGHTS) for words, candidate in pairs]
     )
-    return Meteor(METEOR_NLTK, float(values.mean()), values)
+    return Meteor(METEOR_NLTK, float(photo_scores.mean()), photo_scores)

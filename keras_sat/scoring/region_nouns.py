@@ -10,8 +10,9 @@ from data_utils.captions import tokenise
 from data_utils.views import area
 from keras_sat.scoring.phrases import last_content_word, measured_phrases
 
-# Fractions of the photo; regions below SMALL are also reported separately.
-AREAS, SMALL = (0.02, 0.5), 0.15
+# Fractions of the photo.
+AREAS = (0.02, 0.5)  # of the smallest and the largest region that is measured
+SMALL = 0.15  # smaller regions are also reported separately
 IRREGULAR = {
     "men": "man",
     "women": "woman",
@@ -36,44 +37,53 @@ def region_nouns(images, boxes, results, describe) -> dict[str, Any]:
         describe: function that returns a list of CaptionResults for each image; its
             argument is the images' `regions`.
     """
-    asked = [_regions_and_nouns(image, boxes) for image in images]
+    measured_regions = [_regions_and_nouns(image, boxes) for image in images]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of narrow regions
-        found = describe(regions=[[region for region, _ in of_photo] for of_photo in asked])
-    # Of each region: whether it is small, and whether its phrase and the whole photo's
-    # caption say the noun.
-    said = []
-    for of_photo, whole, phrases in zip(asked, results, found):
-        for (region, noun), phrase in zip(of_photo, phrases):
-            said.append(
-                (
-                    area(region) < SMALL,
-                    *(noun in map(singular, result.words) for result in (phrase, whole)),
-                )
-            )
-    figures = {
-        "noun_said": [own for _, own, _ in said],
-        "small_noun_said": [own for small, own, _ in said if small],
+        descriptions = describe(
+            regions=[[region for region, _ in regions] for regions in measured_regions]
+        )
+    # Whether the noun of each region is said, in its phrase and in the photo's caption.
+    said_in_phrase, said_in_small_phrase, said_in_caption = [], [], []
+    for regions, photo_result, phrases in zip(measured_regions, results, descriptions):
+        for (region, noun), phrase in zip(regions, phrases):
+            is_said = _says(phrase, noun)
+            said_in_phrase.append(is_said)
+            if area(region) < SMALL:
+                said_in_small_phrase.append(is_said)
+            said_in_caption.append(_says(photo_result, noun))
+    return {
+        "num_regions": len(said_in_phrase),
+        "noun_said": _fraction(said_in_phrase),
+        "small_noun_said": _fraction(said_in_small_phrase),
+        "whole_noun_said": _fraction(said_in_caption),
     }
-    figures["whole_noun_said"] = [whole for *_, whole in said]
-    return {"num_regions": len(said)} | {
-        name: sum(x) / len(x) if x else None for name, x in figures.items()
-    }
+
+
+def _says(result, noun):
+    return noun in map(singular, result.words)
+
+
+def _fraction(are_true):
+    """Return the fraction of a list of booleans that are True; None if it is empty."""
+    return sum(are_true) / len(are_true) if are_true else None
 
 
 def _regions_and_nouns(image, boxes):
-    """Return a list of (region, noun) for the phrases of a photo that are measured."""
-    found = []
+    """Return a list of (region, noun) for the phrases of a photo that are measured:
+    those with one box of a moderate size.
+    """
+    regions = []
+    smallest, largest = AREAS
     for phrase in measured_phrases(boxes, image):
         words = tokenise(image.captions[phrase.caption])
-        place = last_content_word(words, phrase)
-        if (
-            place is not None
-            and len(phrase.boxes) == 1
-            and AREAS[0] <= area(phrase.boxes[0]) <= AREAS[1]
-        ):
-            found.append((phrase.boxes[0], singular(words[place])))
-    return found
+        position = last_content_word(words, phrase)
+        if position is None or len(phrase.boxes) != 1:
+            continue
+        (box,) = phrase.boxes
+        if smallest <= area(box) <= largest:
+            regions.append((box, singular(words[position])))
+    return regions
 
 
 def singular(word):

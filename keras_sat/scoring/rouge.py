@@ -25,17 +25,16 @@ def rouge_l_of_photos(references, candidates):
     """
     scores = []
     for photo_references, candidate in zip(*as_words(references, candidates)):
-        if not any(
-            common := [
-                _longest_common_subsequence(reference, candidate) for reference in photo_references
-            ]
-        ):
+        lengths = [
+            _longest_common_subsequence(reference, candidate) for reference in photo_references
+        ]
+        if not any(lengths):
             scores.append(0.0)
             continue
-        precision = max(common) / len(candidate)
+        precision = max(lengths) / len(candidate)
         recall = max(
             length / len(reference)
-            for length, reference in zip(common, photo_references)
+            for length, reference in zip(lengths, photo_references)
             if reference
         )
         scores.append(
@@ -46,13 +45,14 @@ def rouge_l_of_photos(references, candidates):
 
 def _longest_common_subsequence(first, second):
     """Return the length of the longest common subsequence of two lists of words."""
-    # Of the words of `first` so far and the first j words of `second`.
+    # lengths[j]: of the words of `first` so far and the first j words of `second`.
     lengths = [0] * (len(second) + 1)
-    for word in first:
-        before = 0  # lengths[j - 1] before this word
-        for j, other in enumerate(second, start=1):
-            before, lengths[j] = (
-                lengths[j],
-                before + 1 if word == other else max(lengths[j - 1], lengths[j]),
-            )
+    for first_word in first:
+        previous_lengths = lengths  # without this word
+        lengths = [0]
+        for j, second_word in enumerate(second):
+            if first_word == second_word:
+                lengths.append(previous_lengths[j] + 1)
+            else:
+                lengths.append(max(previous_lengths[j + 1], lengths[j]))
     return lengths[-1]

@@ -7,7 +7,7 @@ each photo, (photos,). Then add a line with `mean_over_photos`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,12 @@ class Score:
         columns: dict from the name of a figure to its title in tables; a score such as
             BLEU has several.
         measure: function of references and candidates, as lists of words. It returns a
-            dict of figures, None if they cannot be computed, and the contribution of
-            each photo, (photos, *shape), or None. None: it needs more.
-        of_sums: function that returns a dict of figures, (...), from contributions
-            summed over photos, (..., *shape), and the number of these photos, (...).
+            dict of figures, whose values are None if they cannot be computed, and the
+            contribution of each photo, (photos, *shape), which is then None. None if
+            the metric needs more than captions.
+        figures_of_sums: function that returns a dict of figures, (...), from the sums
+            of contributions over photos, (..., *shape), and the number of these photos,
+            (...).
         contributions: the key of the contributions in `ScoreTable.photos`.
         shape: shape of the contribution of one photo.
         unit, digits: a figure is multiplied by `unit` and shown with `digits` decimals.
@@ -39,7 +41,7 @@ class Score:
 
     columns: dict
     measure: Callable | None
-    of_sums: Callable
+    figures_of_sums: Callable
     contributions: str
     shape: tuple = ()
     unit: int = 100
@@ -49,18 +51,28 @@ class Score:
         return self.measure(*as_words(references, candidates))[0]
 
 
-def mean_over_photos(name, title, of_photos, **shown):
-    """Return a Score that averages `of_photos(references, candidates)` over photos.
+def mean_over_photos(name, title, photo_scores, *, unit=100, digits=1):
+    """Return a Score that averages `photo_scores(references, candidates)`, (photos,),
+    over photos.
 
-    For `shown` see `Score`.
+    For `unit` and `digits` see `Score`.
     """
 
     def measure(references, candidates):
-        values = np.asarray(of_photos(references, candidates), dtype=float)
+        values = np.asarray(photo_scores(references, candidates), dtype=float)
         return {name: float(values.mean())}, values
 
-    parts = {"measure": measure, "of_sums": lambda sums, num_photos: {name: sums / num_photos}}
-    return Score(columns={name: title}, contributions=name, **parts, **shown)
+    def mean(sums, num_photos):
+        return {name: sums / num_photos}
+
+    return Score(
+        columns={name: title},
+        measure=measure,
+        figures_of_sums=mean,
+        contributions=name,
+        unit=unit,
+        digits=digits,
+    )
 
 
 def meteor(references: list[list[str]], candidates: list[str]) -> dict[str, Any]:
@@ -71,8 +83,13 @@ def meteor(references: list[list[str]], candidates: list[str]) -> dict[str, Any]
 
 
 def _measure_meteor(references, candidates):
-    found = score_meteor(references, candidates)
-    return {"meteor": found.corpus, "meteor_kind": found.kind}, found.of_photos
+    result = score_meteor(references, candidates)
+    return {"meteor": result.corpus_score, "meteor_kind": result.kind}, result.photo_scores
+
+
+def _mean_meteor(sums, num_photos):
+    # The corpus score of METEOR 1.5 is not the mean over photos.
+    return {"meteor": sums / num_photos}
 
 
 def _measure_bleu(references, candidates):
@@ -80,16 +97,24 @@ def _measure_bleu(references, candidates):
     return bleu_of_counts(counts.sum(axis=0)), counts
 
 
+def _bleu_of_sums(counts, num_photos):
+    return bleu_of_counts(counts)
+
+
 SCORES = {
     "bleu": Score(
         columns={f"bleu_{n}": f"BLEU-{n}" for n in range(1, MAX_ORDER + 1)},
         measure=_measure_bleu,
-        of_sums=lambda counts, num_photos: bleu_of_counts(counts),
+        figures_of_sums=_bleu_of_sums,
         contributions="bleu_counts",
         shape=(2 * MAX_ORDER + 2,),
     ),
-    # The corpus score of METEOR 1.5 is not the mean over photos.
-    "meteor": replace(mean_over_photos("meteor", "METEOR", None), measure=_measure_meteor),
+    "meteor": Score(
+        columns={"meteor": "METEOR"},
+        measure=_measure_meteor,
+        figures_of_sums=_mean_meteor,
+        contributions="meteor",
+    ),
     "rouge_l": mean_over_photos("rouge_l", "ROUGE-L", rouge_l_of_photos),
     "cider": mean_over_photos("cider", "CIDEr", cider_of_photos, unit=1, digits=3),
 }
@@ -109,9 +134,10 @@ def unit_and_digits(name):
     >>> unit_and_digits("cider"), unit_and_digits("bleu_4")
     ((1, 3), (100, 1))
     """
-    return next(
-        ((score.unit, score.digits) for score in SCORES.values() if name in score.columns), (1, 3)
-    )
+    for score in SCORES.values():
+        if name in score.columns:
+            return score.unit, score.digits
+    return 1, 3
 
 
 def shown(name, value):
@@ -125,4 +151,5 @@ def named(name, value):
     0.520".
     """
     unit, _ = unit_and_digits(name)
-    return f"{columns().get(name, name)} {shown(name, value)}{' %' if unit == 100 else ''}"
+    percent = " %" if unit == 100 else ""
+    return f"{columns().get(name, name)} {shown(name, value)}{percent}"

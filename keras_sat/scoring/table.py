@@ -79,65 +79,68 @@ class ScoreTable:
     results: list = dataclasses.field(default_factory=list, repr=False, compare=False)
 
     def __str__(self):
+        lines = [*self._lines_of_scores(), self._statistics_line(), self._settings_line()]
+        if self.grounding is not None:
+            rows = {"human captions": self.grounding, "these captions": self.grounding_generated}
+            lines += ["", phrases.as_table(rows)]
+        if self.regions is not None:
+            lines += ["", self._regions_line()]
+        if self.faithfulness is not None:
+            rows = {
+                "these captions": self.faithfulness,
+                "human captions": self.faithfulness_references,
+            }
+            lines += ["", faithfulness.as_table(rows)]
+        return "\n".join(lines)
+
+    def _lines_of_scores(self):
         rows = self._rows(self.compare_with)
         width = max(map(len, rows)) + 1
         lines = [" " * width + "".join(f"{title:>8}" for title in columns().values())]
         for label, scores in rows.items():
-            lines.append(
-                f"{label:{width}}"
-                + "".join(f"{shown(name, scores.get(name)):>8}" for name in columns())
-            )
+            cells = "".join(f"{shown(name, scores.get(name)):>8}" for name in columns())
+            lines.append(f"{label:{width}}{cells}")
         if self.compare_with.keys() - {PERSON}:
             lines.append("The paper's BLEU is without brevity penalty.")
         if PERSON in self.compare_with:
             lines.append("Human captions have one reference fewer.")
-        kinds = {title: self.scores.get(f"{name}_kind") for name, title in columns().items()}
-        lines += [f"{title}: {kind}" for title, kind in kinds.items() if kind is not None]
-        known = {
-            name: value
-            for name, value in self.statistics.items()
-            if isinstance(value, (int, float))
-        }
-        counts = (
-            text.format(known[name]).replace("%", " %")
-            for name, text in STATISTICS.items()
-            if name in known
-        )
-        settings = (
+        for name, title in columns().items():
+            kind = self.scores.get(f"{name}_kind")
+            if kind is not None:
+                lines.append(f"{title}: {kind}")
+        return lines
+
+    def _statistics_line(self):
+        texts = []
+        for name, text in STATISTICS.items():
+            value = self.statistics.get(name)
+            if isinstance(value, (int, float)):
+                texts.append(text.format(value).replace("%", " %"))
+        return ", ".join(texts)
+
+    def _settings_line(self):
+        return ", ".join(
             f"{name} {visible(value)}" for name, value in self.settings.items() if value is not None
         )
-        lines += [", ".join(counts), ", ".join(settings)]
-        if self.grounding is not None:
-            grounded = {
-                "human captions": self.grounding,
-                "these captions": self.grounding_generated,
-            }
-            lines += ["", phrases.as_table(grounded)]
-        if self.regions is not None:
-            said = {name: "-" if x is None else f"{x:.1%}" for name, x in self.regions.items()}
-            said["num_regions"] = f"{self.regions['num_regions']:d}"
-            text = (
-                "{num_regions} regions: noun said {noun_said}, small {small_noun_said}, "
-                "captions {whole_noun_said}"
-            )
-            lines += ["", text.format(**said).replace("%", " %")]
-        if self.faithfulness is not None:
-            measured = {
-                "these captions": self.faithfulness,
-                "human captions": self.faithfulness_references,
-            }
-            lines += ["", faithfulness.as_table(measured)]
-        return "\n".join(lines)
 
-    def _rows(self, others):
+    def _regions_line(self):
+        def percent(name):
+            fraction = self.regions[name]
+            return "-" if fraction is None else f"{fraction:.1%}".replace("%", " %")
+
+        return (
+            f"{self.regions['num_regions']:d} regions: noun said {percent('noun_said')}, small "
+            f"{percent('small_noun_said')}, captions {percent('whole_noun_said')}"
+        )
+
+    def _rows(self, other_rows):
         """Return the rows of the table as a dict from labels to dicts of scores."""
-        without = {name: self.scores.get(f"{name}_no_penalty") for name in columns()}
-        rows = {"these captions": self.scores, "  without brevity penalty": without}
-        for label, scores in others.items():
-            rows[label] = {
-                **{name.removesuffix("_no_penalty"): value for name, value in scores.items()},
-                **scores,
-            }
+        no_penalty = {name: self.scores.get(f"{name}_no_penalty") for name in columns()}
+        rows = {"these captions": self.scores, "  without brevity penalty": no_penalty}
+        for label, scores in other_rows.items():
+            # The paper has BLEU without penalty only.
+            as_columns = {name.removesuffix("_no_penalty"): x for name, x in scores.items()}
+            rows[label] = {**as_columns, **scores}
         return rows
 
     def plot(self, ax=None) -> Any:
@@ -152,7 +155,8 @@ class ScoreTable:
 
             _, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
         rows = self._rows(self.compare_with or PUBLISHED.get(self.settings["data"], {}))
-        width, titles = 0.8 / len(rows), columns()
+        titles = columns()
+        width = 0.8 / len(rows)
         for number, (label, scores) in enumerate(rows.items()):
             heights = [
                 math.nan if scores.get(name) is None else 100 * scores[name] for name in titles
@@ -178,32 +182,41 @@ class ScoreTable:
         """Write the table to a JSON file, without `compare_with`, `images` and
         `results`.
         """
-        grounded = {
-            name: getattr(self, name) for name in _GROUNDED if getattr(self, name) is not None
-        }
-        write_json(path, {name: getattr(self, name) for name in _PARTS} | grounded)
+        parts = {name: getattr(self, name) for name in _PARTS}
+        for name in _OPTIONAL_PARTS:
+            if getattr(self, name) is not None:
+                parts[name] = getattr(self, name)
+        write_json(path, parts)
 
     @classmethod
     def from_json(cls, path: str | os.PathLike) -> ScoreTable:
         """Load a table from a file that `to_json` wrote."""
         parts = read_json(path, "the scores that `keras-sat evaluate --json` wrote")
         try:
-            grounded = {name: parts[name] for name in _GROUNDED if name in parts}
-            table = cls(**{name: parts[name] for name in _PARTS}, **grounded)
-            for score in (*SCORES.values(), *MEASURED):
-                contributions = np.array(table.photos.get(score.contributions) or [], dtype=float)
-                shape = (len(table.captions), *score.shape)
-                if contributions.size and not (
-                    contributions.shape == shape and np.isfinite(contributions).all()
-                ):
-                    raise ValueError
-            str(table), [entry["image_id"] for entry in table.captions]
+            arguments = {name: parts[name] for name in _PARTS}
+            arguments |= {name: parts[name] for name in _OPTIONAL_PARTS if name in parts}
+            table = cls(**arguments)
+            table._check_contributions()
+            if not all("image_id" in entry for entry in table.captions):
+                raise ValueError
+            str(table)  # fails for values of other types
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             expected = (
                 f"a JSON object with {', '.join(_PARTS)}, written by `keras-sat evaluate --json`"
             )
             raise ValueError(f"{path}: expected {expected}.") from None
         return table
+
+    def _check_contributions(self):
+        """Raise an error if contributions of photos do not fit the captions."""
+        for score in (*SCORES.values(), *MEASURED):
+            contributions = np.array(self.photos.get(score.contributions) or [], dtype=float)
+            if not contributions.size:
+                continue
+            if contributions.shape != (len(self.captions), *score.shape):
+                raise ValueError
+            if not np.isfinite(contributions).all():
+                raise ValueError
 
     def to_coco_results(self, path: str | os.PathLike) -> None:
         """Write the captions in coco-caption's JSON format.
@@ -219,25 +232,25 @@ class ScoreTable:
         """Write a CSV file with each photo's caption (harmless in spreadsheets, see
         `cell_of`) and scores.
         """
-        text, figures = io.StringIO(), {}
+        figures = {}  # dict from names to the figures of the photos
         for score in SCORES.values():
-            if (contributions := self.photos.get(score.contributions)) is not None:
-                # Each photo by itself.
-                figures |= score.of_sums(np.array(contributions, dtype=float), 1)
+            contributions = self.photos.get(score.contributions)
+            if contributions is not None:  # "sums" over one photo each
+                figures |= score.figures_of_sums(np.array(contributions, dtype=float), 1)
+        text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow(["image_id", "caption", *columns()])
         for number, entry in enumerate(self.captions):
-            cells = [
-                f"{figures[name][number]:.6f}" if name in figures else "" for name in columns()
-            ]
-            writer.writerow(
-                [*(cell_of(str(entry[name])) for name in ("image_id", "caption")), *cells]
-            )
+            cells = [cell_of(str(entry["image_id"])), cell_of(str(entry["caption"]))]
+            for name in columns():
+                cells.append(f"{figures[name][number]:.6f}" if name in figures else "")
+            writer.writerow(cells)
         write_whole(Path(path).expanduser(), text.getvalue())
 
 
 _PARTS = ("scores", "settings", "statistics", "captions", "photos")
-_GROUNDED = (
+# Those that are None if they were not measured.
+_OPTIONAL_PARTS = (
     "grounding",
     "grounding_generated",
     "regions",

@@ -1,0 +1,201 @@
+"""The commands `evaluate` and `compare`: score captioners or files of captions, and
+compare the scores.
+
+Dependencies are imported where they are used, which keeps `--help` fast.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from data_utils.foreign_text import visible
+from keras_sat.command_line.arguments import options_of
+from keras_sat.command_line.models import models_or_default
+from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
+from keras_sat.command_line.paths import prepare_files, reject_same_file
+
+# Which options belong to what; the others are passed to `keras_sat.evaluate`.
+DATA = ("data", "captions")
+CAPTIONER = ("models", "encoder_weights", "cache_dir")
+BOXES = ("grounding", "regions", "boxes")
+FILES = ("json", "csv", "coco_results", "gallery")
+# What can be combined with --captions.
+ABOUT_DATA = ("data", "data_dir", "split", "split_seed", "compare_with")
+ALLOWED_WITH_CAPTIONS = ("captions", *ABOUT_DATA, "json", "csv", "coco_results")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRequest:
+    """What `keras-sat evaluate` is asked to do.
+
+    Attributes:
+        data: the name of the data set.
+        captions: a file of captions to score, or None for those of a captioner.
+        models, encoder_weights: the captioner. Several models form an ensemble; None is
+            the bundled one.
+        cache_dir: the folder of a feature cache, or None.
+        grounding, regions, boxes: what is measured on boxes, and their file or folder;
+            None for scenes, whose boxes are known.
+        files: dict from FILES to the paths to write.
+        workers: dict of the options in WORKERS that were passed.
+        options: dict of the other options, which are those of `keras_sat.evaluate`.
+    """
+
+    data: str
+    captions: str | None = None
+    models: list | None = None
+    encoder_weights: str | None = None
+    cache_dir: str | None = None
+    grounding: bool = False
+    regions: bool = False
+    boxes: str | None = None
+    files: dict = field(default_factory=dict)
+    workers: dict = field(default_factory=dict)
+    options: dict = field(default_factory=dict)
+
+    @property
+    def grounds_scenes(self):
+        """Whether attention is measured on the boxes of scenes."""
+        return self.grounding and self.boxes is None
+
+
+def run_evaluate(**arguments):
+    """Score a captioner or a file of captions, and write the requested files."""
+    from keras_sat.scoring.evaluate import evaluate_captions
+
+    request = _read_request(arguments)
+    files = _prepared_files(request.files)
+    if request.captions is None:
+        table = _score_captioner(request)
+    else:
+        table = evaluate_captions(request.captions, request.data, **request.options)
+    print(table)
+    if request.grounds_scenes:
+        _ground_scenes(table)
+    _write(table, files)
+
+
+def run_compare(first, second):
+    """Compare two captioners and print the differences in their scores."""
+    from keras_sat.scoring.comparison import compare
+
+    print(compare(first, second))
+
+
+# === Reading the options ===
+
+
+def _read_request(arguments):
+    """Return the EvaluationRequest for the arguments of the command line, a dict.
+
+    Raise ValueError for options that cannot be combined.
+    """
+    if "captions" in arguments:
+        _check_fits_captions(arguments)
+    files, workers, fields, options = parted(arguments, FILES, WORKERS, (*DATA, *CAPTIONER, *BOXES))
+    request = EvaluationRequest(files=files, workers=workers, options=options, **fields)
+    _check_boxes(request)
+    if "pixel_photos" in options and "faithfulness" not in options:
+        reject_alone("pixel_photos", "faithfulness")
+    check_workers(workers)
+    return request
+
+
+def _check_fits_captions(arguments):
+    others = [name for name in arguments if name not in ALLOWED_WITH_CAPTIONS]
+    if others:
+        flag = options_of("evaluate")[others[0]]
+        raise ValueError(f"--captions scores existing captions and cannot be combined with {flag}.")
+
+
+def _check_boxes(request):
+    """Raise ValueError if there are boxes without a measure on them, or the reverse."""
+    grounds_photos = request.grounding and request.data != "scenes"
+    needs_boxes = grounds_photos or request.regions
+    can_use_boxes = request.grounding or request.regions
+    has_boxes = request.boxes is not None
+    if (needs_boxes and not has_boxes) or (has_boxes and not can_use_boxes):
+        raise ValueError(
+            "Pass --boxes with --grounding or --regions; only --grounding with --data "
+            "scenes needs none."
+        )
+
+
+def _prepared_files(files):
+    """Return a dict from FILES to paths that can be written."""
+    paths = {kind: Path(path).expanduser() for kind, path in files.items()}
+    if "gallery" in paths:
+        paths["gallery"] /= "index.html"
+    reject_same_file(paths)
+    prepare_files(paths.values())
+    return paths
+
+
+# === Scoring ===
+
+
+def _score_captioner(request):
+    """Return the ScoreTable of a captioner."""
+    from keras_sat.deploy.ray_data import load_models
+    from keras_sat.scoring.evaluate import evaluate
+
+    models = models_or_default(request.models, request.data)
+    captioner = load_models(models, request.encoder_weights)
+    if request.workers:
+        captioner = _distributed(captioner, models, request)
+    return evaluate(
+        captioner,
+        request.data,
+        cache=request.cache_dir,
+        boxes=request.boxes,
+        regions=request.regions,
+        keep_results="gallery" in request.files or request.grounds_scenes,
+        **request.options,
+    )
+
+
+def _distributed(captioner, models, request):
+    """Return a captioner whose captions are made on a Ray cluster."""
+    from keras_sat.deploy.ray_data import DistributedCaptioner, Workers, loading
+
+    load = loading(models, request.encoder_weights)
+    return DistributedCaptioner(captioner, load, Workers(**request.workers))
+
+
+def _ground_scenes(table):
+    """Print how much attention is on the objects that captions of scenes name, and add
+    it to the table.
+    """
+    from keras_sat.scoring.grounding import ground_scenes
+
+    grounding = ground_scenes(table.images, table.results, word_classes=None)
+    print(f"\n{grounding}")
+    table.statistics["grounding"] = grounding.to_dict()
+
+
+# === Writing files ===
+
+
+def _write(table, files):
+    if "json" in files:
+        table.to_json(files["json"])
+    if "csv" in files:
+        table.to_csv(files["csv"])
+    if "coco_results" in files:
+        table.to_coco_results(files["coco_results"])
+    if "gallery" in files:
+        print(f"gallery: {visible(_write_gallery(table, files['gallery']))}")
+
+
+def _write_gallery(table, path):
+    """Write a page with the captions of all photos; return its path."""
+    from keras_sat.pictures.gallery import gallery
+    from keras_sat.scoring.evaluate import NUM_REFERENCES
+
+    return gallery(
+        table.results,
+        path,
+        images=[image.image_path for image in table.images],
+        names=[image.image_id for image in table.images],
+        references=[image.captions[:NUM_REFERENCES] for image in table.images],
+        title=f"Captions of {table.settings['data']}, split {table.settings['split']}",
+    )
