@@ -16,6 +16,7 @@ import data_utils
 import keras_sat
 from data_utils import make_batches
 from keras_sat import Captioner
+from keras_sat.__main__ import main
 from keras_sat.beyond.consensus import Consensus
 
 PHOTO = random_pixels(64, 64, 3)
@@ -318,6 +319,28 @@ def test_damaged_assets(captioner, scenes, tmp_path):
             archive.writestr(name, content)
     with pytest.raises(ValueError, match="damaged"):
         Captioner.load(path)
+
+
+# === On the command line ===
+
+
+@pytest.fixture(scope="module")
+def scenes_file(captioner, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "scenes.keras"
+    captioner.save(path)
+    return path
+
+
+def test_a_model_on_the_command_line(scenes_file, captioner, scenes, capsys):
+    photo = scenes[0].image_path
+    assert main(["caption", photo, "--model", str(scenes_file)]) == 0
+    assert capsys.readouterr().out == f"{photo}\t{captioner.caption(photo).caption}\n"
+
+
+@pytest.mark.parametrize("command", ["calibrate", "index"])
+def test_a_file_is_not_changed(command, scenes_file, capsys):
+    assert main([command, str(scenes_file), "--data", "scenes"]) == 2
+    assert "changes the folder of a captioner" in capsys.readouterr().err
 
 
 # === Without an import of the captioner ===

@@ -81,9 +81,19 @@ def _folder_to_change(model, output_dir):
     Raise ValueError before anything is captioned.
     """
     from keras_sat.files.hub import is_on_hub
-    from keras_sat.files.model_folder import PRETRAINED, model_directory, reject_taken_folder
+    from keras_sat.files.model_folder import (
+        PRETRAINED,
+        is_keras_file,
+        model_directory,
+        reject_taken_folder,
+    )
 
     folder = model_directory(model)
+    if is_keras_file(folder):
+        raise ValueError(
+            "This command changes the folder of a captioner, not a file. Save it as one: "
+            f"keras_sat.Captioner.load(file).save(folder). Received: {visible(model)}"
+        )
     if output_dir is not None:
         reject_taken_folder(output_dir)
     elif folder.parent == PRETRAINED or is_on_hub(model):

@@ -79,9 +79,6 @@ def save_records(captioner, directory, *, consensus_weight=None):
     if consensus_weight is None:
         consensus_weight = captioner.consensus_weight
     directory = Path(directory).expanduser()
-    if is_keras_file(directory):
-        save_file(captioner, directory, "float32")
-        return
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
         if captioner.confidence is not None:
