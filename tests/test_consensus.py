@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_training import train
 
-from data_utils import FeatureCache, draw_scenes
+from data_utils import FeatureCache, draw_scenes, make_batches
 from keras_sat import Captioner, Ensemble, evaluate
 from keras_sat.__main__ import main
 from keras_sat.beyond import consensus
@@ -233,3 +233,15 @@ def test_fit_builds_it(monkeypatch, tmp_path, without_graphs):
         captioner = train(tmp_path / "run", epochs=1, consensus_weight=2.0)
         assert len(captioner.consensus.photo_ids) == 32
     assert Captioner.load(tmp_path / "run" / "model").consensus is not None
+
+
+@pytest.mark.slow
+def test_the_index_is_given_up_when_its_encoder_is_trained(indexed, scenes):
+    captioner = indexed.adapted()
+    captioner.consensus = indexed.consensus
+    captioner.compile()
+    batches = make_batches(scenes[:4], captioner.vocabulary, image_size=64)
+    with pytest.warns(UserWarning, match="index of training photos .* is given up"):
+        captioner.fit(batches, epochs=1, verbose=0)
+    assert captioner.consensus is None
+    assert captioner.caption(scenes[0].image_path).caption

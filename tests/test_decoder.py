@@ -5,9 +5,10 @@ import numpy as np
 import paper
 import pytest
 import tensorflow as tf
-from helpers import all_slow_but, randomise
+from helpers import all_slow_but, numbers, randomise
 
 from keras_sat.beyond import extensions
+from keras_sat.beyond.attend_after import AttendAfter
 from keras_sat.model.cells import CELLS
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.scorings import SCORINGS
@@ -283,3 +284,27 @@ def test_dropout_of_words_drops_them_whole():
     assert 0 < kept.mean() < 1
     np.testing.assert_array_equal(embedded[~kept], 0)
     np.testing.assert_allclose(decoder.unroll(features, input_ids).embedded, vectors, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "base, options", [(CaptionDecoder, {"attention": "none"}), (AttendAfter, {})]
+)
+def test_the_read_word_of_a_subclass_is_what_runs(base, options):
+    """The fast reader replaces only the `read_word` whose steps it knows."""
+
+    class Silent(base):
+        def read_word(self, *arguments):
+            state, attended = super().read_word(*arguments)
+            return state, attended._replace(context=0 * attended.context)
+
+    small = {"hidden_dim": 6, "embedding_dim": 4, "attention_dim": 4, **options}
+    decoders = [decoder_class(5, **small) for decoder_class in (base, Silent)]
+    features = numbers(2, 4, 3)
+    token_ids = np.ones((2, 3), int)
+    logits = []
+    for decoder in decoders:
+        decoder.build((None, 4, 3), (None, None))
+        decoder.set_weights(decoders[0].get_weights())
+        logits.append(decoder(features, token_ids, training=False).logits)
+    assert [decoder.reader for decoder in decoders] == ["fast", "plain"]
+    assert not np.allclose(*logits)

@@ -118,6 +118,18 @@ STAGES = {
     ),
 }
 
+# Settings with which all stages take a few minutes, to try this script.
+SMALL = {
+    "image_size": 64,
+    "embedding_dim": 16,
+    "hidden_dim": 16,
+    "attention_dim": 16,
+    "feature_projection_dim": 16,
+    "num_views": 1,
+    "min_count": 1,
+}
+PHASES = ("epochs", "consistency_epochs", "self_critical_epochs")
+
 _CONSENSUS = {"length_penalty": 0.4, "consensus_weight": 40.0}
 FINISHES = {
     "flickr8k": Finish({"flickr8k-phrases": 0.5, "flickr8k-phrases-rewards": 0.5}, _CONSENSUS),
@@ -311,6 +323,16 @@ def commit():
         return None
 
 
+def small(stages):
+    """Return stages with SMALL settings, of one epoch each."""
+    changed = {}
+    for name, stage in stages.items():
+        one_epoch = {phase: min(stage.settings.get(phase, 0), 1) for phase in PHASES}
+        settings = {**stage.settings, **SMALL, **one_epoch}
+        changed[name] = dataclasses.replace(stage, settings=settings)
+    return changed
+
+
 def without_stages(stages, names):
     """Return stages without those in `names`; what started from one of them starts from
     where it started.
@@ -366,6 +388,7 @@ def parser():
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="STAGE.OPTION=VALUE", help="change a setting"
     )
+    parser.add_argument("--small", action="store_true", help="small sizes, one epoch a stage")
     parser.add_argument("--stage", choices=STAGES, help="stop after this stage")
     return parser
 
@@ -375,7 +398,8 @@ def main(arguments):
     names = options.names or [*FINISHES]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        stages = without_stages(STAGES, options.skip)
+        stages = small(STAGES) if options.small else STAGES
+        stages = without_stages(stages, options.skip)
         stages, finishes = with_changes(stages, FINISHES, options.set)
         maker = Maker(
             stages=stages,

@@ -13,7 +13,7 @@ def assemble(data_dir, captions, photos, splits, skipped, split_seed, hint=""):
 
     Count everything else in one warning.
     """
-    for image_id in captions.keys() - photos.keys():
+    for image_id in sorted(captions.keys() - photos.keys()):
         skipped.add("captions without a photo left out", image_id, len(captions[image_id]))
     for image_id in sorted(photos.keys() - captions.keys()):
         skipped.add("photos without a caption left out", image_id)

@@ -14,6 +14,7 @@ from keras import ops
 
 from keras_sat import equations
 from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.model.readers import has_fast_twin
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -24,10 +25,12 @@ class AttendAfter(CaptionDecoder):
         super().__init__(vocabulary_size, **options)
         self.cells_read_context = False  # they read the mean annotation vector at every step
 
+    @has_fast_twin
     def read_word(self, projected_word, state, features, projected_features, selection_inputs):
         """Pass the word and the mean annotation vector to the cells; attend with h_t.
 
-        Return the next state and Attended.
+        Return the next state and Attended. In training, the fast reader does this for
+        all words at once: `keras_sat.model.readers._read_then_attend`.
         """
         overview = self.cells[0].context_projection(equations.mean_annotation(features))
         rows_per_photo = ops.shape(projected_word)[0] // ops.shape(features)[0]

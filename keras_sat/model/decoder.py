@@ -12,7 +12,7 @@ from keras import layers, ops
 from keras_sat import equations
 from keras_sat.accelerated.switch import fast_twins_are_on
 from keras_sat.model.cells import CELLS
-from keras_sat.model.readers import READERS
+from keras_sat.model.readers import READERS, has_fast_twin
 from keras_sat.model.readout import Readout
 from keras_sat.model.scorings import make_attention
 from keras_sat.model.selections import ATTENTIONS
@@ -138,7 +138,10 @@ class CaptionDecoder(layers.Layer):
         if self.has_gate:
             self.gate.build(state_shape)
         self.readout.build(embedded_shape, state_shape, (None, feature_dim))
-        self.reader = "fast"
+        # Where the cells do not read the context, the fast reader does without
+        # `read_word`: that of a subclass must not be passed over.
+        has_fast_twin = getattr(type(self).read_word, "has_fast_twin", False)
+        self.reader = "fast" if self.cells_read_context or has_fast_twin else "plain"
 
     # === Once per photo ===
 
@@ -205,6 +208,7 @@ class CaptionDecoder(layers.Layer):
             embedded = embedded * ops.expand_dims(kept, -1)
         return embedded
 
+    @has_fast_twin
     def read_word(self, projected_word, state, features, projected_features, selection_inputs):
         """Attend with h_{t-1}, then pass the word and z_t to the cells.
 

@@ -76,6 +76,14 @@ def read_words_fast(
 READERS = {"plain": read_words, "fast": read_words_fast}
 
 
+def has_fast_twin(read_word):
+    """Mark a decoder's `read_word` whose steps `read_words_fast` takes by itself where
+    the cells do not read the context, for all words at once.
+    """
+    read_word.has_fast_twin = True
+    return read_word
+
+
 # === The fast reader ===
 
 
@@ -132,7 +140,10 @@ def _attend_and_read(
 def _read_then_attend(
     decoder, projected_words, state, features, projected_features, selection_inputs, loop_options
 ):
-    """Run only the cells in the loop; attention follows, for all steps at once."""
+    """Run only the cells in the loop; attention follows, for all steps at once.
+
+    The steps are those of `AttendAfter.read_word`.
+    """
 
     def step(state, projected_inputs):
         state = decoder.advance(projected_inputs, state)

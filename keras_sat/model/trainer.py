@@ -2,6 +2,8 @@
 `train_step` on many devices.
 """
 
+import warnings
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -30,6 +32,7 @@ class Trainer(keras.Model):
         photo_encoder, adapter, decoder: the parts of the network.
         feature_shape, num_regions: shape of the features, and number of attended
             regions; None until it is built.
+        consensus: the index of training photos, or None.
         paper_objective: PaperObjective, which is minimised unless `compile` is given
             another objective.
         term_layers: the layers of its terms, which are needed only for training.
@@ -136,6 +139,7 @@ class Trainer(keras.Model):
                 f"Received: {strategy!r}"
             )
         self.confidence = None  # it was calibrated with the old weights
+        self._forget_index_of_other_encoder()
         for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
             is_missing = batches is None and name == "x"
             if is_missing or isinstance(batches, (list, np.ndarray)):
@@ -153,6 +157,17 @@ class Trainer(keras.Model):
             return super().fit(x, *args, shuffle=shuffle, **kwargs)
         finally:
             self.end_averaging()
+
+    def _forget_index_of_other_encoder(self):
+        """Give up the index of consensus before the encoder that made it changes."""
+        if self.consensus is not None and self.encoder_variables:
+            self.consensus = None
+            warnings.warn(
+                "The index of training photos was made by the encoder that is trained now, and "
+                "is given up: until there is another (keras-sat index, or "
+                "keras_sat.beyond.consensus.Consensus.build), captions are chosen without it.",
+                stacklevel=3,
+            )
 
     def build_for(self, batches, name="x"):
         """Create the weights for batches of make_batches before Keras traces a graph.

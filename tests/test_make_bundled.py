@@ -1,0 +1,124 @@
+"""The program that makes the bundled captioners, on a hundred scenes."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import ROOT
+from PIL import Image
+
+sys.path.insert(0, str(ROOT / "benchmarks" / "flickr8k"))
+
+import make_bundled  # noqa: E402
+
+from data_utils import draw_scenes  # noqa: E402
+from keras_sat import Captioner  # noqa: E402
+from keras_sat.model.encoders import make_encoder  # noqa: E402
+
+PROGRAM = ROOT / "benchmarks" / "flickr8k" / "make_bundled.py"
+SPLITS = {"trainImages": range(110), "devImages": range(110, 215), "testImages": range(215, 217)}
+
+
+@pytest.fixture(scope="module")
+def flickr8k_of_scenes(tmp_path_factory):
+    """The options of the program for scenes in the layout of Flickr8k, with their boxes
+    and random weights of the encoder.
+    """
+    directory = tmp_path_factory.mktemp("flickr8k")
+    photos = directory / "Flicker8k_Dataset"
+    photos.mkdir()
+    captions, boxes = [], {}
+    for number, scene in enumerate(draw_scenes(217, 5)):
+        name = f"{number}.jpg"
+        Image.fromarray(scene.image).save(photos / name)
+        captions += [f"{name}#{row}\t{scene.caption}" for row in range(5)]
+        first_words = " ".join(scene.caption.split()[:2])
+        phrase = {"phrase": first_words, "first_word": 0, "boxes": [[0.1, 0.1, 0.6, 0.6]]}
+        boxes[name] = {"caption": 0, "size": [64, 64], "phrases": [phrase]}
+    (directory / "Flickr8k.token.txt").write_text("\n".join(captions))
+    for split, numbers in SPLITS.items():
+        names = "\n".join(f"{number}.jpg" for number in numbers)
+        (directory / f"Flickr_8k.{split}.txt").write_text(names)
+    (directory / "boxes.json").write_text(json.dumps(boxes))
+    make_encoder("efficientnet_lite0", weights=None).save_weights(directory / "lite.weights.h5")
+    paths = {
+        "--data-dir": directory,
+        "--boxes": directory / "boxes.json",
+        "--encoder-weights": directory / "lite.weights.h5",
+    }
+    return [str(part) for option in paths.items() for part in option]
+
+
+@pytest.mark.slow
+def test_the_stages_are_made_one_after_the_other_and_a_kill_costs_an_epoch(
+    flickr8k_of_scenes, tmp_path
+):
+    run = [sys.executable, str(PROGRAM), *flickr8k_of_scenes, "--small", "--output-dir"]
+    run += [str(tmp_path / "runs"), "flickr8k"]
+    first = subprocess.Popen(run, stdout=subprocess.PIPE, text=True)
+    for line in first.stdout:
+        if line.strip() == "flickr8k-rewards":  # the third of five stages begins
+            first.kill()
+            break
+    assert first.wait() == -signal.SIGKILL
+    done = {path.parent.name for path in (tmp_path / "runs").glob("*/stage.json")}
+    assert done == {"flickr8k-words", "flickr8k-consistency"}
+
+    second = subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True)
+    stages = [line for line in second.stdout.splitlines() if line in make_bundled.STAGES]
+    assert stages == ["flickr8k-rewards", "flickr8k-phrases", "flickr8k-phrases-rewards"]
+
+    folder = tmp_path / "runs" / "flickr8k"
+    record = json.loads((folder / "record.json").read_text())
+    assert [*record["stages"]] == [name for name in make_bundled.STAGES if "flickr8k" in name]
+    for stage in record["stages"].values():
+        assert stage["hours"] > 0 and stage["seed"] == 0
+        assert all(len(values) == 1 for values in stage["epochs"].values())
+    assert str(tmp_path) not in json.dumps(record)  # no path of this machine
+    captioner = Captioner.load(folder)
+    assert record["weights_digest"] == captioner.weights_digest()
+    assert captioner.consensus is not None and captioner.confidence is not None
+    assert record["dev"]["scores"]["cider"] >= 0 and record["dev"]["grounding"]["peak"] >= 0
+
+    without = [*run[:-1], "flickr8k", "--reuse", run[-2], "--skip", "flickr8k-consistency"]
+    without += ["--set", "flickr8k.blend={'flickr8k-rewards': 1.0}"]
+    without[without.index("--output-dir") + 1] = str(tmp_path / "trial")
+    third = subprocess.run(without, stdout=subprocess.PIPE, text=True, check=True)
+    stages = [line for line in third.stdout.splitlines() if line in make_bundled.STAGES]
+    assert stages == ["flickr8k-rewards"]  # "flickr8k-words" was taken from the first run
+
+
+def test_a_stage_that_is_left_out_is_no_start():
+    stages = make_bundled.without_stages(make_bundled.STAGES, ["flickr8k-consistency"])
+    assert "flickr8k-consistency" not in stages
+    assert stages["flickr8k-rewards"].starts_from == "flickr8k-words"
+    assert make_bundled.STAGES["flickr8k-rewards"].starts_from == "flickr8k-consistency"
+
+
+def test_changes_of_settings():
+    changes = [
+        "flickr8k-words.epochs=3",
+        "flickr8k.word_offsets=0.3",
+        "flickr8k-words.encoder=vgg16",
+    ]
+    stages, finishes = make_bundled.with_changes(
+        make_bundled.STAGES, make_bundled.FINISHES, changes
+    )
+    assert stages["flickr8k-words"].settings["epochs"] == 3
+    assert stages["flickr8k-words"].settings["encoder"] == "vgg16"
+    assert finishes["flickr8k"].word_offsets == 0.3
+    assert make_bundled.FINISHES["flickr8k"].word_offsets == 0.0
+    with pytest.raises(ValueError, match="Received: 'flickr9k.epochs=1'"):
+        make_bundled.with_changes(stages, finishes, ["flickr9k.epochs=1"])
+
+
+def test_every_stage_starts_from_an_earlier_one():
+    names = [*make_bundled.STAGES]
+    for name, stage in make_bundled.STAGES.items():
+        assert stage.starts_from is None or names.index(stage.starts_from) < names.index(name)
+    for finish in make_bundled.FINISHES.values():
+        assert {*finish.blend} <= {*names}
+        assert np.isclose(sum(finish.blend.values()), 1)
