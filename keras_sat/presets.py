@@ -136,29 +136,33 @@ def default_preset(data, encoder=None):
     return name if name in PRESETS else data
 
 
-def fitting_settings(name, options):
+def fitting_settings(preset, options):
     """Return the settings of a preset that do not conflict with `options`, the
     arguments given to `fit`.
+
+    Left out is what the options make impossible: training parts of an encoder that is
+    frozen, another layer than the one that was asked for, or a grid for the encoder's
+    own size of photos. The encoder itself is given already, or chosen by `fit`.
     """
-    preset, encoder = PRESETS[name], options.get("encoder")
-    training = preset.get("encoder_training", "scratch" if encoder == "tiny" else "frozen")
-    training = options.get("encoder_training", training)
-    is_frozen = training == "frozen"  # its features are computed once
-    can_train_top = is_frozen and ("encoder_layer" not in options or "trained_up_to" in options)
-    last_trained = options.get(
-        "trained_up_to", preset.get("trained_up_to") if can_train_top else None
-    )
-    trains_layers = training == "fine-tuned" or last_trained is not None
-    ruled_out = {
-        "encoder": True,  # given already, or chosen by `fit`
-        "encoder_layer": not can_train_top,
-        "trained_up_to": not can_train_top,
-        "encoder_rate": not trains_layers,
-        "first_layer_rate": not trains_layers,
-        "photo_jitter": is_frozen,
-        "consistency_epochs": is_frozen,
-        # It is for the whole encoder at its own size.
-        "grid": bool({"image_size", "encoder_layer"} & options.keys()),
-        "guide_weight": options.get("group_by", preset.get("group_by")) != "image",
-    }
-    return {name: value for name, value in preset.items() if not ruled_out.get(name)}
+    settings = {name: value for name, value in PRESETS[preset].items() if name != "encoder"}
+
+    usual_training = "scratch" if options.get("encoder") == "tiny" else "frozen"
+    training = {"encoder_training": usual_training, **settings, **options}["encoder_training"]
+    if training != "frozen" or ("encoder_layer" in options and "trained_up_to" not in options):
+        _leave_out(settings, "encoder_layer", "trained_up_to")
+    if training == "frozen":  # each photo is encoded once, and gives the same features
+        _leave_out(settings, "photo_jitter", "consistency_epochs")
+    last_trained = {**settings, **options}.get("trained_up_to")
+    if training != "fine-tuned" and last_trained is None:
+        _leave_out(settings, "encoder_rate", "first_layer_rate")
+    if "image_size" in options or "encoder_layer" in options:
+        _leave_out(settings, "grid")
+    if {**settings, **options}.get("group_by") != "image":
+        _leave_out(settings, "guide_weight")
+    return settings
+
+
+def _leave_out(settings, *names):
+    """Remove entries from a dict, where it has them."""
+    for name in names:
+        settings.pop(name, None)

@@ -34,8 +34,8 @@ def flickr8k_of_scenes(tmp_path_factory):
     for number, scene in enumerate(draw_scenes(217, 5)):
         name = f"{number}.jpg"
         Image.fromarray(scene.image).save(photos / name)
-        captions += [f"{name}#{row}\t{scene.caption}" for row in range(5)]
-        first_words = " ".join(scene.caption.split()[:2])
+        captions += [f"{name}#{row}\t{text}" for row, text in enumerate(scene.captions)]
+        first_words = " ".join(scene.captions[0].split()[:2])
         phrase = {"phrase": first_words, "first_word": 0, "boxes": [[0.1, 0.1, 0.6, 0.6]]}
         boxes[name] = {"caption": 0, "size": [64, 64], "phrases": [phrase]}
     (directory / "Flickr8k.token.txt").write_text("\n".join(captions))

@@ -49,14 +49,14 @@ class Ensemble(CaptionGenerator):
             )
         # The members that have an index of training photos: the first of them chooses.
         indexed = [n for n, member in enumerate(self.captioners) if member.consensus is not None]
-        self._chooser = indexed[0] if indexed else 0
-        self.consensus = self._choose if indexed else None
+        self._indexed_member = indexed[0] if indexed else 0
+        self.consensus = self._choose_caption if indexed else None
         self.options = self._search_options(length_penalty)
 
     def _search_options(self, length_penalty):
         """Return SearchOptions that combine those of the members; see `__init__`."""
         members = [captioner.options for captioner in self.captioners]
-        chooser = members[self._chooser]
+        chooser = members[self._indexed_member]
         if length_penalty is None:
             length_penalty = float(np.mean([member.length_penalty for member in members]))
         # 0 and "" are no limit.
@@ -76,10 +76,10 @@ class Ensemble(CaptionGenerator):
         """Values above 0 favour longer captions: the default of `caption`."""
         return self.options.length_penalty
 
-    def _choose(self, results, features, options, *, num_results=1):
+    def _choose_caption(self, results, features, options, *, num_results=1):
         """Choose among beams by the index of one member; see `Consensus.__call__`."""
-        consensus = self.captioners[self._chooser].consensus
-        return consensus(results, features[self._chooser], options, num_results=num_results)
+        consensus = self.captioners[self._indexed_member].consensus
+        return consensus(results, features[self._indexed_member], options, num_results=num_results)
 
     @property
     def extra_dims(self) -> dict[str, int]:

@@ -63,11 +63,10 @@ class PaperObjective:
         )
         chance = {}
         if draws:
-            # Each caption becomes num_samples rows.
-            input_ids, target_ids, token_weights = (
-                ops.repeat(x, self.options.num_samples, axis=0)
-                for x in (input_ids, target_ids, token_weights)
-            )
+            num_samples = self.options.num_samples  # each caption becomes so many rows
+            input_ids = ops.repeat(input_ids, num_samples, axis=0)
+            target_ids = ops.repeat(target_ids, num_samples, axis=0)
+            token_weights = ops.repeat(token_weights, num_samples, axis=0)
             chance = self._chance(captioner, is_photo, input_ids)
         features = captioner.decoder_features(features, training=training)
         read = captioner.read(

@@ -293,7 +293,7 @@ def resolve(request, photos, machine, record=None):
             a new run.
     """
     preset, options = _with_preset(request, machine)
-    asked = FitOptions.of(options)
+    asked = FitOptions.of(options).captioner
     notes = []
     if request.preset is None and preset != "default":
         notes.append(
@@ -305,28 +305,17 @@ def resolve(request, photos, machine, record=None):
     if request.initial_model is not None:
         initial_model, initial_options = "given", request.initial_model.current_options()
     elif _may_start_from_bundled(request):
-        obstacle = _why_not_bundled(asked, photos, machine.bundled)
+        obstacle = _why_not_bundled(FitOptions.of(options), photos, machine.bundled)
         if obstacle is None:
             initial_model, initial_options = "bundled", machine.bundled
         notes.append(_start_in_words(obstacle))
-    if initial_model is None and "encoder" not in asked.captioner:
-        options["encoder"] = machine.resumed_encoder or machine.default_encoder
+    if initial_model is None and "encoder" not in asked:
+        encoder = machine.resumed_encoder or machine.default_encoder
+        options, asked = {**options, "encoder": encoder}, {**asked, "encoder": encoder}
         if machine.resumed_encoder is None and machine.default_encoder in presets.LIGHT_ENCODERS:
             notes.append(presets.without_gpu(machine.default_encoder))
-    network = _network(initial_options, FitOptions.of(options).captioner)
-
-    # "image" encodes each photo once in an epoch, "length" once for each caption.
-    is_trained = network["encoder_training"] != "frozen" or network["trained_up_to"] is not None
-    defaults = {"group_by": "image" if is_trained else "length"}
-    monitored = MONITORED
-    if initial_model == "bundled":
-        defaults |= presets.OWN_PHOTOS
-        # From a few photos BLEU-4 chooses by chance, and often an epoch that has
-        # learned the training captions by heart.
-        monitored = CROSS_ENTROPY if 0 < photos.dev < FEW_DEV_PHOTOS else MONITORED
-    if record is not None:
-        defaults |= _recorded_values(record, defaults)
-        monitored = record.get("monitored", MONITORED)
+    network = _network(initial_options, asked)
+    defaults, monitored = _defaults(network, photos, record, is_bundled=initial_model == "bundled")
 
     output_dir = request.output_dir
     if output_dir is None:
@@ -344,6 +333,25 @@ def resolve(request, photos, machine, record=None):
         notes=tuple(notes),
         goes_without=_goes_without(photos, network),
     )
+
+
+def _defaults(network, photos, record, *, is_bundled):
+    """Return the defaults of a run, a dict, and the metric that chooses its best epoch;
+    a resumed run keeps those in its `record`.
+    """
+    # "image" encodes each photo once in an epoch, "length" once for each caption.
+    is_trained = network["encoder_training"] != "frozen" or network["trained_up_to"] is not None
+    defaults = {"group_by": "image" if is_trained else "length"}
+    monitored = MONITORED
+    if is_bundled:
+        defaults |= presets.OWN_PHOTOS
+        # From a few photos BLEU-4 chooses by chance, and often an epoch that has
+        # learned the training captions by heart.
+        monitored = CROSS_ENTROPY if 0 < photos.dev < FEW_DEV_PHOTOS else MONITORED
+    if record is not None:
+        defaults |= _recorded_values(record, defaults)
+        monitored = record.get("monitored", MONITORED)
+    return defaults, monitored
 
 
 def _with_preset(request, machine):
