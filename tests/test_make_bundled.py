@@ -16,7 +16,7 @@ import make_bundled  # noqa: E402
 
 from data_utils import draw_scenes  # noqa: E402
 from keras_sat import Captioner  # noqa: E402
-from keras_sat.model.encoders import make_encoder  # noqa: E402
+from keras_sat.model.efficientnet_lite import efficientnet_lite  # noqa: E402
 
 PROGRAM = ROOT / "benchmarks" / "flickr8k" / "make_bundled.py"
 SPLITS = {"trainImages": range(110), "devImages": range(110, 215), "testImages": range(215, 217)}
@@ -43,7 +43,14 @@ def flickr8k_of_scenes(tmp_path_factory):
         names = "\n".join(f"{number}.jpg" for number in numbers)
         (directory / f"Flickr_8k.{split}.txt").write_text(names)
     (directory / "boxes.json").write_text(json.dumps(boxes))
-    make_encoder("efficientnet_lite0", weights=None).save_weights(directory / "lite.weights.h5")
+    network = efficientnet_lite((224, 224, 3), 1.0, 1.0)
+    for kernel in (weight for weight in network.weights if len(weight.shape) > 1):
+        # He's initialisation: without it all photos have the same features at the end
+        *field, num_inputs, _ = kernel.shape
+        is_depthwise = "depthwise" in kernel.path
+        fan_in = np.prod(field) * (1 if is_depthwise else num_inputs)
+        kernel.assign(np.sqrt(2 / fan_in) * numbers(*kernel.shape))
+    network.save_weights(directory / "lite.weights.h5")
     paths = {
         "--data-dir": directory,
         "--boxes": directory / "boxes.json",

@@ -121,6 +121,7 @@ STAGES = {
 # Settings with which all stages take a few minutes, to try this script.
 SMALL = {
     "image_size": 64,
+    "grid": "4x4",
     "embedding_dim": 16,
     "hidden_dim": 16,
     "attention_dim": 16,
