@@ -170,7 +170,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         options = self.current_options()
         if self.photo_encoder.is_custom and self.photo_encoder.is_present:
             options["encoder"] = keras.saving.serialize_keras_object(self.encoder_model)
-        return {"vocabulary": self.vocabulary.words, "name": self.name, **options}
+        of_keras = {"name": self.name, "dtype": self.decoder.dtype_policy.name}
+        return {"vocabulary": self.vocabulary.words, **of_keras, **options}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Captioner:
@@ -295,11 +296,13 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         keras_file.build_from_config(self, config)
 
     def save_own_variables(self, store):
+        keras_file.check_encoder(self)
         super().save_own_variables(store)
-        keras_file.save_encoder(self, store)
 
     def load_own_variables(self, store):
-        super().load_own_variables(keras_file.take_encoder(self, store))
+        # Keras loads the encoder next, which need not read other weights before.
+        self.photo_encoder.expect_weights()
+        super().load_own_variables(store)
 
     def save_assets(self, directory):
         keras_file.save_assets(self, directory)

@@ -48,23 +48,36 @@ def _stand_in(name, module):
 
 
 class _WhenKerasIsImported(importlib.abc.MetaPathFinder):
-    """Finds nothing itself; lets the loader of Keras register the stand-ins."""
+    """Finds nothing itself; lets the loader of Keras register the stand-ins.
+
+    It stays until Keras has been imported: others may only look whether Keras is there.
+    """
+
+    def __init__(self):
+        self.is_looking = False
 
     def find_spec(self, fullname, path=None, target=None):
-        if fullname != "keras":
+        if fullname != "keras" or self.is_looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("keras")
+        self.is_looking = True  # `find_spec` below asks all finders, and this one again
+        try:
+            spec = importlib.util.find_spec("keras")
+        finally:
+            self.is_looking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _ThenRegister(spec.loader)
+            spec.loader = _ThenRegister(spec.loader, self)
         return spec
 
 
 class _ThenRegister(importlib.abc.Loader):
     """Loads a module as its own loader does, then registers the stand-ins."""
 
-    def __init__(self, loader):
+    def __init__(self, loader, finder):
         self.loader = loader
+        self.finder = finder
+
+    def __getattr__(self, name):  # what else is asked of a loader, such as `get_source`
+        return getattr(self.loader, name)
 
     def create_module(self, spec):
         return self.loader.create_module(spec)
@@ -72,4 +85,6 @@ class _ThenRegister(importlib.abc.Loader):
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
+        if self.finder in sys.meta_path:
+            sys.meta_path.remove(self.finder)
         _register()

@@ -154,6 +154,39 @@ def test_precision(precision, tmp_path):
         captioner.save(tmp_path / "other.keras", precision="int4")
 
 
+def test_the_dtype_of_the_decoder(tmp_path):
+    captioner = built(dtype="mixed_bfloat16")
+    captioner.save(tmp_path / "captioner.keras")
+    loaded = keras.saving.load_model(tmp_path / "captioner.keras")
+    assert loaded.decoder.dtype_policy.name == "mixed_bfloat16"
+    assert_equal(loaded, captioner)
+
+
+def test_an_encoder_that_is_missing_is_in_no_file(tmp_path):
+    built(encoder=own_encoder(), encoder_training="frozen").save(tmp_path / "folder")
+    without = Captioner.load(tmp_path / "folder")
+    with pytest.raises(ValueError, match="those of the encoder cannot be read here"):
+        without.save(tmp_path / "captioner.keras")
+    assert not (tmp_path / "captioner.keras").exists()
+
+
+def test_the_bundled_encoder(tmp_path):
+    options = {"encoder": "efficientnet_lite0", "encoder_weights": "bundled", "grid": "7x7"}
+    captioner = make_captioner(shape=(49, 1280), **options)
+    captioner.save(tmp_path / "captioner.keras")
+    loaded = keras.saving.load_model(tmp_path / "captioner.keras")
+    assert loaded.encoder_weights == "bundled"
+    for mine, theirs in zip(loaded.encoder_model.weights, captioner.encoder_model.weights):
+        np.testing.assert_array_equal(mine, theirs)
+    assert keras.models.clone_model(captioner).encoder_weights == "bundled"
+
+
+def test_arguments_of_folders_are_ignored_with_a_warning(tmp_path):
+    built().save(tmp_path / "captioner.keras")
+    with pytest.warns(UserWarning, match="encoder_weights is ignored"):
+        Captioner.load(tmp_path / "captioner.keras", encoder_weights="weights.h5")
+
+
 # === Training ===
 
 
@@ -184,6 +217,16 @@ def test_training_goes_on(trained, batches, tmp_path):
     assert histories[0] == histories[1]
     for mine, theirs in zip(loaded.trainable_variables, trained.trainable_variables):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_layers_that_are_not_trained(trained, batches, tmp_path):
+    trained.decoder.embedding.trainable = False
+    trained.compile("adam", learning_rate=0.01)
+    trained.fit(batches, verbose=0)
+    trained.save(tmp_path / "captioner.keras")
+    loaded = keras.saving.load_model(tmp_path / "captioner.keras")
+    assert not loaded.decoder.embedding.trainable and loaded.decoder.readout.trainable
+    assert loaded.optimizer.iterations == trained.optimizer.iterations > 0
 
 
 @pytest.mark.slow
@@ -260,7 +303,7 @@ def test_a_file_is_replaced_only_as_a_whole(tmp_path, monkeypatch):
 
 def test_a_model_that_is_no_captioner(tmp_path):
     own_encoder().save(tmp_path / "encoder.keras")
-    with pytest.raises(ValueError, match="has a Sequential, not a captioner"):
+    with pytest.raises(ValueError, match="this is a Sequential, not a captioner"):
         Captioner.load(tmp_path / "encoder.keras")
 
 
@@ -294,7 +337,9 @@ LAMBDA = {
         ({"feature_shape": "many"}, "feature_shape"),
         ({"rows_and_columns": [3, -3]}, "rows_and_columns"),
         ({"encoder": LAMBDA, "encoder_training": "frozen"}, "safe"),
-        ({"attention": "keen"}, "attention"),
+        ({"attention": "keen"}, "`attention` must be one of"),
+        ({"vocabulary": ["a", "dog"]}, "embedding"),
+        ({"surprise": 1}, "has no such option"),
     ],
 )
 def test_hostile_files(values, problem, tmp_path):
@@ -358,7 +403,12 @@ print(captioner.weights_digest())
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "imports", [("import keras", "import keras_sat"), ("import keras_sat", "import keras")]
+    "imports",
+    [
+        ("import keras", "import keras_sat"),
+        ("import keras_sat", "import keras"),
+        ("import keras_sat, importlib.util; importlib.util.find_spec('keras')", "import keras"),
+    ],
 )
 def test_load_model_finds_the_captioner(imports, tmp_path):
     captioner = built()

@@ -1,12 +1,14 @@
 """A captioner as one file, captioner.keras, in Keras' own format.
 
 Keras writes such a file in four parts: config.json with `Captioner.get_config` and the
-shapes that the layers were built for, the weights of all layers, those of the
-optimizer, and assets. This module has what a captioner adds to them: the weights of a
-frozen encoder, which Keras would not find, and as assets what its captions depend on
-besides weights. `Captioner` calls it from the methods that Keras expects.
+shapes that the layers were built for, the weights of all layers (those of a frozen
+encoder too), the state of the optimizer, and assets. This module has what a captioner
+adds: which layers are not trained, and as assets what its captions depend on besides
+weights. `Captioner` calls it from the methods that Keras expects. `load_file` looks at
+a file before Keras does: nothing is made of it that it does not have the weights for.
 """
 
+import json
 import os
 import shutil
 import warnings
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from data_utils.atomic_files import (
     check_is_file,
@@ -27,53 +30,113 @@ from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.hub import checked_source
 from keras_sat.files.model_folder import INDEX, read_arrays, round_trip, write_arrays
-from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
+from keras_sat.files.untrusted import reject_claims, reject_grid
+from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.options import one_of
 
 RECORDS = "records.json"  # among the assets
-EXPECTED = "what a captioner saved with its weights"
-ENCODER = "encoder_"  # prefix of the names of a frozen encoder's weights
-MOST_NUMBERS = 2**28  # in one matrix, 1 GB; a file that claims more is rejected
+CONFIG, WEIGHTS = "config.json", "model.weights.h5"  # Keras' names in the archive
+REGISTERED_NAME = "keras_sat>Captioner"
+EXPECTED = "a file that Captioner.save wrote"
+# Of a file that Keras reads without `load_file`: 128 MB in one matrix.
+MOST_NUMBERS = 2**25
+MOST_CONFIG_BYTES = 50_000_000
+MOST_COMPRESSION = 100  # weights that were rounded take a third to a half of their size
+ERRORS = (
+    AttributeError,
+    KeyError,
+    MemoryError,
+    OSError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    tf.errors.OpError,
+    zipfile.BadZipFile,
+)
 
 
 def save_file(captioner, path, precision):
     """Write a captioner as one file, or replace the file.
 
+    If training keeps averages of the weights, these are written.
+
     Args:
         path: ends with ".keras".
-        precision: see `Captioner.save`. Other than "float32", the weights are those
-            that a folder of this precision has, the file is compressed, and it is not
-            for training on: it has no state of the optimizer.
+        precision: see `Captioner.save`. Other than "float32", the weights are rounded
+            as in a folder of this precision, the file is compressed, and it has no
+            state of the optimizer: it is not for training on.
     """
     one_of("float32", "float16", "int8").check("precision", precision)
-    with whole_file(path) as temporary:
+    with captioner.averaged_weights(), whole_file(path) as temporary:
         if precision == "float32":
-            with captioner.averaged_weights():
-                keras.saving.save_model(captioner, temporary)
+            keras.saving.save_model(captioner, temporary)
         else:
             keras.saving.save_model(_rounded(captioner, precision), temporary)
             _compress(temporary)
 
 
-def load_file(path):
-    """Return the captioner in a file that `save_file`, or Keras, wrote."""
+def load_file(path, ignored=()):
+    """Return the captioner in a file that `save_file`, or Keras, wrote.
+
+    Args:
+        ignored: names of arguments that apply to folders alone, for a warning.
+    """
     path = Path(path).expanduser()
-    check_is_file(path, "model")
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path}: this is not a file that `save` wrote, or it is damaged.")
-    with named_errors(path):
-        captioner = keras.saving.load_model(path, safe_mode=True)
-    if not hasattr(captioner, "caption"):
-        raise ValueError(
-            f"{path}: this file has a {type(captioner).__name__}, not a captioner. Load it with "
-            "keras.saving.load_model."
+    if ignored:
+        warnings.warn(
+            f"A .keras file has its whole encoder: {' and '.join(ignored)} is ignored.",
+            stacklevel=4,
         )
+    check_is_file(path, "model")
+    try:
+        _reject_other_file(path)
+        captioner = keras.saving.load_model(path, safe_mode=True)
+    except ERRORS as error:
+        raise ValueError(f"{path}: {_reason_of(error)} Expected: {EXPECTED}.") from None
+    for weight in captioner.weights:
+        if not np.isfinite(weight).all():
+            raise ValueError(f"{path}: {weight.path} contains NaN or infinite values.")
     return captioner
 
 
+def _reject_other_file(path):
+    """Raise ValueError if a file is no captioner, or describes a larger one than it has
+    the weights for. Nothing of the file is used but its numbers and names.
+    """
+    with zipfile.ZipFile(path) as archive:
+        if archive.getinfo(CONFIG).file_size > MOST_CONFIG_BYTES:
+            raise ValueError(f"its {CONFIG} is too large.")
+        model = json.loads(archive.read(CONFIG))
+        num_bytes = archive.getinfo(WEIGHTS).file_size
+    if num_bytes > MOST_COMPRESSION * path.stat().st_size:
+        raise ValueError("its weights are compressed more than weights can be.")
+    made_class = keras.saving.get_registered_object(model["registered_name"])
+    is_captioner = model["registered_name"] == REGISTERED_NAME or hasattr(made_class, "caption")
+    if not is_captioner:
+        raise ValueError(f"this is a {str(model['class_name'])[:80]}, not a captioner.")
+    options = {**model["config"], "encoder": None}  # which Keras checks
+    vocabulary = options.pop("vocabulary")
+    feature_shape = model["build_config"]["feature_shape"]
+    reject_claims(options, feature_shape, len(vocabulary), num_bytes // 4)
+
+
+def _reason_of(error):
+    """Return why Keras could not load a file, in one sentence."""
+    if isinstance(error, (zipfile.BadZipFile, OSError)):
+        return "this file is damaged, or no .keras file."
+    reason = str(error)
+    if "Example error message" in reason:  # then the reason is the second paragraph
+        reason = reason.split("\n\n")[1]
+    reason = reason.split("\n")[0].strip()[:300]
+    if isinstance(error, ValueError):
+        return reason if reason.endswith(".") else f"{reason}."
+    return f"it is incomplete, or from another version ({type(error).__name__}: {reason})."
+
+
 def _rounded(captioner, precision):
-    """Return a copy of a captioner whose weights have the values of a folder that is
-    saved with this precision.
+    """Return a copy of a captioner whose weights are rounded as in a folder of this
+    precision.
     """
     rounded = captioner.adapted()
     rounded.confidence, rounded.consensus = captioner.confidence, captioner.consensus
@@ -101,24 +164,30 @@ def _compress(path):
 
 
 def build_config(captioner):
-    """Return the shapes that a captioner was built for; None if it is not built."""
+    """Return the shapes that a captioner was built for and the layers that are not
+    trained; None if it is not built.
+    """
     if not captioner.built:
         return None
+    frozen = [layer.path for layer in captioner._flatten_layers() if not layer.trainable]
     return {
         "feature_shape": [*captioner.feature_shape],
         "rows_and_columns": [*captioner.rows_and_columns()],
+        "frozen_layers": frozen,
     }
 
 
 def from_config(kind, config):
     """Return a captioner of the class `kind` from the result of `get_config`, without
-    reading any file: a trained encoder has random weights until others are assigned.
+    reading a file: a trained encoder has random weights until others are assigned.
+    (The weights of the bundled encoder are part of the package, and are read.)
     """
-    encoder = config.get("encoder")
+    encoder, weights = config.get("encoder"), config.get("encoder_weights", "imagenet")
     if isinstance(encoder, dict):
         encoder = keras.saving.deserialize_keras_object(encoder)
-    captioner = kind(**{**config, "encoder": encoder, "encoder_weights": None})
-    captioner.photo_encoder.weights = config.get("encoder_weights", "imagenet")
+    weights_to_read = BUNDLED if weights == BUNDLED else None
+    captioner = kind(**{**config, "encoder": encoder, "encoder_weights": weights_to_read})
+    captioner.photo_encoder.weights = weights
     return captioner
 
 
@@ -129,43 +198,25 @@ def build_from_config(captioner, config):
     captioner.build(((None, *config["feature_shape"]), (None, None)))
     reject_grid(config, captioner.num_regions)
     captioner.photo_encoder.saved_grid = tuple(config["rows_and_columns"])
+    frozen = {*config.get("frozen_layers", [])}
+    for layer in captioner._flatten_layers(include_self=False):
+        if layer.path in frozen:
+            layer.trainable = False
 
 
-def save_encoder(captioner, store):
-    """Add the weights of a frozen encoder to the weights that Keras stores.
-
-    Those of a trained encoder are found by Keras.
+def check_encoder(captioner):
+    """Raise ValueError if a captioner has an encoder whose weights are not at hand, so
+    that no file can have them.
     """
-    encoder = captioner.photo_encoder
-    if encoder.name is None or not encoder.is_frozen:
+    if captioner.encoder is None:
         return
     try:
-        weights = encoder.network.weights
+        captioner.encoder_model  # noqa: B018 (made, and read, when it is first asked for)
     except (OSError, ValueError) as error:
-        warnings.warn(
-            f"The weights of the encoder {encoder.name!r} are not in the file, because they "
-            f"cannot be read here: {error} The captioner can be loaded, but needs them for photos.",
-            stacklevel=2,
-        )
-        return
-    for number, weight in enumerate(weights):
-        store[f"{ENCODER}{number:04d}"] = np.asarray(weight)
-
-
-def take_encoder(captioner, stored):
-    """Take the weights of a frozen encoder from what `save_encoder` stored.
-
-    Args:
-        stored: what Keras stored for the captioner, by name.
-
-    Returns: a dict of the other arrays.
-    """
-    names = list(stored.keys())  # Keras' stores have no more of a dict than this
-    arrays = {name: np.asarray(stored[name]) for name in names}
-    names = sorted(name for name in arrays if name.startswith(ENCODER))
-    if names:
-        captioner.photo_encoder.take_weights([arrays.pop(name) for name in names])
-    return arrays
+        raise ValueError(
+            "A file has all weights, and those of the encoder cannot be read here. Save a "
+            f"folder, which has the encoder's name. {error}"
+        ) from None
 
 
 def save_assets(captioner, directory):

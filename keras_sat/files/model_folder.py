@@ -334,8 +334,10 @@ def pretrained_directory(name):
 
 
 def is_keras_file(path):
-    """Return whether a path, or None, is of a model in one file of Keras' format."""
-    return path is not None and os.fspath(path).lower().endswith(".keras")
+    """Return whether a path, or None, is that of one file in Keras' format, and no
+    folder.
+    """
+    return path is not None and os.fspath(path).endswith(".keras") and not os.path.isdir(path)
 
 
 def model_digest(path):
@@ -356,7 +358,7 @@ def model_directory(model):
     if is_on_hub(model):
         return hub_folder(model)
     folder = Path(model).expanduser()
-    if is_keras_file(model) and not folder.is_dir():
+    if is_keras_file(folder):
         check_is_file(folder, "model")
         return folder
     if folder.is_dir() and (

@@ -94,7 +94,8 @@ def load(kind, directory, encoder, encoder_weights):
     See `Captioner.load`.
     """
     if is_keras_file(directory):
-        return load_file(directory)
+        given = {"encoder": encoder, "encoder_weights": encoder_weights}
+        return load_file(directory, [name for name, value in given.items() if value is not None])
     settings, vocabulary, arrays = read_model(directory)
     with named_errors(directory):
         num_stored = sum(array.size for array in arrays.values())

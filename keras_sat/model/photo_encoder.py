@@ -192,11 +192,12 @@ class PhotoEncoder:
                 f"with photos of {height} x {width}"
             )
 
-    def take_weights(self, arrays):
-        """Use these weights of all layers, which were saved with a captioner."""
-        if not self.is_custom:
-            self.from_captioner, self._arrays = True, None  # no other weights are read
-        self.network.set_weights(arrays)
+    def expect_weights(self):
+        """Make the encoder with random weights, if it is not there: its own, which were
+        saved with a captioner, follow.
+        """
+        if self._network is None and not self.is_custom:
+            self.from_captioner, self._arrays = True, None
 
     def remember(self, *, weights, grid_shape, saved_grid, from_captioner):
         """Store the encoder settings of a loaded or adapted captioner."""

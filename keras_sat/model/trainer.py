@@ -82,7 +82,9 @@ class Trainer(keras.Model):
         self.updates = WeightUpdates(options, decays_vectors=not isinstance(optimizer, str))
         optimizer = make_optimizer(optimizer, options)
         # Else Keras does it.
-        if self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name:
+        is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        needs_scale = self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name
+        if needs_scale and not is_scaled:
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
         if jit_compile == "auto":
             is_plain = training_objective is None and not of_keras.get("run_eagerly")
