@@ -10,6 +10,7 @@ import zipfile
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import NO_DROPOUT, all_slow_but, make_captioner, numbers, random_pixels
 
 import data_utils
@@ -142,7 +143,7 @@ def test_what_captions_depend_on_travels_with_them(captioner, scenes, tmp_path):
 
 @pytest.mark.parametrize("precision", ["float16", "int8"])
 def test_precision(precision, tmp_path):
-    captioner = built(embedding_dim=300, hidden_dim=300)
+    captioner = built(embedding_dim=300, hidden_dim=300, guide_weight=0.2)
     captioner.save(tmp_path / "whole.keras")
     captioner.save(tmp_path / "small.keras", precision=precision)
     captioner.save(tmp_path / "folder", precision=precision)
@@ -150,6 +151,7 @@ def test_precision(precision, tmp_path):
     assert small.weights_digest() == Captioner.load(tmp_path / "folder").weights_digest()
     sizes = [(tmp_path / f"{name}.keras").stat().st_size for name in ("small", "whole")]
     assert sizes[0] < 0.9 * sizes[1]
+    assert small.current_options() == captioner.current_options()
     with pytest.raises(ValueError, match="precision"):
         captioner.save(tmp_path / "other.keras", precision="int4")
 
@@ -200,7 +202,9 @@ def batches(scene_images, scene_vocabulary, scene_cache):
 def trained(scene_vocabulary, batches, without_graphs):
     keras.utils.set_random_seed(3)
     captioner = make_captioner(scene_vocabulary, **NO_DROPOUT)
-    captioner.compile("adamw", learning_rate=0.01, weight_decay=0.1, average_momentum=0.9)
+    captioner.compile(
+        "adamw", learning_rate=0.01, weight_decay=0.1, average_momentum=0.9, steps_per_execution=2
+    )
     captioner.fit(batches, verbose=0)
     return captioner
 
@@ -209,6 +213,7 @@ def test_training_goes_on(trained, batches, tmp_path):
     trained.save(tmp_path / "captioner.keras")
     loaded = keras.saving.load_model(tmp_path / "captioner.keras")
     assert loaded.updates.options.average_momentum == 0.9
+    assert loaded.steps_per_execution == 2
     assert loaded.optimizer.iterations == trained.optimizer.iterations > 0
     histories = []
     for captioner in (trained, loaded):
@@ -282,7 +287,20 @@ def test_photos_alone_are_no_input():
             run(photos)
 
 
-@pytest.mark.parametrize("name", ["x.h5", "sub/x.ZIP"])
+def test_what_is_no_batches(trained, batches):
+    photos = tf.data.Dataset.from_tensors((PHOTO[None], np.array([[1, 2]])))
+    trained.confidence = "as before"
+    for wrong in (PHOTO[None], [PHOTO], photos, None):
+        for run in (trained.fit, trained.evaluate):
+            with pytest.raises(ValueError, match="Expected batches made by make_batches"):
+                run(wrong, verbose=0)
+    assert trained.confidence == "as before"
+    for wrong in ("scene.png", PHOTO):
+        with pytest.raises(ValueError, match=r"\(photos, height, width, 3\)"):
+            trained.encode(wrong)
+
+
+@pytest.mark.parametrize("name", ["x.h5", "sub/x.ZIP", "x.KERAS"])
 def test_other_files_are_rejected(name, tmp_path):
     with pytest.raises(ValueError, match=r"folder, or as one file that ends with \.keras"):
         built().save(tmp_path / name)
@@ -329,6 +347,9 @@ LAMBDA = {
 }
 
 
+UNKNOWN = {"module": "mine", "class_name": "Mine", "config": {}, "registered_name": "Mine"}
+
+
 @pytest.mark.parametrize(
     "values, problem",
     [
@@ -336,7 +357,8 @@ LAMBDA = {
         ({"feature_shape": [10**4, 10**9]}, "larger model"),
         ({"feature_shape": "many"}, "feature_shape"),
         ({"rows_and_columns": [3, -3]}, "rows_and_columns"),
-        ({"encoder": LAMBDA, "encoder_training": "frozen"}, "safe"),
+        ({"encoder": LAMBDA, "encoder_training": "frozen"}, "a Lambda layer, whose code"),
+        ({"encoder": UNKNOWN, "encoder_training": "frozen"}, "class 'Mine' is not known"),
         ({"attention": "keen"}, "`attention` must be one of"),
         ({"vocabulary": ["a", "dog"]}, "embedding"),
         ({"surprise": 1}, "has no such option"),

@@ -21,11 +21,11 @@ def attending_model(attention_dim=20, regions=49):
     return keras.Model([features, words], [answer, attended.attention_weights])
 
 
-def decoding_model():
+def decoding_model(attention_dim=8):
     """Return a functional model that predicts each word of a caption."""
     features = keras.Input((49, 32))
     words = keras.Input((None,), dtype="int32")
-    small = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8}
+    small = {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": attention_dim}
     decoded = keras_sat.CaptionDecoder(30, **small)(features, words)
     return keras.Model([features, words], decoded.logits)
 
@@ -74,6 +74,16 @@ def test_attention_in_a_functional_model(policy, jit_compile, tmp_path):
     _, attention_weights = model.predict([FEATURES, TOKEN_IDS], verbose=0)
     tolerance = {"atol": 1e-5 if policy == "float32" else 0.02}
     np.testing.assert_allclose(attention_weights.astype("float32").sum(axis=1), 1, **tolerance)
+
+
+@pytest.mark.slow
+def test_the_fused_scores_in_a_decoder_that_xla_compiles(tmp_path):
+    model = decoding_model(attention_dim=512)
+    assert model.layers[-1].attention_layer.score_method == "fused"
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    options = {"loss": loss, "jit_compile": True}
+    path = tmp_path / "model.keras"
+    assert_trains_and_loads(model, [FEATURES, TOKEN_IDS], TOKEN_IDS, path, **options)
 
 
 @ways

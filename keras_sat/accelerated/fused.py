@@ -76,11 +76,13 @@ def additive_scores(projected_features, projected_state, score_vector):
 @tf.custom_gradient
 def _fused_scores(projection, exponential, projected_state, score_vector):
     """Return the scores (rows, regions), and the function that computes gradients."""
-    photos, regions, attention_dim = ops.shape(exponential)
+    regions = ops.shape(exponential)[1]
     scores = _scores(exponential, projected_state, score_vector)  # (photos, captions, regions)
     scores = ops.cast(ops.reshape(scores, (-1, regions)), projected_state.dtype)
 
     def gradient(upstream):
+        # Taken here: in a loop compiled by XLA, numbers from outside are no constants.
+        photos, regions, attention_dim = ops.shape(exponential)
         score_gradient = ops.reshape(upstream, (photos, -1, regions))
         score_gradient = ops.cast(score_gradient, "float32")
         v = ops.cast(score_vector, "float32")

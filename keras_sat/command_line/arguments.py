@@ -32,7 +32,7 @@ METAVARS = {
 }
 METAVARS |= {int: "N", float: "X"}
 DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
-MODEL = "the folder of a saved model, a bundled name, or hf://owner/name[@revision]"
+MODEL = "a saved model (folder or .keras file), a bundled name, or hf://owner/name[@revision]"
 BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
 RUNTIME = (
     "a folder into which npm has installed @litertjs/core; default: downloaded once from "

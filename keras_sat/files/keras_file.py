@@ -10,6 +10,7 @@ a file before Keras does: nothing is made of it that it does not have the weight
 
 import json
 import os
+import re
 import shutil
 import warnings
 import zipfile
@@ -25,9 +26,11 @@ from data_utils.atomic_files import (
     whole_file,
     write_sealed_json,
 )
+from data_utils.foreign_text import brief
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
+from keras_sat.beyond.extensions import HOOKS
 from keras_sat.files.hub import checked_source
 from keras_sat.files.model_folder import INDEX, read_arrays, round_trip, write_arrays
 from keras_sat.files.untrusted import reject_claims, reject_grid
@@ -126,6 +129,14 @@ def _reason_of(error):
     if isinstance(error, (zipfile.BadZipFile, OSError)):
         return "this file is damaged, or no .keras file."
     reason = str(error)
+    unknown_class = re.search(r"Could not locate class '([^']+)'", reason)
+    if unknown_class is not None:
+        return (
+            f"a layer of the class {brief(unknown_class[1])} is not known to Keras. Import its "
+            "module, which must register it (keras.saving.register_keras_serializable)."
+        )
+    if "Lambda" in reason:
+        return "its encoder has a Lambda layer, whose code Keras' safe mode does not run."
     if "Example error message" in reason:  # then the reason is the second paragraph
         reason = reason.split("\n\n")[1]
     reason = reason.split("\n")[0].strip()[:300]
@@ -138,7 +149,9 @@ def _rounded(captioner, precision):
     """Return a copy of a captioner whose weights are rounded as in a folder of this
     precision.
     """
-    rounded = captioner.adapted()
+    options = captioner.current_options()
+    kept = {name: options[name] for name in HOOKS if name in options}
+    rounded = captioner.adapted(dtype=captioner.decoder.dtype_policy.name, **kept)
     rounded.confidence, rounded.consensus = captioner.confidence, captioner.consensus
     variables = rounded.named_weights()
     arrays = {name: np.asarray(variable) for name, variable in variables.items()}

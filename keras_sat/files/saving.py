@@ -39,7 +39,8 @@ def save(captioner, directory, overwrite, precision):
     """
     reject_unbuilt(captioner, "save")
     path = Path(directory).expanduser()
-    if path.suffix.lower() in OTHER_ENDINGS:
+    is_misspelt = path.suffix.lower() == ".keras" != path.suffix  # as Keras sees it
+    if path.suffix.lower() in OTHER_ENDINGS or is_misspelt:
         raise ValueError(
             "A captioner is saved as a folder, or as one file that ends with .keras. "
             f"Received: {str(directory)!r}"

@@ -79,6 +79,7 @@ class Trainer(keras.Model):
                 "loss or metrics"
             )
         options = OptimizerOptions(**options)
+        self.compile_arguments = {**of_keras, "jit_compile": jit_compile}
         self.updates = WeightUpdates(options, decays_vectors=not isinstance(optimizer, str))
         optimizer = make_optimizer(optimizer, options)
         # Else Keras does it.
@@ -110,6 +111,7 @@ class Trainer(keras.Model):
             "optimizer": keras.saving.serialize_keras_object(self.optimizer),
             "has_trained": self.optimizer.built,
             "decays_vectors": self.updates.decays_vectors,
+            **self.compile_arguments,
             **options,
         }
 
@@ -140,17 +142,15 @@ class Trainer(keras.Model):
                 "Keras' `fit` does not work on several hosts. Use keras_sat.fit. "
                 f"Received: {strategy!r}"
             )
-        self.confidence = None  # it was calibrated with the old weights
-        self._forget_index_of_other_encoder()
-        for name, batches in (("x", x), ("validation_data", kwargs.get("validation_data"))):
-            is_missing = batches is None and name == "x"
-            if is_missing or isinstance(batches, (list, np.ndarray)):
-                raise ValueError(
-                    "Expected batches made by make_batches. Received: "
-                    f"{name} of type {type(batches).__name__}"
-                )
+        validation_batches = kwargs.get("validation_data")
+        _check_batches(x, "x")
+        if validation_batches is not None:
+            _check_batches(validation_batches, "validation_data")
+        for batches, name in ((x, "x"), (validation_batches, "validation_data")):
             if isinstance(batches, tf.data.Dataset):
                 self.build_for(batches, name)
+        self.confidence = None  # it was calibrated with the old weights
+        self._forget_index_of_other_encoder()
         if self.built and self.compiled:
             with self.distribute_strategy.scope():
                 # Restarts averages; if `x` is no tf.data.Dataset, makes all of it.
@@ -197,13 +197,15 @@ class Trainer(keras.Model):
         if len(features.shape) == 4:
             self.photo_encoder.check_photos(*features.shape[1:3])
 
-    def evaluate(self, *args, **kwargs):
+    def evaluate(self, x=None, *args, **kwargs):
         """Evaluate like `keras.Model.evaluate`, with the averaged weights if training
         keeps averages.
         """
         reject_fork()
+        if not kwargs.get("_use_cached_eval_dataset"):  # as Keras' `fit` calls it
+            _check_batches(x, "x")
         with self.averaged_weights():
-            return super().evaluate(*args, **kwargs)
+            return super().evaluate(x, *args, **kwargs)
 
     def averaged_weights(self):
         """Return a context manager that replaces the weights with their moving
@@ -269,6 +271,20 @@ class Trainer(keras.Model):
         for layer in self.term_layers:
             if not layer.built:
                 layer.build(features_shape)
+
+
+def _check_batches(batches, name):
+    """Raise ValueError for what is certainly no batches of make_batches."""
+    problem = f"{name} of type {type(batches).__name__}"
+    if isinstance(batches, tf.data.Dataset):
+        spec = batches.element_spec
+        is_batch = isinstance(spec, tuple) and len(spec) == 3 and isinstance(spec[0], tuple)
+        if is_batch and len(spec[0]) >= 2:
+            return
+        problem = f"{name} with elements {str(spec)[:200]}"
+    elif batches is not None and not isinstance(batches, (list, tuple, np.ndarray)):
+        return  # another iterator over such batches
+    raise ValueError(f"Expected batches made by make_batches. Received: {problem}")
 
 
 def _as_dense(gradient, weight):

@@ -22,6 +22,7 @@ from keras import ops
 
 from data_utils.captions import words_of_captions
 from data_utils.features.cache import FeatureCache
+from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
@@ -524,6 +525,12 @@ class CaptionGenerator:
         """
         if isinstance(photos, dict):
             (photos,) = photos.values()
+        if len(getattr(photos, "shape", ())) != 4:
+            raise ValueError(
+                "Expected an array of photos (photos, height, width, 3) in the encoder's size, "
+                "as data_utils.load_image reads them; encode_each takes paths. Received: "
+                f"{brief(photos)}"
+            )
         if not self.built:
             self.build_once(photos.shape)
         groups = (
