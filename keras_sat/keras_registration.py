@@ -12,13 +12,19 @@ import importlib.abc
 import importlib.util
 import sys
 
-# The layers that people use in models of their own, and the captioner, by module.
+# The captioner, and the layers that people use in models of their own. The last two are
+# in encoders.
 MODULE_OF = {
     "Captioner": "keras_sat.captioner",
     "CaptionDecoder": "keras_sat.model.decoder",
+    "AttendAfter": "keras_sat.beyond.attend_after",
+    "WithSentinel": "keras_sat.beyond.sentinel",
     "BahdanauAttention": "keras_sat.model.scorings",
     "BilinearAttention": "keras_sat.model.scorings",
     "DotAttention": "keras_sat.model.scorings",
+    "FeatureAdapter": "keras_sat.model.adapter",
+    "BlurPhotos": "keras_sat.model.photo_blur",
+    "CaffePreprocessing": "keras_sat.model.encoders",
 }
 
 

@@ -423,6 +423,12 @@ print(captioner.weights_digest())
 """
 
 
+def test_every_stand_in_has_the_name_of_its_class():
+    for name, module in MODULE_OF.items():
+        real_class = getattr(importlib.import_module(module), name)
+        assert keras.saving.get_registered_name(real_class) == f"keras_sat>{name}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "imports",
