@@ -1,6 +1,7 @@
 """A captioner as one .keras file, and what else Keras does with its models."""
 
 import copy
+import importlib
 import json
 import pickle
 import subprocess
@@ -19,6 +20,7 @@ from data_utils import make_batches
 from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.beyond.consensus import Consensus
+from keras_sat.keras_registration import MODULE_OF
 
 PHOTO = random_pixels(64, 64, 3)
 
