@@ -2,12 +2,15 @@
 
 import copy
 import importlib
+import io
 import json
+import math
 import pickle
 import subprocess
 import sys
 import zipfile
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -370,8 +373,55 @@ def test_hostile_files(values, problem, tmp_path):
     path = tmp_path / "captioner.keras"
     built().save(path)
     changed(path, **values)
-    with pytest.raises((ValueError, TypeError), match=problem):
+    with pytest.raises(ValueError, match=rf"{path.name}: .*{problem}") as caught:
         Captioner.load(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"PK\x05\x06" + bytes(18)])
+def test_files_that_are_no_model(content, tmp_path):
+    path = tmp_path / "captioner.keras"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{path.name}: .*Expected: a file that Captioner.save"):
+        Captioner.load(path)
+
+
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.9])
+def test_a_changed_byte_is_noticed(place, tmp_path):
+    path = tmp_path / "captioner.keras"
+    built().save(path)
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{path.name}: .* Expected: a file that") as caught:
+        Captioner.load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_cut_off(tmp_path):
+    path = tmp_path / "captioner.keras"
+    built().save(path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=rf"{path.name}: this file is damaged"):
+        Captioner.load(path)
+
+
+def test_a_file_has_each_weight_once(kind, tmp_path):
+    kind.save(tmp_path / "captioner.keras")
+    num_numbers = sum(math.prod(weight.shape) for weight in kind.weights)
+    if kind.photo_encoder.is_frozen:
+        num_numbers += kind.encoder_model.count_params()
+    with zipfile.ZipFile(tmp_path / "captioner.keras") as archive:
+        content = io.BytesIO(archive.read("model.weights.h5"))
+    sizes = []
+
+    def note_size(_, item):
+        if isinstance(item, h5py.Dataset):
+            sizes.append(item.size)
+
+    with h5py.File(content) as file:
+        file.visititems(note_size)
+    assert sum(sizes) == num_numbers
 
 
 def test_damaged_assets(captioner, scenes, tmp_path):
