@@ -31,10 +31,13 @@ def visible_json(text):
     >>> visible_json('"c\\u202egnp.exe\\x7f"')
     '"c\\\\u202egnp.exe\\\\u007f"'
     """
-    return UNSEEN.sub(
-        lambda odd: re.sub("....", r"\\u\g<0>", odd[0].encode("utf-16-be", "surrogatepass").hex()),
-        text,
-    )
+
+    def escaped(odd):
+        digits = odd[0].encode("utf-16-be", "surrogatepass").hex()
+        codes = [digits[start : start + 4] for start in range(0, len(digits), 4)]
+        return "".join(f"\\u{code}" for code in codes)
+
+    return UNSEEN.sub(escaped, text)
 
 
 def brief(value):

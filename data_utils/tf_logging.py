@@ -26,8 +26,11 @@ def without_startup_log():
     Its C++ code logs messages about the processor and GPU drivers, some of them before
     it reads that variable.
     """
-    is_heard = os.environ.setdefault(LOG_LEVEL, QUIET) != QUIET or "tensorflow" in sys.modules
-    with contextlib.nullcontext() if is_heard else nothing_on_standard_error():
+    log_level = os.environ.setdefault(LOG_LEVEL, QUIET)
+    if log_level != QUIET or "tensorflow" in sys.modules:
+        yield
+        return
+    with nothing_on_standard_error():
         yield
 
 

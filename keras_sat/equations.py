@@ -97,7 +97,8 @@ def dot_scores(features, query):
     """
     photos, regions, feature_dim = ops.shape(features)
     query = ops.reshape(query, (photos, -1, feature_dim))
-    return ops.reshape(ops.matmul(query, ops.transpose(features, (0, 2, 1))), (-1, regions))
+    scores = ops.matmul(query, ops.transpose(features, (0, 2, 1)))  # (photos, captions, regions)
+    return ops.reshape(scores, (-1, regions))
 
 
 def visible_scores(attention_scores, visible):

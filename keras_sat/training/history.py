@@ -59,9 +59,8 @@ def best_epoch(epochs, monitored=MONITORED):
         return 0, -epochs[number].get(CROSS_ENTROPY, 0), -number
 
     numbers = range(len(epochs))
-    return max(
-        [number for number in numbers if not epochs[number].get("warm_up")] or numbers, key=quality
-    )
+    after_warm_up = [number for number in numbers if not epochs[number].get("warm_up")]
+    return max(after_warm_up or numbers, key=quality)
 
 
 def is_above_chance(figures, monitored=MONITORED):
