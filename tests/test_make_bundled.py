@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import ROOT, numbers
 from PIL import Image
 
 sys.path.insert(0, str(ROOT / "benchmarks" / "flickr8k"))
@@ -39,8 +39,8 @@ def flickr8k_of_scenes(tmp_path_factory):
         phrase = {"phrase": first_words, "first_word": 0, "boxes": [[0.1, 0.1, 0.6, 0.6]]}
         boxes[name] = {"caption": 0, "size": [64, 64], "phrases": [phrase]}
     (directory / "Flickr8k.token.txt").write_text("\n".join(captions))
-    for split, numbers in SPLITS.items():
-        names = "\n".join(f"{number}.jpg" for number in numbers)
+    for split, photo_numbers in SPLITS.items():
+        names = "\n".join(f"{number}.jpg" for number in photo_numbers)
         (directory / f"Flickr_8k.{split}.txt").write_text(names)
     (directory / "boxes.json").write_text(json.dumps(boxes))
     network = efficientnet_lite((224, 224, 3), 1.0, 1.0)
@@ -88,7 +88,8 @@ def test_the_stages_are_made_one_after_the_other_and_a_kill_costs_an_epoch(
     captioner = Captioner.load(folder)
     assert record["weights_digest"] == captioner.weights_digest()
     assert captioner.consensus is not None and captioner.confidence is not None
-    assert record["dev"]["scores"]["cider"] >= 0 and record["dev"]["grounding"]["peak"] >= 0
+    assert record["dev"]["scores"]["cider"] >= 0
+    assert record["dev"]["grounding"]["num_phrases"] > 0
 
     without = [*run[:-1], "flickr8k", "--reuse", run[-2], "--skip", "flickr8k-consistency"]
     without += ["--set", "flickr8k.blend={'flickr8k-rewards': 1.0}"]
