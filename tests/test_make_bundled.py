@@ -65,12 +65,12 @@ def test_the_stages_are_made_one_after_the_other_and_a_kill_costs_an_epoch(
 ):
     run = [sys.executable, str(PROGRAM), *flickr8k_of_scenes, "--small", "--output-dir"]
     run += [str(tmp_path / "runs"), "flickr8k"]
-    first = subprocess.Popen(run, stdout=subprocess.PIPE, text=True)
-    for line in first.stdout:
-        if line.strip() == "flickr8k-rewards":  # the third of five stages begins
-            first.kill()
-            break
-    assert first.wait() == -signal.SIGKILL
+    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as first:
+        for line in first.stdout:
+            if line.strip() == "flickr8k-rewards":  # the third of five stages begins
+                first.kill()
+                break
+    assert first.returncode == -signal.SIGKILL
     done = {path.parent.name for path in (tmp_path / "runs").glob("*/stage.json")}
     assert done == {"flickr8k-words", "flickr8k-consistency"}
 
