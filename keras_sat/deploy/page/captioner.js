@@ -39,6 +39,14 @@ async function fetchNetwork(name) {
   throw new Problem(`A file of this page, ${name}, is not a network: it is damaged, or the server sent a different file.`);
 }
 
+// Do one thing after the other with the runtime: a network that is compiled while another runs can wait for ever.
+let last = Promise.resolve();
+function inTurn(action) {
+  const result = last.then(action);
+  last = result.catch(() => {});
+  return result;
+}
+
 // Load the captioner in a folder of this page.
 export async function loadCaptioner(folder) {
   const [litert, settings, tokens, network] = await Promise.all([
@@ -47,7 +55,7 @@ export async function loadCaptioner(folder) {
     fetchPart(`${folder}/vocabulary.txt`).then((response) => response.text()),
     fetchNetwork(`${folder}/model.tflite.gz`),
   ]);
-  const model = await litert.loadAndCompile(network, { accelerator: "wasm" });
+  const model = await inTurn(() => litert.loadAndCompile(network, { accelerator: "wasm" }));
   return new Captioner(litert, model, settings, tokens.split("\n").slice(0, -1));
 }
 
@@ -65,7 +73,7 @@ class Captioner {
     for (const [name, [array, shape]] of Object.entries(inputs)) tensors[name] = new this.litert.Tensor(array, shape);
     try {
       const arrays = {};
-      for (const [name, tensor] of Object.entries(await this.model.run(signature, tensors))) {
+      for (const [name, tensor] of Object.entries(await inTurn(() => this.model.run(signature, tensors)))) {
         arrays[name] = (await tensor.data()).slice();
         tensor.delete();
       }
