@@ -220,7 +220,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
 
     def build(self, input_shape):
         """Create the weights for the shapes of features or photos, and input_ids."""
-        if not isinstance(input_shape[0], (tuple, list)):
+        if input_shape[0] is None or isinstance(input_shape[0], int):  # the shape of photos
             raise TypeError(NO_FORWARD_PASS)
         features_shape, _ = input_shape
         if len(features_shape) == 4:

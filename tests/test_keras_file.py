@@ -284,6 +284,12 @@ def test_backup_and_restore_goes_on_where_training_was_killed(trained, batches, 
 # === What it does not do ===
 
 
+def test_shapes_of_tensorflow_are_shapes():
+    captioner = Captioner(["a", "dog"], encoder=None, embedding_dim=4, hidden_dim=6)
+    captioner.build((tf.TensorShape((None, 4, 3)), tf.TensorShape((None, None))))
+    assert captioner.feature_shape == (4, 3)
+
+
 def test_photos_alone_are_no_input():
     captioner = built()
     photos = np.stack([PHOTO, PHOTO])
