@@ -29,12 +29,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import keras
 from blend import blend
+from own_words import Clock
 from word_offsets import fitted_offsets
 
 import keras_sat
@@ -177,7 +176,7 @@ class Maker:
         if stage.starts_from is not None:
             start = _captioner_of(self.trained(stage.starts_from))
         print(f"\n{name}", flush=True)
-        clock = Clock(folder / "hours.json")
+        clock = Clock(folder / "seconds.json")
         has_boxes = "box_weight" in stage.settings
         captioner = self.fit(
             initial_model=start,
@@ -193,7 +192,8 @@ class Maker:
         record = {
             "made_by": self.made_by(name),
             "epochs": {metric: [*values] for metric, values in captioner.history.items()},
-            **clock.hours,
+            "hours": clock.total["wall"] / 3600,
+            "processor_hours": clock.total["cpu"] / 3600,
             "commit": commit(),
         }
         write_json(folder / "stage.json", record)
@@ -269,32 +269,6 @@ class Maker:
             records[name] = {"starts_from": starts_from, **last, **record}
             del records[name]["stage"]
         return records
-
-
-class Clock(keras.callbacks.Callback):
-    """Adds up the hours of a stage's epochs in a file, over all starts.
-
-    Epochs that were begun and lost are not counted.
-    """
-
-    def __init__(self, path):
-        super().__init__()
-        self.path = path
-        self.hours = {"hours": 0.0, "processor_hours": 0.0}
-        if path.exists():
-            self.hours = read_json(path, "the hours of a stage")
-        self.last = time.perf_counter(), time.process_time()
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.add()
-
-    def add(self):
-        """Add the time since the last call."""
-        now = time.perf_counter(), time.process_time()
-        self.hours["hours"] += (now[0] - self.last[0]) / 3600
-        self.hours["processor_hours"] += (now[1] - self.last[1]) / 3600
-        self.last = now
-        write_json(self.path, self.hours)
 
 
 def _record_of_stage(folder):

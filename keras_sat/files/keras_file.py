@@ -27,12 +27,9 @@ from data_utils.atomic_files import (
     write_sealed_json,
 )
 from data_utils.foreign_text import brief
-from data_utils.training_photos import as_settings, from_settings
-from keras_sat.beyond.confidence import Confidence
-from keras_sat.beyond.consensus import Consensus
 from keras_sat.beyond.extensions import HOOKS
-from keras_sat.files.hub import checked_source
-from keras_sat.files.model_folder import INDEX, read_arrays, round_trip, write_arrays
+from keras_sat.files.model_folder import INDEX, index_in, read_arrays, round_trip
+from keras_sat.files.records import records_of, restore_records
 from keras_sat.files.untrusted import reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.options import one_of
@@ -234,28 +231,18 @@ def check_encoder(captioner):
 
 def save_assets(captioner, directory):
     """Write what a captioner's captions depend on besides its weights into a folder."""
-    directory, records = Path(directory), {}
-    if captioner.training_photos is not None:
-        records |= as_settings(captioner.training_photos)
-    if captioner.confidence is not None:
-        records["confidence"] = captioner.confidence.to_dict()
-    if captioner.source is not None:
-        records["source"] = captioner.source
-    if captioner.consensus is not None:
-        records[INDEX] = write_arrays(directory, INDEX, captioner.consensus.arrays)
+    directory = Path(directory)
+    records = {**records_of(captioner), **index_in(directory, captioner.consensus)}
     write_sealed_json(directory / RECORDS, records)
 
 
 def load_assets(captioner, directory):
     """Give a captioner what `save_assets` wrote."""
-    directory = Path(directory)
+    directory, index = Path(directory), None
     if not (directory / RECORDS).is_file():
         return
     records = read_sealed_json(directory / RECORDS, EXPECTED)
-    captioner.training_photos = from_settings(records)
-    captioner.source = checked_source(records.get("source"))
-    if "confidence" in records:
-        captioner.confidence = Confidence(**records["confidence"])
     if INDEX in records:
-        arrays = read_arrays(directory / Path(records[INDEX]).name, EXPECTED)
-        captioner.consensus = Consensus(captioner.vocabulary, arrays, captioner.feature_shape[-1])
+        # The name alone: the file lies beside its record.
+        index = read_arrays(directory / Path(records[INDEX]).name, EXPECTED)
+    restore_records(captioner, records, index)

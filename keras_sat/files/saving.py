@@ -9,10 +9,7 @@ import numpy as np
 
 from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
 from data_utils.foreign_text import brief
-from data_utils.training_photos import as_settings, from_settings
-from keras_sat.beyond.confidence import Confidence
-from keras_sat.beyond.consensus import Consensus
-from keras_sat.files.hub import checked_source
+from data_utils.training_photos import from_settings
 from keras_sat.files.keras_file import load_file, save_file
 from keras_sat.files.model_folder import (
     EXPECTED,
@@ -24,6 +21,7 @@ from keras_sat.files.model_folder import (
     read_model,
     write_model,
 )
+from keras_sat.files.records import records_of, restore_records
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
@@ -61,13 +59,8 @@ def save(captioner, directory, overwrite, precision):
         "feature_shape": list(captioner.feature_shape),
         "rows_and_columns": list(captioner.rows_and_columns()),
         "has_own_encoder": captioner.photo_encoder.is_custom,
+        **records_of(captioner),
     }
-    if captioner.training_photos is not None:
-        settings |= as_settings(captioner.training_photos)
-    if captioner.confidence is not None:
-        settings["confidence"] = captioner.confidence.to_dict()
-    if captioner.source is not None:
-        settings["source"] = captioner.source
     arrays = {name: np.asarray(variable) for name, variable in captioner.named_weights().items()}
     write_model(directory, settings, captioner.vocabulary, arrays, precision, captioner.consensus)
 
@@ -105,22 +98,9 @@ def load(kind, directory, encoder, encoder_weights):
         captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder)
         reject_grid(settings, captioner.num_regions)
         _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
-        _restore_records(captioner, settings)
+        restore_records(captioner, settings, settings.get("index"))
     assign_arrays(captioner.named_weights(), arrays, directory)
     return captioner
-
-
-def _restore_records(captioner, settings):
-    """Give a captioner what it has besides weights, such as its confidence."""
-    captioner.training_photos = from_settings(settings)
-    captioner.confidence = None
-    if "confidence" in settings:
-        captioner.confidence = Confidence(**settings["confidence"])
-    captioner.source = checked_source(settings.get("source"))
-    if "index" in settings:
-        captioner.consensus = Consensus(
-            captioner.vocabulary, settings["index"], captioner.feature_shape[-1]
-        )
 
 
 def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder):
@@ -203,7 +183,7 @@ def restore_weights(captioner, directory):
         raise ValueError(f"{directory}: the captioner in this folder has a different vocabulary.")
     assign_arrays(captioner.named_weights(), arrays, directory)
     with named_errors(directory):
-        _restore_records(captioner, settings)
+        restore_records(captioner, settings, settings.get("index"))
 
 
 def weights_digest(captioner):

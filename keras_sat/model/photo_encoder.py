@@ -193,8 +193,8 @@ class PhotoEncoder:
             )
 
     def expect_weights(self):
-        """Make the encoder with random weights, if it is not there: its own, which were
-        saved with a captioner, follow.
+        """Note that the encoder gets its weights from a captioner's file: if it is not
+        in memory yet, it starts with random ones and reads no others.
         """
         if self._network is None and not self.is_custom:
             self.from_captioner, self._arrays = True, None
