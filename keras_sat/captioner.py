@@ -59,8 +59,9 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         vocabulary: Vocabulary.
         photo_encoder, adapter, decoder: the parts of the network, in the order in which
             they are applied.
-        confidence, consensus, photo_loader: see CaptionGenerator; `keras_sat.calibrate`
-            and `keras_sat.beyond.consensus.Consensus.build` make the first two.
+        confidence, consensus, recogniser, photo_loader: see CaptionGenerator;
+            `keras_sat.calibrate`, `keras_sat.beyond.consensus.Consensus.build` and
+            `keras_sat.beyond.known_objects.Recogniser.build` make the first three.
         training_photos: SeenPhotos, or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
             revision, or None.
@@ -90,6 +91,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         )
         self.confidence = None
         self.consensus = None
+        self.recogniser = None
         self.training_photos = None
         self.source = None
         encoder_arrays = None

@@ -52,6 +52,7 @@ class CaptionerKeywords(TypedDict, total=False):
     consensus_weight: float
     consensus_photos: int
     consensus_captions: int
+    known_objects: bool
     dtype: Any
     trainable: Any
 
@@ -74,6 +75,7 @@ class SearchKeywords(TypedDict, total=False):
     consensus_weight: float | None
     consensus_photos: int | None
     consensus_captions: int | None
+    known_objects: bool | None
     num_results: int
     temperature: float | None
     top_k: int | None
@@ -94,6 +96,7 @@ class ConsensusKeywords(TypedDict, total=False):
     consensus_weight: float | None
     consensus_photos: int | None
     consensus_captions: int | None
+    known_objects: bool | None
 
 
 class BeamSearchKeywords(TypedDict, total=False):
@@ -157,6 +160,7 @@ class FitKeywords(TypedDict, total=False):
     consensus_weight: float | None
     consensus_photos: int | None
     consensus_captions: int | None
+    known_objects: bool | None
     consistency_epochs: int | None
     consistency_rate: float | None
     self_critical_rate: float | None

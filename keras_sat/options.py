@@ -164,6 +164,7 @@ def unchecked(kind=None, *choices):
 
 _LONGER = "values above 0 favour longer captions"
 _CONSENSUS = "weight of the agreement with captions of similar training photos; try 40"
+_KNOWN_OBJECTS = "say what an ImageNet classifier is sure to see, and not what it excludes"
 _NO_REPEAT = "do not repeat n-grams of this length; 0: no limit; try 3"
 _AROUND = 'say no word twice in a row or around this word; "": no limit; try and'
 
@@ -443,6 +444,7 @@ class CaptionerOptions(DecoderOptions):
     consensus_captions: int = option(
         "search", 20, "consensus: most similar captions of these photos", count()
     )
+    known_objects: bool = option("search", False, _KNOWN_OBJECTS, flag)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -480,7 +482,9 @@ class BeamSearchOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsensusOptions(BeamSearchOptions):
-    """Options of a search that may choose among its beams by consensus."""
+    """Options of a search in whole photos, which may choose among its beams by
+    consensus, and know objects.
+    """
 
     consensus_weight: float | None = option(
         "search", None, _CONSENSUS, at_least_zero, none="the captioner's own"
@@ -490,6 +494,9 @@ class ConsensusOptions(BeamSearchOptions):
     )
     consensus_captions: int | None = option(
         "search", None, "consensus: their captions", count(), none="the captioner's own"
+    )
+    known_objects: bool | None = option(
+        "search", None, _KNOWN_OBJECTS, flag, none="the captioner's own"
     )
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from keras import layers
 from PIL import Image
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
 from data_utils.datasets.phrase_boxes import Boxes, Phrase
+from keras_sat.model.efficientnet_lite import blocks_of
 
 ROOT = Path(__file__).parents[1]
 WORDS = ["a", "dog", "cat", "red", "in", "runs", "sleeps"]
@@ -171,6 +173,38 @@ def assert_same_caption(found, expected, *, log_prob, maps):
 
 
 # === Parameters, and pages ===
+
+
+def torch_arrays(network, *, width, num_classes, seed=0):
+    """Return random arrays for an EfficientNet-Lite of depth 1, with the names and
+    layouts of the PyTorch packages.
+    """
+    random = np.random.default_rng(seed)
+    arrays = {
+        "_fc.weight": random.normal(0, 0.05, (num_classes, 1280)),
+        "_fc.bias": random.normal(0, 0.1, num_classes),
+    }
+    parts = [("stem_conv", "_conv_stem", "_bn0"), ("top_conv", "_conv_head", "_bn1")]
+    for number in range(len(blocks_of(width, 1.0))):
+        ours, theirs = f"block_{number}", f"_blocks.{number}."
+        project = (
+            ours if isinstance(network.get_layer(ours), layers.Conv2D) else f"{ours}_project_conv"
+        )
+        parts += [(f"{ours}_expand_conv", f"{theirs}_expand_conv", f"{theirs}_bn0")] * (number > 0)
+        parts += [(f"{ours}_depthwise_conv", f"{theirs}_depthwise_conv", f"{theirs}_bn1")]
+        parts += [(project, f"{theirs}_project_conv", f"{theirs}_bn2")]
+    for ours, kernel, norm in parts:
+        height, width, inputs, outputs = network.get_layer(ours).kernel.shape
+        if "depthwise" in ours:
+            inputs, outputs = 1, inputs
+        scale = (height * width * inputs) ** -0.5
+        arrays[f"{kernel}.weight"] = random.normal(0, scale, (outputs, inputs, height, width))
+        arrays[f"{norm}.weight"], arrays[f"{norm}.running_var"] = random.uniform(
+            0.5, 2, (2, outputs)
+        )
+        arrays[f"{norm}.bias"], arrays[f"{norm}.running_mean"] = random.normal(0, 0.3, (2, outputs))
+        arrays[f"{norm}.num_batches_tracked"] = np.array(7)
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
 
 
 def all_slow_but(quick, values):

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -195,7 +194,7 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
             settings,
             vocabulary,
             arrays,
-            index=SimpleNamespace(arrays=damaged),
+            parts={"index": damaged},
         )
         with pytest.raises(
             ValueError, match=r"index of training photos is damaged.*keras-sat index"

@@ -4,7 +4,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from keras import layers
+from helpers import torch_arrays
 
 from data_utils import load_image
 from keras_sat.model.efficientnet_lite import (
@@ -23,35 +23,6 @@ GOLDEN = json.loads((Path(__file__).parent / "golden" / "efficientnet_lite.json"
 @pytest.fixture(scope="module")
 def network():
     return efficientnet_lite((64, 64, 3), width=0.1, depth=1.0)
-
-
-def torch_arrays(network, seed=0):
-    """Return random arrays for a network, with the names and layouts of the PyTorch
-    packages.
-    """
-    random = np.random.default_rng(seed)
-    arrays = {"_fc.weight": np.zeros((5, 1280)), "_fc.bias": np.zeros(5)}
-    parts = [("stem_conv", "_conv_stem", "_bn0"), ("top_conv", "_conv_head", "_bn1")]
-    for number in range(len(blocks_of(0.1, 1.0))):
-        ours, theirs = f"block_{number}", f"_blocks.{number}."
-        project = (
-            ours if isinstance(network.get_layer(ours), layers.Conv2D) else f"{ours}_project_conv"
-        )
-        parts += [(f"{ours}_expand_conv", f"{theirs}_expand_conv", f"{theirs}_bn0")] * (number > 0)
-        parts += [(f"{ours}_depthwise_conv", f"{theirs}_depthwise_conv", f"{theirs}_bn1")]
-        parts += [(project, f"{theirs}_project_conv", f"{theirs}_bn2")]
-    for ours, kernel, norm in parts:
-        height, width, inputs, outputs = network.get_layer(ours).kernel.shape
-        if "depthwise" in ours:
-            inputs, outputs = 1, inputs
-        scale = (height * width * inputs) ** -0.5
-        arrays[f"{kernel}.weight"] = random.normal(0, scale, (outputs, inputs, height, width))
-        arrays[f"{norm}.weight"], arrays[f"{norm}.running_var"] = random.uniform(
-            0.5, 2, (2, outputs)
-        )
-        arrays[f"{norm}.bias"], arrays[f"{norm}.running_mean"] = random.normal(0, 0.3, (2, outputs))
-        arrays[f"{norm}.num_batches_tracked"] = np.array(7)
-    return {name: array.astype(np.float32) for name, array in arrays.items()}
 
 
 def transcription(arrays, pixels):
@@ -90,7 +61,7 @@ def transcription(arrays, pixels):
 
 
 def test_equal_to_a_transcription_with_batch_normalisation(network):
-    arrays = torch_arrays(network)
+    arrays = torch_arrays(network, width=0.1, num_classes=5)
     assign_torch_weights(network, arrays)
     pixels = np.random.default_rng(1).uniform(-1, 1, (2, 64, 64, 3)).astype(np.float32)
     expected = transcription(arrays, pixels)
@@ -113,7 +84,7 @@ def test_sizes():
 
 
 def test_weights_that_do_not_fit_are_rejected(network, tmp_path):
-    arrays = torch_arrays(network)
+    arrays = torch_arrays(network, width=0.1, num_classes=5)
     missing = {name: array for name, array in arrays.items() if name != "_blocks.3._bn1.bias"}
     with pytest.raises(ValueError, match=r"_blocks.3._bn1.bias is missing"):
         assign_torch_weights(network, missing)

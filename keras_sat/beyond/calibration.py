@@ -162,18 +162,20 @@ def _examples(captioner, images, cache, show_progress):
     For each, return the regression inputs, the norm, and whether the caption is
     correct.
     """
-    recorded_clues, recorded_norms = [], []
+    recorded_clues, recorded_norms = [], []  # of all results of all searches
 
     def numbers_of_results(word_probs, features):
-        """Record the inputs of all results of a batch, called like a Confidence.
+        """Record the inputs of all results of a search, called like a Confidence.
 
-        Return each result's number as its confidence: it says later which was chosen.
+        Return each result's number among all recorded ones as its confidence: it says
+        later which was chosen.
         """
         clues, norms = clues_of(word_probs, features)
-        recorded_clues.append(np.asarray(clues))
-        recorded_norms.append(np.asarray(norms)[:, 0])
-        photos, num_results, _ = clues.shape
-        return np.tile(np.arange(num_results), (photos, 1))
+        photos, num_results, num_clues = clues.shape
+        first = len(recorded_norms)
+        recorded_clues.extend(np.reshape(clues, (-1, num_clues)))
+        recorded_norms.extend(np.repeat(np.ravel(norms), num_results))
+        return first + np.arange(photos * num_results).reshape(photos, num_results)
 
     options = SearchOptions()
     batches = captioner.batches(images, options.batch_size, cache)
@@ -186,9 +188,9 @@ def _examples(captioner, images, cache, show_progress):
         references = map(tokenise, image.captions)
         chosen.append(int(result.confidence))
         are_right.append(fraction_named(result.words, references) >= FRACTION_NAMED)
-    clues = np.concatenate(recorded_clues)  # (photos, results, inputs)
-    norms = np.concatenate(recorded_norms)  # (photos,)
-    return clues[np.arange(len(chosen)), chosen], norms, np.array(are_right)
+    clues = np.array(recorded_clues)[chosen]  # (photos, inputs)
+    norms = np.array(recorded_norms)[chosen]  # (photos,)
+    return clues, norms, np.array(are_right)
 
 
 def fraction_named(words, references):

@@ -159,7 +159,7 @@ class Consensus:
             nearest[: options["consensus_photos"]],
             options["consensus_captions"],
         )
-        log_probs = np.array([beam.log_prob for beam in beams])
+        log_probs = np.array([beam.compared_log_prob for beam in beams])
         lengths = np.array([len(beam.words) + beam.is_finished for beam in beams])
         probabilities = np.exp((log_probs - log_probs.max()) / TEMPERATURE)
         agreement_of_beams = (alike @ probabilities) / probabilities.sum()

@@ -36,16 +36,18 @@ from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
+from keras_sat.beyond.known_objects import without_network
 from keras_sat.deploy.litert_folder import (
     MANIFEST,
     MODEL,
     PACKED,
     read_index,
     read_litert,
+    read_recogniser,
     write_litert,
 )
 from keras_sat.deploy.litert_graph import filled, has_graph
-from keras_sat.files.model_folder import model_digest, model_directory
+from keras_sat.files.model_folder import INDEX, OBJECTS, model_digest, model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
 from keras_sat.search.result import CaptionResult, with_image_paths
 from keras_sat.weight_paths import keras_home
@@ -164,22 +166,28 @@ def _convert(directory, folder):
 def converted(directory):
     """Use TensorFlow to convert a saved captioner.
 
-    Return its network and the other results of `filled`.
+    Return the arguments of `write_litert`, as `filled` does.
     """
     import_tensorflow()
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
     from keras_sat.deploy.litert import litert_file
+    from keras_sat.files.records import parts_of
 
     captioner = Captioner.load(directory)  # checks the files
     check_captioner(captioner, in_float32=True)
     consensus_options = captioner.consensus_options(SearchOptions())
-    if consensus_options is None:
-        content = litert_file(captioner, *search_arguments(captioner))
-        return content, captioner.vocabulary, None, None
-    greedy, beams = search_arguments(captioner, num_beams=CONSENSUS_BEAMS)
-    content = litert_file(captioner, greedy, beams)
-    return content, captioner.vocabulary, captioner.consensus, consensus_options
+    recognises = captioner.recognises(SearchOptions())
+    is_used = {INDEX: consensus_options is not None, OBJECTS: recognises}
+    parts = {
+        name: without_network(arrays)
+        for name, arrays in parts_of(captioner).items()
+        if is_used[name]
+    }
+    width = {} if consensus_options is None else {"num_beams": CONSENSUS_BEAMS}
+    greedy, beams = search_arguments(captioner, **width)
+    content = litert_file(captioner, greedy, beams, recognises=recognises)
+    return content, captioner.vocabulary, parts, consensus_options
 
 
 class LiteRTCaptioner:
@@ -193,6 +201,7 @@ class LiteRTCaptioner:
         photo_size: (height, width) to which photos are resized.
         has_confidence: whether its captions have a confidence.
         consensus: Consensus that chooses among beams, or None.
+        recogniser: Recogniser that changes which words are said, or None.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
@@ -205,6 +214,7 @@ class LiteRTCaptioner:
         self._folder = Path(directory).expanduser()
         self._network, self.vocabulary = read_litert(self._folder)
         self.consensus, self._consensus_options = read_index(self._folder, self.vocabulary)
+        self.recogniser = read_recogniser(self._folder, self.vocabulary)
         self._num_threads = _num_cores() if num_threads is None else num_threads
         self._open_network(self._num_threads)
         with self._interpreting():
@@ -306,8 +316,22 @@ class LiteRTCaptioner:
             outputs = self._run("serving_default", images=photo[None])
             return self._best_result(outputs, photo)
         features = self._run("encode", images=photo[None])
-        all_cells = np.ones(self._grid)
-        best = self._described(photo, features, all_cells, self.vocabulary.start_token_id)
+        result = self._found(photo, features)
+        if self.recogniser is None:
+            return result
+        recognised = self.recogniser.recognised(**self._run("classify", images=photo[None]))
+        rows, shifts = recognised.changes([result])
+        if not rows:
+            return result
+        found_again = self._found(photo, features, shifts)
+        return recognised.noted(0, found_again, instead_of=result)
+
+    def _found(self, photo, features, shifts=None):
+        """Return the CaptionResult of a photo, chosen by consensus if there is an
+        index; see `_described`.
+        """
+        all_cells, start_id = np.ones(self._grid), self.vocabulary.start_token_id
+        best = self._described(photo, features, all_cells, start_id, shifts)
         if self.consensus is None:
             return best
         (chosen,) = self.consensus(
@@ -325,7 +349,7 @@ class LiteRTCaptioner:
             results.append(result.of_region(region))
         return results
 
-    def _described(self, photo, features, visible, start_id):
+    def _described(self, photo, features, visible, start_id, shifts=None):
         """Return the CaptionResult of the visible cells of a photo.
 
         Args:
@@ -333,13 +357,16 @@ class LiteRTCaptioner:
             features: outputs of the signature "encode".
             visible: (rows, columns).
             start_id: the id of `<start>` or `<region>`.
+            shifts: of the logits, (1, vocabulary); None: nothing.
         """
-        outputs = self._run(
-            "beams",
-            **features,
-            visible=visible[None].astype(np.uint8),
-            start_id=np.array([start_id], np.int32),
-        )
+        inputs = {
+            "visible": visible[None].astype(np.uint8),
+            "start_id": np.array([start_id], np.int32),
+        }
+        if self.recogniser is not None:
+            no_shifts = np.zeros((1, len(self.vocabulary)), np.float32)
+            inputs["shifts"] = no_shifts if shifts is None else shifts
+        outputs = self._run("beams", **features, **inputs)
         return self._best_result(outputs, photo)
 
     # === Attention for given captions ===
@@ -456,9 +483,11 @@ class LiteRTCaptioner:
         if words is None:
             words = [tokens[token_id] for token_id in token_ids[:num_words]]
         extras = {name: outputs[name][number, :num_words] for name in EXTRAS if name in outputs}
-        confidence = None
+        confidence, log_prob_shift = None, 0.0
         if "confidence" in outputs:
             confidence = float(outputs["confidence"][number])
+        if "log_prob_shift" in outputs:
+            log_prob_shift = float(outputs["log_prob_shift"][number])
         return CaptionResult(
             caption=" ".join(words),
             words=words,
@@ -469,6 +498,7 @@ class LiteRTCaptioner:
             is_finished=num_words < len(token_ids),
             confidence=confidence,
             image=photo,
+            log_prob_shift=log_prob_shift,
         )
 
 

@@ -7,6 +7,9 @@ their digests.
     litert.json                        the manifest
     index-DIGEST.npz                   optional: the index of training photos, see
                                        `keras_sat.beyond.consensus`
+    objects-DIGEST.npz                 optional: the recogniser without its classifier,
+                                       which is part of the network, see
+                                       `keras_sat.beyond.known_objects`
 
 LiteRT's parser trusts its input: a damaged file can crash it or silently change
 captions. So it only reads bytes whose digest was checked. Digests detect damage, not
@@ -25,7 +28,8 @@ from data_utils.atomic_files import (
 )
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.files.model_folder import INDEX, index_in, read_arrays
+from keras_sat.beyond.known_objects import Recogniser
+from keras_sat.files.model_folder import INDEX, OBJECTS, read_arrays, write_parts
 
 FORMAT_VERSION = 2
 MANIFEST, MODEL, PACKED, WORDS = "litert.json", "model.tflite", "model.tflite.gz", "vocabulary.txt"
@@ -36,9 +40,15 @@ HINT = (
 )
 
 
-def write_litert(folder, content, vocabulary, consensus=None, options=None, *, packed=False):
-    """Write a LiteRT network (bytes), Vocabulary and Consensus with options; `packed`
-    compresses the network.
+def write_litert(folder, content, vocabulary, parts=None, options=None, *, packed=False):
+    """Write a LiteRT captioner.
+
+    Args:
+        content: the network, bytes.
+        vocabulary: Vocabulary.
+        parts: dict from names in `model_folder.PARTS` to their arrays, or None.
+        options: of the consensus, a dict, or None.
+        packed: compress the network.
     """
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
     digests = write_files(folder, model, vocabulary)
@@ -48,7 +58,7 @@ def write_litert(folder, content, vocabulary, consensus=None, options=None, *, p
         "sha256": digests,
         "consensus": options,
     }
-    write_sealed_json(folder / MANIFEST, {**manifest, **index_in(folder, consensus)})
+    write_sealed_json(folder / MANIFEST, {**manifest, **write_parts(folder, parts or {})})
 
 
 def write_files(folder, files, vocabulary):
@@ -99,3 +109,11 @@ def read_index(folder, vocabulary):
     arrays = read_arrays(folder / manifest[INDEX], *HINT)
     consensus = Consensus(vocabulary, arrays, arrays["mean"].size)
     return consensus, manifest["consensus"]
+
+
+def read_recogniser(folder, vocabulary):
+    """Return the Recogniser in a folder, or None."""
+    manifest = read_sealed_json(folder / MANIFEST, *HINT)
+    if OBJECTS not in manifest:
+        return None
+    return Recogniser(vocabulary, read_arrays(folder / manifest[OBJECTS], *HINT))

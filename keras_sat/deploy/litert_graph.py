@@ -16,8 +16,8 @@ import hashlib
 import numpy as np
 
 from data_utils.atomic_files import file_digest, read_sealed_json, write_sealed_json
-from keras_sat.beyond.consensus import Consensus
-from keras_sat.files.model_folder import INDEX, PRETRAINED, read_model
+from keras_sat.beyond.known_objects import float_weights, without_network
+from keras_sat.files.model_folder import OBJECTS, PARTS, PRETRAINED, read_model
 
 GRAPH = "graph.json"
 SMALLEST = 1024  # bytes: smaller weights stay in the graph
@@ -36,7 +36,8 @@ def write_graph(directory, content, options):
     """Write the graph of a bundled captioner, given its LiteRT network (bytes) and its
     options for consensus.
     """
-    _, _, arrays = read_model(directory)
+    settings, _, arrays = read_model(directory)
+    arrays = _all_weights(settings, arrays)
     places = []  # (start, name, axis) of each array in the network
     for name, array in arrays.items():
         place = _place_in(content, array)
@@ -74,11 +75,12 @@ def _place_in(content, array):
 
 
 def filled(directory):
-    """Return the network (bytes), Vocabulary, Consensus or None, and options of a
-    bundled captioner with a graph.
+    """Return the arguments of `write_litert` for a bundled captioner with a graph: its
+    network (bytes), Vocabulary, parts, and options for consensus.
     """
     graph = read_sealed_json(directory / GRAPH, *HINT)
     settings, vocabulary, arrays = read_model(directory)
+    arrays = _all_weights(settings, arrays)
     rest = memoryview(gzip.decompress(base64.b64decode(graph["rest"])))
     parts, end = [], 0
     for gap, name, axis in graph["pieces"]:
@@ -92,11 +94,13 @@ def filled(directory):
         raise ValueError(
             f"{directory / GRAPH}: this graph belongs to another captioner. Expected: {HINT[0]}."
         )
-    consensus = None
-    if INDEX in settings:
-        index = settings[INDEX]
-        consensus = Consensus(vocabulary, index, index["mean"].size)
-    return content, vocabulary, consensus, graph["consensus"]
+    parts = {name: without_network(settings[name]) for name in PARTS if name in settings}
+    return content, vocabulary, parts, graph["consensus"]
+
+
+def _all_weights(settings, arrays):
+    """Return the arrays of a captioner, and those of its recogniser's classifier."""
+    return {**arrays, **float_weights(settings.get(OBJECTS, {}))}
 
 
 def _as_bytes(array, axis):

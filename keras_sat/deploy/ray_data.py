@@ -49,6 +49,7 @@ COLUMNS = (
     "error",
     "consensus",
     "similar_photos",
+    "known_objects",
 )
 
 

@@ -8,6 +8,8 @@ a trained captioner.
                               scale per column (matrices)
     index-DIGEST.npz          optional: the index of training photos, see
                               `keras_sat.beyond.consensus`
+    objects-DIGEST.npz        optional: the recogniser, see
+                              `keras_sat.beyond.known_objects`
     encoder-DIGEST.npz        the encoder's arrays; bundled models with equal encoders
                               share it, in pretrained/encoders
     graph.json                of bundled models, see `keras_sat.deploy.litert_graph`
@@ -41,9 +43,9 @@ from data_utils.atomic_files import (
 from data_utils.vocabulary import Vocabulary
 from keras_sat.checks import near_name
 from keras_sat.files.hub import hub_folder, is_on_hub
-from keras_sat.files.rounding import rounded_to_8_bits
 from keras_sat.options import one_of
 from keras_sat.presets import DEFAULT_MODEL
+from keras_sat.rounding import rounded_to_8_bits
 
 FORMAT_VERSION = 1
 PRETRAINED = Path(__file__).parent / "pretrained"
@@ -52,15 +54,17 @@ WEIGHTS_LICENSE = PRETRAINED / "WEIGHTS_LICENSE.txt"
 EXPECTED = "a captioner that Captioner.save wrote"
 WAY_OUT = "Copy the whole folder again, or save the captioner again."
 OURS = re.compile(
-    r"lock(-journal)?|config\.json|(weights|encoder|index)-[0-9a-f]{16}\.npz|vocabulary-[0-9a-f]{16}\.json"
-    r"|\.(config|weights|vocabulary|encoder|index).*\.part"
+    r"lock(-journal)?|config\.json|vocabulary-[0-9a-f]{16}\.json"
+    r"|(weights|encoder|index|objects)-[0-9a-f]{16}\.npz"
+    r"|\.(config|weights|vocabulary|encoder|index|objects).*\.part"
 )
 ENCODER = "encoder"  # may have a separate file; prefix of the names of its arrays
-INDEX = "index"
+INDEX, OBJECTS = "index", "objects"
+PARTS = (INDEX, OBJECTS)  # a captioner may have these besides its weights
 SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scales
 
 
-def write_model(directory, settings, vocabulary, arrays, precision="float32", index=None):
+def write_model(directory, settings, vocabulary, arrays, precision="float32", parts=None):
     """Write a model folder, or replace the model in it.
 
     Args:
@@ -69,7 +73,7 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", in
         vocabulary: Vocabulary.
         arrays: dict from names to numpy arrays.
         precision: of the arrays on disk: "float32", "float16" or "int8".
-        index: Consensus, or None.
+        parts: dict from names in PARTS to their arrays, or None.
     """
     one_of("float32", "float16", "int8").check("precision", precision)
     directory = Path(directory).expanduser()
@@ -79,21 +83,22 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", in
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         weights = write_arrays(directory, "weights", arrays)
         files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
-        files |= index_in(directory, index)
+        files |= write_parts(directory, parts or {})
         content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
         vocabulary.save(directory / files["vocabulary"])
         write_sealed_json(directory / "config.json", content)
         remove_others(directory, OURS, ["config.json", "lock", "lock-journal", *files.values()])
 
 
-def index_in(directory, consensus):
-    """Write the index of a Consensus into a folder.
+def write_parts(directory, parts):
+    """Write parts of a captioner into a folder.
 
-    Return a dict with its file name, or {} for None.
+    Args:
+        parts: dict from names in PARTS to their arrays.
+
+    Return a dict from the same names to the names of their files.
     """
-    if consensus is None:
-        return {}
-    return {INDEX: write_arrays(directory, INDEX, consensus.arrays)}
+    return {name: write_arrays(directory, name, arrays) for name, arrays in parts.items()}
 
 
 def copy_of_model(directory, copy):
@@ -144,8 +149,9 @@ def _reject_foreign_files(directory):
 def read_model(directory):
     """Read a model folder and return the settings, the Vocabulary and a dict of arrays.
 
-    The names of the encoder's arrays start with "encoder/". settings["index"] has the
-    arrays of the index, if any. An incomplete or damaged folder is a ValueError.
+    The names of the encoder's arrays start with "encoder/". Under each name in PARTS,
+    the settings have the arrays of that part, if any. An incomplete or damaged folder
+    is a ValueError.
     """
     directory = Path(directory).expanduser()
     config, inside = directory / "config.json", directory / "model"
@@ -192,8 +198,9 @@ def _read_files(directory, settings):
         encoder_path = _path_of(directory, files[ENCODER])
         stored = _unrounded(read_arrays(encoder_path, EXPECTED, WAY_OUT), encoder_path)
         arrays |= {f"{ENCODER}/{name}": array for name, array in stored.items()}
-    if INDEX in files:
-        settings[INDEX] = read_arrays(_path_of(directory, files[INDEX]), EXPECTED, WAY_OUT)
+    for part in PARTS:
+        if part in files:
+            settings[part] = read_arrays(_path_of(directory, files[part]), EXPECTED, WAY_OUT)
     return settings, vocabulary, arrays
 
 
@@ -202,7 +209,7 @@ def _path_of(directory, name):
     bundled models share.
     """
     is_shared = (
-        name.startswith((ENCODER, INDEX)) and directory.resolve().parent == PRETRAINED.resolve()
+        name.startswith((ENCODER, *PARTS)) and directory.resolve().parent == PRETRAINED.resolve()
     )
     return (ENCODERS if is_shared else directory) / name
 

@@ -1,5 +1,5 @@
 """What a captioner has besides options, words and weights: the digests of its training
-photos, its confidence and its source, and the index of consensus.
+photos, its confidence and its source, the index of consensus and the recogniser.
 
 `saving` writes them into the settings of a folder, `keras_file` into a file's assets.
 """
@@ -7,12 +7,14 @@ photos, its confidence and its source, and the index of consensus.
 from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
+from keras_sat.beyond.known_objects import Recogniser
 from keras_sat.files.hub import checked_source
+from keras_sat.files.model_folder import INDEX, OBJECTS
 
 
 def records_of(captioner):
-    """Return the records of a captioner that it has, a dict for JSON; the index, which
-    is arrays, is not among them.
+    """Return the records of a captioner that it has, a dict for JSON; for those that
+    are arrays, see `parts_of`.
     """
     records = {}
     if captioner.training_photos is not None:
@@ -24,17 +26,30 @@ def records_of(captioner):
     return records
 
 
-def restore_records(captioner, records, index=None):
-    """Give a captioner what `records_of` returned, and the index of consensus.
+def parts_of(captioner):
+    """Return the arrays of a captioner's index and recogniser, if it has them: a dict
+    from names in `model_folder.PARTS` to dicts of arrays.
+    """
+    parts = {INDEX: captioner.consensus, OBJECTS: captioner.recogniser}
+    return {name: part.arrays for name, part in parts.items() if part is not None}
+
+
+def restore_records(captioner, records):
+    """Give a captioner what `records_of` and `parts_of` returned.
+
+    It keeps an index and a recogniser that are not among the records.
 
     Args:
         records: dict, which may have other entries too.
-        index: the arrays of a Consensus. With None, the captioner keeps what it has.
     """
     captioner.training_photos = from_settings(records)
     captioner.confidence = None
     if "confidence" in records:
         captioner.confidence = Confidence(**records["confidence"])
     captioner.source = checked_source(records.get("source"))
-    if index is not None:
-        captioner.consensus = Consensus(captioner.vocabulary, index, captioner.feature_shape[-1])
+    if INDEX in records:
+        captioner.consensus = Consensus(
+            captioner.vocabulary, records[INDEX], captioner.feature_shape[-1]
+        )
+    if OBJECTS in records:
+        captioner.recogniser = Recogniser(captioner.vocabulary, records[OBJECTS])

@@ -10,18 +10,20 @@ import numpy as np
 from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
 from data_utils.foreign_text import brief
 from data_utils.training_photos import from_settings
+from keras_sat.beyond.known_objects import network_of
 from keras_sat.files.keras_file import load_file, save_file
 from keras_sat.files.model_folder import (
     EXPECTED,
+    OBJECTS,
     PRETRAINED,
     WAY_OUT,
     assign_arrays,
-    index_in,
     is_keras_file,
     read_model,
     write_model,
+    write_parts,
 )
-from keras_sat.files.records import records_of, restore_records
+from keras_sat.files.records import parts_of, records_of, restore_records
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
@@ -62,11 +64,11 @@ def save(captioner, directory, overwrite, precision):
         **records_of(captioner),
     }
     arrays = {name: np.asarray(variable) for name, variable in captioner.named_weights().items()}
-    write_model(directory, settings, captioner.vocabulary, arrays, precision, captioner.consensus)
+    write_model(directory, settings, captioner.vocabulary, arrays, precision, parts_of(captioner))
 
 
 def save_records(captioner, directory, *, consensus_weight=None):
-    """Add confidence, index and `consensus_weight` to a captioner's folder.
+    """Add confidence, index, recogniser and `consensus_weight` to a captioner's folder.
 
     None saves the captioner's own weight.
     """
@@ -77,7 +79,7 @@ def save_records(captioner, directory, *, consensus_weight=None):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
         if captioner.confidence is not None:
             settings["confidence"] = captioner.confidence.to_dict()
-        settings["files"] |= index_in(directory, captioner.consensus)
+        settings["files"] |= write_parts(directory, parts_of(captioner))
         settings["captioner"]["consensus_weight"] = consensus_weight
         write_sealed_json(directory / "config.json", settings)
 
@@ -98,7 +100,7 @@ def load(kind, directory, encoder, encoder_weights):
         captioner = _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder)
         reject_grid(settings, captioner.num_regions)
         _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
-        restore_records(captioner, settings, settings.get("index"))
+        restore_records(captioner, settings)
     assign_arrays(captioner.named_weights(), arrays, directory)
     return captioner
 
@@ -173,6 +175,12 @@ def bundled_encoder(name):
     return encoder_arrays, settings["captioner"]["photo_blur"], from_settings(settings)
 
 
+def bundled_classifier():
+    """Return the bundled captioner's ImageNet classifier, for `Recogniser.build`."""
+    settings, _, _ = read_model(PRETRAINED / DEFAULT_MODEL)
+    return network_of(settings[OBJECTS])
+
+
 def restore_weights(captioner, directory):
     """Load the weights in a folder into a captioner.
 
@@ -183,7 +191,7 @@ def restore_weights(captioner, directory):
         raise ValueError(f"{directory}: the captioner in this folder has a different vocabulary.")
     assign_arrays(captioner.named_weights(), arrays, directory)
     with named_errors(directory):
-        restore_records(captioner, settings, settings.get("index"))
+        restore_records(captioner, settings)
 
 
 def weights_digest(captioner):

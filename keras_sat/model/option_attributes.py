@@ -269,3 +269,8 @@ class OptionAttributes:
     def consensus_captions(self) -> int:
         """Number of most similar captions of these photos."""
         return self.options.consensus_captions
+
+    @property
+    def known_objects(self) -> bool:
+        """Whether what the recogniser sees in photos changes captions."""
+        return self.options.known_objects

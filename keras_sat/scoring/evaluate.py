@@ -121,7 +121,7 @@ def evaluate(
     boxes = None if boxes is None else read_boxes(boxes, images)
     other_rows = _other_rows(compare_with, data, images)
 
-    search_options = _search_options(captioner, search)
+    search_options = _search_options(captioner, search, reads_photos=cache is None)
     reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
     results = caption_photos(captioner, images, **reading, **search_options)
 
@@ -261,9 +261,12 @@ def caption_photos(
     return [result for _, result in Progress.over(results, len(captioned_images), **shown)]
 
 
-def _search_options(captioner, search):
+def _search_options(captioner, search, *, reads_photos):
     """Return the options for `caption_each` as a dict, with the captioner's own values
     for those that `search`, ConsensusOptions, leaves None.
+
+    `reads_photos` is False where features are read from a cache: there no objects are
+    recognised.
     """
     names = ("length_penalty", "no_repeat_ngram", "no_repeat_around")
     options = {name: getattr(captioner.options, name) for name in names}
@@ -274,6 +277,8 @@ def _search_options(captioner, search):
     else:
         options["num_beams"] = search.num_beams or CONSENSUS_BEAMS
         options["consensus_weight"] = consensus["consensus_weight"]
+    if reads_photos:
+        options["known_objects"] = captioner.recognises(SearchOptions(**search.to_dict()))
     return options
 
 

@@ -64,6 +64,14 @@ class Batch(NamedTuple):
     features: Any
     photos: Any
 
+    def rows(self, rows):
+        """Return a Batch of some of the images that could be read, without `images` and
+        `errors`.
+        """
+        photos = None if self.photos is None else self.photos[rows]
+        numbers = [self.numbers[row] for row in rows]
+        return Batch([], [], numbers, _rows_of(self.features, rows), photos)
+
     def with_errors(self, results):
         """Yield (image, its result or error) for each image, given the results of those
         that could be read.
@@ -85,14 +93,18 @@ class CaptionGenerator:
         confidence: None, or a function of the words' probabilities and the features
             that returns the probability that each caption is right.
         consensus: None, or a function that chooses one of the beams of each photo.
+        recogniser: None, or a Recogniser, which says which words a photo makes more and
+            less probable.
 
-    This module calls `confidence` and `consensus`, and does not know what they compute:
-    see `keras_sat.beyond.confidence` and `keras_sat.beyond.consensus`.
+    This module calls `confidence`, `consensus` and `recogniser`, and does not know what
+    they compute: see `keras_sat.beyond.confidence`, `keras_sat.beyond.consensus` and
+    `keras_sat.beyond.known_objects`.
     """
 
     photo_loader = None
     confidence = None
     consensus = None
+    recogniser = None
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
@@ -127,6 +139,7 @@ class CaptionGenerator:
         no_repeat_ngram: int | None = None,
         no_repeat_around: str | None = None,
         consensus_weight: float | None = None,
+        known_objects: bool | None = None,
         num_results: int = 1,
         temperature: float | None = None,
         top_k: int | None = None,
@@ -152,12 +165,15 @@ class CaptionGenerator:
                 consensus.
             max_length: maximum number of words, including `<end>`.
             length_penalty: values above 0 favour longer captions. None: the captioner's
-                own value, as for the next three.
+                own value, as for the next four.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit.
             no_repeat_around: say no word twice in a row or on both sides of this word,
                 such as "and"; "": no limit.
             consensus_weight: weight of the agreement with captions of similar training
                 photos, if the captioner has an index of them; 0: no consensus.
+            known_objects: say what an ImageNet classifier is sure to see and leave out
+                what it excludes, if the captioner has one; see
+                `keras_sat.beyond.known_objects`.
             num_results: captions for each photo; the others are in `alternatives`.
             temperature: sample words at this temperature instead of searching.
             top_k, top_p: sample only from the k most probable words, or from the most
@@ -173,6 +189,7 @@ class CaptionGenerator:
             "no_repeat_ngram": no_repeat_ngram,
             "no_repeat_around": no_repeat_around,
             "consensus_weight": consensus_weight,
+            "known_objects": known_objects,
             "num_results": num_results,
             "temperature": temperature,
             "top_k": top_k,
@@ -225,6 +242,7 @@ class CaptionGenerator:
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_features", options)
+        _reject_known_objects(options)
         features = self._checked_features(features)
         all_numbers = range(_num_photos(features))
         results = []
@@ -232,11 +250,14 @@ class CaptionGenerator:
             numbers = all_numbers[start : start + options.batch_size]
             rows = slice(start, start + options.batch_size)
             photos = None if images is None else images[rows]
-            results += self._captions(_rows_of(features, rows), photos, numbers, options)
+            batch = Batch([], [], numbers, _rows_of(features, rows), photos)
+            results += self._captions(batch, options, recognises=False)
         return results
 
     def _caption_each(self, images, options, regions=None, cache=None, errors="raise"):
         """Do what `caption_each` does, given SearchOptions."""
+        if cache is not None:
+            _reject_known_objects(options)
         batches = self.batches(images, options.batch_size, cache, errors)
         if regions is None:
             return with_image_paths(self._captions_of_batches(batches, options))
@@ -248,9 +269,7 @@ class CaptionGenerator:
         for batch in batches:
             results = []
             if batch.numbers:
-                results = self._captions(
-                    batch.features, batch.photos, batch.numbers, options, confidence
-                )
+                results = self._captions(batch, options, confidence)
             yield from batch.with_errors(results)
 
     def _phrases_of_batches(self, batches, options, regions):
@@ -259,23 +278,39 @@ class CaptionGenerator:
             regions_of_photos = [regions[number] for number in batch.numbers]
             yield from batch.with_errors(self._phrases(batch, options, regions_of_photos))
 
-    def _captions(self, features, photos, numbers, options, confidence=None):
-        """Return the CaptionResult of each photo of a batch.
+    def _captions(self, batch, options, confidence=None, recognises=True):
+        """Return the CaptionResult of each photo of a Batch.
 
         Args:
-            features: (photos, regions, feature_dim).
-            photos: `CaptionResult.image` of each photo, or None.
-            numbers: the photos' places among all photos, which determine the noise.
             confidence: replaces the captioner's own; see the class.
+            recognises: whether the photos of the batch may be shown to the recogniser.
         """
         consensus_options = self.consensus_options(options)
         arguments = self.arguments_of_search(options, consensus_options)
-        results = self._results(
-            features, photos, numbers, options, arguments, confidence=confidence
-        )
-        if consensus_options is None:
+
+        def found(part, **shifts):
+            results = self._results(part, options, arguments, confidence=confidence, **shifts)
+            if consensus_options is None:
+                return results
+            return self.consensus(
+                results, part.features, consensus_options, num_results=options.num_results
+            )
+
+        results = found(batch)
+        if not (self.recognises(options) and recognises) or batch.photos is None:
             return results
-        return self.consensus(results, features, consensus_options, num_results=options.num_results)
+        recognised = self.recogniser.recognised(self._probabilities(batch.photos))
+        rows, shifts = recognised.changes(results)
+        if rows:
+            found_again = found(batch.rows(rows), shifts=shifts)
+            for row, result in zip(rows, found_again):
+                results[row] = recognised.noted(row, result, instead_of=results[row])
+        return results
+
+    def _probabilities(self, photos):
+        """Return the probabilities of the recogniser's classes, (photos, classes)."""
+        classify = self.recogniser.classifier.probabilities
+        return np.concatenate([self._run(classify, group) for group in _groups(photos)])
 
     def _phrases(self, batch, options, regions_of_photos):
         """Return for each photo of a batch the CaptionResults of its regions."""
@@ -288,38 +323,39 @@ class CaptionGenerator:
             pairs = all_pairs[start : start + options.batch_size]
             rows = [row for row, _ in pairs]
             regions = [region for _, region in pairs]
-            features = _rows_of(batch.features, rows)
-            photos = None if batch.photos is None else batch.photos[rows]
-            numbers = [batch.numbers[row] for row in rows]
             visible = self.visible_cells(regions)
-            phrases = self._results(features, photos, numbers, options, arguments, visible)
+            phrases = self._results(batch.rows(rows), options, arguments, visible=visible)
             for (row, region), phrase in zip(pairs, phrases):
                 results[row].append(phrase.of_region(region))
         return results
 
-    def _results(
-        self, features, photos, numbers, options, arguments, visible=None, confidence=None
-    ):
-        """Search, and return a CaptionResult for each row of `features`.
+    def _results(self, batch, options, arguments, *, visible=None, shifts=None, confidence=None):
+        """Search, and return a CaptionResult for each photo of a Batch.
 
         Args:
-            features, photos, numbers, confidence: see `_captions`.
             arguments: those of `search`, see `arguments_of_search`.
-            visible: boolean (rows, regions), the cells that can be seen; None: all.
+            visible: boolean (photos, regions), the cells that can be seen; None: all.
+            shifts: added to the logits, (photos, vocabulary); None: nothing. Either
+                this or `visible`.
+            confidence: see `_captions`.
         """
         rows_per_photo = _rows_per_photo(arguments)
-        word_noise, region_noise = _noise(options, numbers, rows_per_photo, self.num_regions)
-        tensors = [features, word_noise, region_noise]
-        if visible is not None:
-            tensors.append(visible)
-        search_result = self._run(self.search, *tensors, **arguments)
+        word_noise, region_noise = _noise(options, batch.numbers, rows_per_photo, self.num_regions)
+        tensors = [batch.features, word_noise, region_noise]
+        if shifts is not None:
+            search_result = self._run(self.shifted_search, *tensors, shifts, **arguments)
+        elif visible is not None:
+            search_result = self._run(self.search, *tensors, visible, **arguments)
+        else:
+            search_result = self._run(self.search, *tensors, **arguments)
         if confidence is None:
             confidence = self.confidence
         confidences = None
         if confidence is not None and visible is None:  # it is fitted on whole photos
-            confidences = np.asarray(confidence(search_result.word_probs, features))
+            compared_probs = search_result.word_probs * np.exp(search_result.log_prob_shifts)
+            confidences = np.asarray(confidence(compared_probs, batch.features))
         return results_of(
-            search_result, self.vocabulary, self.rows_and_columns(), photos, confidences
+            search_result, self.vocabulary, self.rows_and_columns(), batch.photos, confidences
         )
 
     def visible_cells(self, regions: list) -> Any:
@@ -344,6 +380,18 @@ class CaptionGenerator:
         if self.consensus is None or not values["consensus_weight"] or not has_beams:
             return None
         return values
+
+    def recognises(self, options: SearchOptions) -> bool:
+        """Return whether the objects that the recogniser knows change captions: not
+        without a recogniser, and not in sampling.
+        """
+        if self.recogniser is None and options.known_objects:
+            raise ValueError(
+                "`known_objects` requires a captioner with a recogniser, such as the bundled "
+                "one; see keras_sat.beyond.known_objects. Received: known_objects=True"
+            )
+        is_wanted = self._value(options, "known_objects") and options.temperature is None
+        return self.recogniser is not None and is_wanted
 
     def arguments_of_search(
         self, options: SearchOptions, consensus_options: dict | None = None
@@ -533,11 +581,8 @@ class CaptionGenerator:
             )
         if not self.built:
             self.build_once(photos.shape)
-        groups = (
-            photos[start : start + ENCODED_TOGETHER]
-            for start in range(0, len(photos), ENCODED_TOGETHER)
-        )
-        return np.concatenate([self._run(self.photo_encoder.__call__, group) for group in groups])
+        encode = self.photo_encoder.__call__
+        return np.concatenate([self._run(encode, group) for group in _groups(photos)])
 
     def encode_each(
         self, images: Any, *, cache: FeatureCache | None = None
@@ -594,6 +639,12 @@ class CaptionGenerator:
         step, state = self._steps(features, _rows_per_photo(options), noise, visible)
         options |= {"extra_dims": self.extra_dims, "for_region": visible is not None}
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
+
+    def shifted_search(self, features, word_noise, region_noise, shifts, **options):
+        """Do what `search` does, with `shifts` (photos, vocabulary) added to the logits
+        of every step.
+        """
+        return self.search(features, word_noise, region_noise, shifts=shifts, **options)
 
     def forced_search(self, features, token_ids):
         """Return the SearchResult of given captions, `token_ids` of shape (photos,
@@ -700,7 +751,23 @@ def _result_of(search_result, place, vocabulary, rows_and_columns, image, confid
         is_finished=is_finished,
         confidence=confidence,
         image=image,
+        log_prob_shift=float(search_result.log_prob_shifts[place].sum()),
     )
+
+
+def _reject_known_objects(options):
+    """Raise ValueError for a search in features that asks for known objects."""
+    if options.known_objects:
+        raise ValueError(
+            "Objects are recognised in photos, not in features: caption the photos, without a "
+            "cache. Received: known_objects=True"
+        )
+
+
+def _groups(photos):
+    """Yield photos in groups that a convolutional network processes together."""
+    for start in range(0, len(photos), ENCODED_TOGETHER):
+        yield photos[start : start + ENCODED_TOGETHER]
 
 
 def _num_photos(features):

@@ -35,6 +35,11 @@ class CaptionResult:
             of the photo's sides, or None.
         word_probs: p of each word given the previous words, (words,); p(`<end>`) is
             only in `log_prob`.
+        known_objects: what a recogniser changed, a list of dicts: "word", its
+            "probability" in the photo, and whether it "came" into the caption or left
+            it; see `keras_sat.beyond.known_objects`.
+        log_prob_shift: what known objects added to `log_prob` where the search compared
+            captions.
     """
 
     caption: str
@@ -51,6 +56,13 @@ class CaptionResult:
     word_probs: np.ndarray | None = field(default=None, repr=False)
     region: tuple | None = None
     image_path: str | None = field(default=None, repr=False)
+    known_objects: list = field(default_factory=list, repr=False)
+    log_prob_shift: float = field(default=0.0, repr=False)
+
+    @property
+    def compared_log_prob(self) -> float:
+        """Log p of the caption, as the search compared it with others."""
+        return self.log_prob + self.log_prob_shift
 
     @property
     def from_photo(self) -> np.ndarray | None:
@@ -70,6 +82,8 @@ class CaptionResult:
             parts["confidence"] = round(self.confidence, 4)
         if self.consensus is not None:
             parts |= {"consensus": round(self.consensus, 4), "similar_photos": self.similar_photos}
+        if self.known_objects:
+            parts["known_objects"] = self.known_objects
         for name in EXTRAS:
             if name in self.extras:
                 parts[name] = _rounded(self.extras[name], 4)
