@@ -197,7 +197,8 @@ def torch_arrays(network, *, width, num_classes, seed=0):
         height, width, inputs, outputs = network.get_layer(ours).kernel.shape
         if "depthwise" in ours:
             inputs, outputs = 1, inputs
-        scale = (height * width * inputs) ** -0.5
+        # He's initialisation: photos keep different features to the end.
+        scale = (2 / (height * width * inputs)) ** 0.5
         arrays[f"{kernel}.weight"] = random.normal(0, scale, (outputs, inputs, height, width))
         arrays[f"{norm}.weight"], arrays[f"{norm}.running_var"] = random.uniform(
             0.5, 2, (2, outputs)

@@ -1,15 +1,17 @@
 """Bundle a captioner with keras_sat: `python benchmarks/flickr8k/bundle.py
 runs/paper/int8 flickr8k-paper`.
 
-The folder is a captioner saved in 8 bits (blend.py) and calibrated (`keras-sat
-calibrate`). The file of its encoder is named after its content: captioners with the
-same encoder share one file. Each captioner gets a graph for LiteRT
+The folder is a captioner saved in 8 bits and calibrated, as make_bundled.py leaves it,
+with the record of how it was made. The file of its encoder is named after its content:
+captioners with the same encoder share one file. Each captioner gets a graph for LiteRT
 (keras_sat/deploy/litert_graph.py). After a change to the search, `python
 benchmarks/flickr8k/bundle.py --graphs` writes all graphs again.
 """
 
 import argparse
+import shutil
 import sys
+from pathlib import Path
 
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat.deploy.litert_captioner import converted
@@ -17,6 +19,7 @@ from keras_sat.deploy.litert_graph import write_graph
 from keras_sat.files.model_folder import (
     ENCODERS,
     EXPECTED,
+    PARTS,
     PRETRAINED,
     copy_of_model,
     pretrained_names,
@@ -24,10 +27,12 @@ from keras_sat.files.model_folder import (
     write_arrays,
 )
 
+RECORD = "record.json"
+
 
 def share_encoder(directory):
-    """Move the encoder and index of a saved captioner into the folder that bundled
-    captioners share.
+    """Move encoder, index and recogniser of a saved captioner into the folder that
+    bundled captioners share.
     """
     config = read_sealed_json(directory / "config.json", EXPECTED)
     files = config["files"]
@@ -42,7 +47,7 @@ def share_encoder(directory):
         files |= {"encoder": write_arrays(directory, "encoder", encoder)}
         weights.unlink()
     ENCODERS.mkdir(exist_ok=True)
-    for name in {files["encoder"], files.get("index", files["encoder"])}:
+    for name in {files[part] for part in ("encoder", *PARTS) if part in files}:
         (directory / name).replace(ENCODERS / name)
     write_sealed_json(directory / "config.json", config)
 
@@ -59,7 +64,11 @@ def main(arguments):
         parser.error("pass either a model and its name, or --graphs")
     try:
         if not arguments.graphs:
-            share_encoder(copy_of_model(arguments.model, PRETRAINED / arguments.name))
+            folder = copy_of_model(arguments.model, PRETRAINED / arguments.name)
+            share_encoder(folder)
+            record = Path(arguments.model) / RECORD
+            if record.is_file():
+                shutil.copy(record, folder / RECORD)
         for name in pretrained_names() if arguments.graphs else [arguments.name]:
             content, _, _, options = converted(PRETRAINED / name)
             write_graph(PRETRAINED / name, content, options)

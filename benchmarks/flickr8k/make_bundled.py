@@ -5,10 +5,11 @@
 
 Each entry of STAGES is one call of `keras_sat.fit`, which starts from the captioner of
 an earlier stage or from ImageNet weights. FINISHES says what then becomes of it: the
-script averages weights, rounds them to 8 bits, indexes the training photos, fits the
-confidence, and scores the dev split. OUTPUT_DIR/NAME is the captioner, and record.json
-in it says how it was made: settings, epochs, dev figures, hours and commit of every
-stage. `bundle.py` puts that folder into the package.
+script averages weights, rounds them to 8 bits, indexes the training photos, adds the
+ImageNet classifier of `known_objects`, fits the confidence, and scores the dev split.
+OUTPUT_DIR/NAME is the captioner, and record.json in it says how it was made: settings,
+epochs, dev figures, hours and commit of every stage. `bundle.py` puts that folder into
+the package.
 
 Killed and run again, the script goes on after the last whole epoch. SIGTERM and Ctrl-C
 pause it in the same way.
@@ -42,7 +43,10 @@ from data_utils.atomic_files import read_json, write_json, write_whole
 from keras_sat import Captioner
 from keras_sat.beyond.calibration import calibrate
 from keras_sat.beyond.consensus import Consensus
+from keras_sat.beyond.known_objects import Recogniser
+from keras_sat.beyond.object_classifier import rounded_network
 from keras_sat.files.saving import save_records
+from keras_sat.model.encoder_weights import installed_weights, torch_arrays
 
 
 @dataclass(frozen=True)
@@ -128,12 +132,13 @@ SMALL = {
     "num_views": 1,
     "min_count": 1,
 }
+LITE0 = "efficientnet_lite0"
 PHASES = ("epochs", "consistency_epochs", "self_critical_epochs")
 
-_CONSENSUS = {"length_penalty": 0.4, "consensus_weight": 40.0}
+_SEARCH = {"length_penalty": 0.4, "consensus_weight": 40.0, "known_objects": True}
 FINISHES = {
-    "flickr8k": Finish({"flickr8k-phrases": 0.5, "flickr8k-phrases-rewards": 0.5}, _CONSENSUS),
-    "flickr8k-hard": Finish({"hard-words": 0.5, "hard-rewards": 0.5}, _CONSENSUS),
+    "flickr8k": Finish({"flickr8k-phrases": 0.5, "flickr8k-phrases-rewards": 0.5}, _SEARCH),
+    "flickr8k-hard": Finish({"hard-words": 0.5, "hard-rewards": 0.5}, _SEARCH),
     "flickr8k-paper": Finish({"paper-words": 1.0}),
 }
 
@@ -149,6 +154,7 @@ class Maker:
     Attributes:
         stages: dict from names to Stages.
         fit: `keras_sat.fit` with the data and the weights of the encoder.
+        classifier: path of EfficientNet-Lite0's weights with its classifier.
         photos: list of CaptionedImage.
         boxes: path of the boxes.
         seed: of all stages.
@@ -159,6 +165,7 @@ class Maker:
 
     stages: dict
     fit: functools.partial
+    classifier: Path
     photos: list
     boxes: Path
     seed: int
@@ -215,9 +222,12 @@ class Maker:
         captioner = self._blended(folders, finish)
         captioner.save(folder, precision="int8")
         captioner = Captioner.load(folder)  # with the rounded weights
+        train_photos = photos_of_split(self.photos, "train")
         if captioner.consensus_weight:
-            train_photos = photos_of_split(self.photos, "train")
             captioner.consensus = Consensus.build(captioner, train_photos)
+        if captioner.known_objects:
+            network = rounded_network(torch_arrays(self.classifier))
+            captioner.recogniser = Recogniser.build(captioner, train_photos, network)
         calibration = calibrate(captioner, photos_of_split(self.photos, "dev"))
         save_records(captioner, folder)
         table = keras_sat.evaluate(captioner, self.photos, split="dev", boxes=self.boxes)
@@ -356,7 +366,9 @@ def parser():
     parser.add_argument("--data-dir", type=Path, required=True, help="the folder of Flickr8k")
     parser.add_argument("--boxes", type=Path, required=True, help="Flickr30k Entities, or JSON")
     parser.add_argument("--output-dir", type=Path, required=True)
-    parser.add_argument("--encoder-weights", default="imagenet", help="a file of the encoder's")
+    parser.add_argument(
+        "--encoder-weights", default="imagenet", help="of EfficientNet-Lite0, .pth or .npz"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reuse", type=Path, metavar="OUTPUT_DIR", help="take stages from there")
     parser.add_argument("--skip", nargs="+", default=[], choices=STAGES, metavar="STAGE")
@@ -376,14 +388,16 @@ def main(arguments):
         stages = small(STAGES) if options.small else STAGES
         stages = without_stages(stages, options.skip)
         stages, finishes = with_changes(stages, FINISHES, options.set)
+        weights = options.encoder_weights
         maker = Maker(
             stages=stages,
             fit=functools.partial(
                 keras_sat.fit,
                 "flickr8k",
                 data_dir=options.data_dir,
-                encoder_weights=options.encoder_weights,
+                encoder_weights=weights,
             ),
+            classifier=installed_weights(LITE0) if weights == "imagenet" else weights,
             photos=read_data("flickr8k", options.data_dir),
             boxes=options.boxes,
             seed=options.seed,

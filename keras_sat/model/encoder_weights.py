@@ -78,12 +78,18 @@ def _load_torch_weights(network, path):
     """Load arrays with PyTorch names; only EfficientNet-Lite supports them."""
     if not is_efficientnet_lite(network):
         raise ValueError(f"{path.suffix} files are supported only for EfficientNet-Lite")
+    assign_torch_weights(network, torch_arrays(path))
+
+
+def torch_arrays(path):
+    """Return the arrays in a .pth file of a PyTorch package of EfficientNet-Lite, or in
+    an .npz file, as a dict with PyTorch names.
+    """
+    path = Path(path)
     if path.suffix == ".pth":
-        arrays = read_torch_file(path)
-    else:
-        with np.load(path, allow_pickle=False) as packed:
-            arrays = dict(packed)
-    assign_torch_weights(network, arrays)
+        return read_torch_file(path)
+    with np.load(path, allow_pickle=False) as packed:
+        return dict(packed)
 
 
 def _load_legacy_weights(network, path):
