@@ -7,8 +7,8 @@ n02123045, one a line; `pip install timm` has one, timm/data/_info/imagenet_syns
 WordNet 3.0 is the Debian package wordnet-base. A class is whatever its hypernyms are
 called: n02123045 is a tabby, a cat, a carnivore. Left out are
 
-- senses of a noun other than its most frequent one, or two for the name of the class
-  itself: a banana is a plant and a fruit;
+- senses of a noun other than its two most frequent ones: a bike is a motorcycle and a
+  bicycle;
 - words that are verbs more often than nouns, by WordNet's counts: "ride", "cover";
 - names of most classes, vague ones, and those of people.
 """
@@ -20,12 +20,14 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "keras_sat/files/pretrained/imagenet"
+MOST_SENSES = 2  # of a word
 MOST_CLASSES = 450  # of a word; an animal is one of 398
 VAGUE = """
-    artifact bar body commodity conveyance covering device equipment fixture fabric
-    furnishing good implement instrument location material matter medium merchandise mini
-    object organism part piece point product rack shade solid structure substance support
-    surface system thing tool unit vertical ware way whole work works
+    artifact bar being body commodity conveyance covering device disk equipment fixture
+    fabric furnishing good home implement instrument landing light location material matter
+    medium merchandise mini object organism part piece point product rack shade solid string
+    structure substance support surface system thing tool unit vertical ware way whole work
+    works
 """
 # Three classes are people, and most photos of people are of none of them.
 PEOPLE = "athlete individual people person player someone somebody"
@@ -126,15 +128,14 @@ def table_of(wordnet, classes):
     classes_of = collections.defaultdict(list)
     for number, synset in enumerate(classes):
         for above in sorted(all_hypernyms(synset, synsets)):
-            num_senses = 2 if above == synset else 1
             for word in synsets[above][0]:
-                is_its_sense = above in senses.get(word, [])[:num_senses]
+                is_its_sense = above in senses.get(word, [])[:MOST_SENSES]
                 if word.isalpha() and is_its_sense and word not in verbs | LEFT_OUT:
                     classes_of[word].append(number)
     table = {}
     for word in sorted(classes_of):
         if len(classes_of[word]) <= MOST_CLASSES:
-            for form in {word, plural_of(word)} - LEFT_OUT:
+            for form in (word, plural_of(word)):
                 table.setdefault(form, classes_of[word])
     return dict(sorted(table.items()))
 
