@@ -59,9 +59,10 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         vocabulary: Vocabulary.
         photo_encoder, adapter, decoder: the parts of the network, in the order in which
             they are applied.
-        confidence, consensus, recogniser, photo_loader: see CaptionGenerator;
-            `keras_sat.calibrate`, `keras_sat.beyond.consensus.Consensus.build` and
-            `keras_sat.beyond.known_objects.Recogniser.build` make the first three.
+        confidence, second_opinion, consensus, recogniser, photo_loader: see
+            CaptionGenerator; `keras_sat.calibrate` makes the first two,
+            `keras_sat.beyond.consensus.Consensus.build` and
+            `keras_sat.beyond.known_objects.Recogniser.build` the next two.
         training_photos: SeenPhotos, or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
             revision, or None.
@@ -92,6 +93,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         self.confidence = None
         self.consensus = None
         self.recogniser = None
+        self.second_opinion = None
         self.training_photos = None
         self.source = None
         encoder_arrays = None

@@ -1,5 +1,6 @@
 """Known objects: what an ImageNet classifier sees changes captions."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -94,19 +95,19 @@ def test_shifts_are_those_of_the_formula():
     recogniser = a_recogniser()
     place = {word: number for number, word in enumerate(recogniser.words)}
     assert recogniser.words == ["cat", "dog", "dogs", "boat", "canoe"]
-    probabilities = np.zeros((1, 5), np.float32)
-    probabilities[0, place["cat"]] = 0.9
-    shifts = recogniser.noun_shifts(probabilities)[0]
-    mentioned = 0.9 * 0.8 + 0.1 * 0.01
+    recognised = recogniser.recognised(seen(TABBY=0.9))
+    shifts, p = recognised.noun_shifts[0], recognised.probabilities[0]
+    mentioned = p[place["cat"]] * 0.8 + (1 - p[place["cat"]]) * 0.01
     assert shifts[place["cat"]] == pytest.approx(np.log(mentioned / 0.02), rel=1e-5)
-    assert shifts[place["dog"]] == pytest.approx(np.log(0.05 / 0.3), rel=1e-5)
-    assert shifts[place["boat"]] == 0, "log(.1 / .12) is not sure enough"
+    mentioned = p[place["dog"]] * 0.9 + (1 - p[place["dog"]]) * 0.05
+    assert shifts[place["dog"]] == pytest.approx(np.log(mentioned / 0.3), rel=1e-5)
+    assert shifts[place["boat"]] == 0, "about log(.1 / .12) is not sure enough"
     assert shifts[place["dogs"]] == shifts[place["canoe"]] == 0, "the classifier says nothing"
 
 
 def test_only_what_people_would_mention_is_raised():
     sure = a_recogniser().recognised(seen(LIFEBOAT=0.9))
-    unsure = a_recogniser().recognised(seen(LIFEBOAT=0.7))
+    unsure = a_recogniser().recognised(seen(LIFEBOAT=0.5))
     number = sure.recogniser.words.index("boat")
     assert sure.noun_shifts[0, number] > 0 == unsure.noun_shifts[0, number]
 
@@ -128,6 +129,17 @@ def test_a_caption_changes_if_it_lacks_what_is_raised_or_says_what_is_lowered():
     assert changed("a dog on a cat", TABBY=0.95) == {"dog": -1}, "cat is said already"
     assert changed("a boat", CANOE=0.9) is None, "a canoe is a boat"
     assert changed("a dog", PUG=0.9) is None
+
+
+def test_evidence_is_the_greatest_log_ratio_of_the_nouns_that_are_said():
+    recognised = a_recogniser().recognised(seen(TABBY=0.95))
+    results = [
+        dataclasses.replace(a_result("a cat"), alternatives=[a_result("a dog"), a_result("grass")])
+    ]
+    (result,) = recognised.with_evidence(results)
+    cat, dog, none = (one.evidence for one in (result, *result.alternatives))
+    assert cat == pytest.approx(np.log((0.95 * 0.8 + 0.05 * 0.01) / 0.02), abs=0.01)
+    assert dog < -1 and none == 0
 
 
 def test_what_came_and_went_is_noted():

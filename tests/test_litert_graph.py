@@ -53,8 +53,9 @@ def test_weights_are_taken_out_and_put_back(copy):
         b"end",
     ]
     write_graph(copy, b"".join(parts), {"consensus_weight": 2})
-    content, _, others, options = filled(copy)
-    assert content == b"".join(parts) and others == {} and options == {"consensus_weight": 2}
+    content, _, others, records = filled(copy)
+    assert content == b"".join(parts) and others == {}
+    assert records == {"consensus": {"consensus_weight": 2}, "second_opinion": None}
     names = [name for _, name, _ in read_sealed_json(copy / GRAPH, "")["pieces"]]
     assert len(names) == 2 and arrays[names[0]] is not None, "each array is in the graph once"
 

@@ -70,8 +70,8 @@ def main(arguments):
             if record.is_file():
                 shutil.copy(record, folder / RECORD)
         for name in pretrained_names() if arguments.graphs else [arguments.name]:
-            content, _, _, options = converted(PRETRAINED / name)
-            write_graph(PRETRAINED / name, content, options)
+            content, _, _, records = converted(PRETRAINED / name)
+            write_graph(PRETRAINED / name, content, records["consensus"])
     except ValueError as error:
         sys.exit(f"bundle: {error}")
 

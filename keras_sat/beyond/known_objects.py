@@ -150,7 +150,8 @@ class Recogniser:
         classes).
         """
         probabilities = np.asarray(probabilities) @ self._is_a  # (photos, nouns)
-        return Recognised(self, probabilities, self.noun_shifts(probabilities))
+        mentioned = probabilities * self._seen + (1 - probabilities) * self._unseen
+        return Recognised(self, probabilities, mentioned, np.log(mentioned / self._usual))
 
     def shifts(self, noun_shifts):
         """Return shifts of the logits, (photos, vocabulary), given those of nouns."""
@@ -167,15 +168,6 @@ class Recogniser:
     @functools.cached_property
     def _has_common_class(self):
         return self._is_a.T @ self._is_a > 0  # (nouns, nouns)
-
-    def noun_shifts(self, probabilities):
-        """Return by how much the logits of nouns grow, given their probabilities; both
-        (photos, nouns).
-        """
-        mentioned = probabilities * self._seen + (1 - probabilities) * self._unseen
-        shifts = np.log(mentioned / self._usual).clip(-LARGEST, LARGEST)
-        is_sure = np.where(shifts > 0, mentioned >= RAISED_FROM, shifts <= LOWERED_FROM)
-        return np.where(is_sure, shifts, 0)
 
 
 def _rates(probabilities, said):
@@ -199,12 +191,30 @@ class Recognised:
 
     Attributes:
         recogniser: Recogniser.
-        probabilities, noun_shifts: of the nouns, (photos, nouns).
+        probabilities: p(w) of the nouns, (photos, nouns).
+        mentioned: mentioned(w), (photos, nouns).
+        log_ratios: log(mentioned(w) / usual(w)), (photos, nouns).
     """
 
     recogniser: Recogniser
     probabilities: np.ndarray
-    noun_shifts: np.ndarray
+    mentioned: np.ndarray
+    log_ratios: np.ndarray
+
+    @functools.cached_property
+    def noun_shifts(self):
+        """By how much the logits of nouns grow, (photos, nouns)."""
+        is_sure = np.where(
+            self.log_ratios > 0, self.mentioned >= RAISED_FROM, self.log_ratios <= LOWERED_FROM
+        )
+        return np.where(is_sure, self.log_ratios.clip(-LARGEST, LARGEST), 0)
+
+    def evidence(self, row, words):
+        """Return the greatest of `log_ratios` among the nouns that a photo's caption
+        (list of words) says; 0 if it says none.
+        """
+        is_said = np.isin(self.recogniser.words, words)
+        return float(self.log_ratios[row, is_said].max()) if is_said.any() else 0.0
 
     def changes(self, results):
         """Return the numbers of the photos whose caption should change, and the shifts
@@ -227,6 +237,22 @@ class Recognised:
                 shifts_of_rows.append(shifts)
         shifts_of_rows = np.reshape(shifts_of_rows, (len(rows), len(self.recogniser.words)))
         return rows, self.recogniser.shifts(shifts_of_rows)
+
+    def with_evidence(self, results):
+        """Return the CaptionResults of the photos with their `evidence`, and that of
+        their alternatives.
+        """
+
+        def with_its_own(row, result):
+            return dataclasses.replace(result, evidence=self.evidence(row, result.words))
+
+        return [
+            dataclasses.replace(
+                with_its_own(row, result),
+                alternatives=[with_its_own(row, other) for other in result.alternatives],
+            )
+            for row, result in enumerate(results)
+        ]
 
     def noted(self, row, result, *, instead_of):
         """Return the CaptionResult of a photo, with the nouns that came and went in

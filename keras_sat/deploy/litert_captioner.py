@@ -44,6 +44,7 @@ from keras_sat.deploy.litert_folder import (
     read_index,
     read_litert,
     read_recogniser,
+    read_second_opinion,
     write_litert,
 )
 from keras_sat.deploy.litert_graph import filled, has_graph
@@ -187,7 +188,10 @@ def converted(directory):
     width = {} if consensus_options is None else {"num_beams": CONSENSUS_BEAMS}
     greedy, beams = search_arguments(captioner, **width)
     content = litert_file(captioner, greedy, beams, recognises=recognises)
-    return content, captioner.vocabulary, parts, consensus_options
+    records = {"consensus": consensus_options, "second_opinion": None}
+    if captioner.second_opinion is not None:
+        records["second_opinion"] = captioner.second_opinion.to_dict()
+    return content, captioner.vocabulary, parts, records
 
 
 class LiteRTCaptioner:
@@ -202,6 +206,7 @@ class LiteRTCaptioner:
         has_confidence: whether its captions have a confidence.
         consensus: Consensus that chooses among beams, or None.
         recogniser: Recogniser that changes which words are said, or None.
+        second_opinion: SecondOpinion that corrects the confidence, or None.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
@@ -215,6 +220,7 @@ class LiteRTCaptioner:
         self._network, self.vocabulary = read_litert(self._folder)
         self.consensus, self._consensus_options = read_index(self._folder, self.vocabulary)
         self.recogniser = read_recogniser(self._folder, self.vocabulary)
+        self.second_opinion = read_second_opinion(self._folder)
         self._num_threads = _num_cores() if num_threads is None else num_threads
         self._open_network(self._num_threads)
         with self._interpreting():
@@ -317,14 +323,16 @@ class LiteRTCaptioner:
             return self._best_result(outputs, photo)
         features = self._run("encode", images=photo[None])
         result = self._found(photo, features)
-        if self.recogniser is None:
-            return result
-        recognised = self.recogniser.recognised(**self._run("classify", images=photo[None]))
-        rows, shifts = recognised.changes([result])
-        if not rows:
-            return result
-        found_again = self._found(photo, features, shifts)
-        return recognised.noted(0, found_again, instead_of=result)
+        if self.recogniser is not None:
+            recognised = self.recogniser.recognised(**self._run("classify", images=photo[None]))
+            rows, shifts = recognised.changes([result])
+            if rows:
+                found_again = self._found(photo, features, shifts)
+                result = recognised.noted(0, found_again, instead_of=result)
+            (result,) = recognised.with_evidence([result])
+        if self.second_opinion is not None:
+            (result,) = self.second_opinion([result])
+        return result
 
     def _found(self, photo, features, shifts=None):
         """Return the CaptionResult of a photo, chosen by consensus if there is an

@@ -29,6 +29,7 @@ from data_utils.atomic_files import (
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.beyond.known_objects import Recogniser
+from keras_sat.beyond.second_opinion import SecondOpinion
 from keras_sat.files.model_folder import INDEX, OBJECTS, read_arrays, write_parts
 
 FORMAT_VERSION = 2
@@ -40,14 +41,15 @@ HINT = (
 )
 
 
-def write_litert(folder, content, vocabulary, parts=None, options=None, *, packed=False):
+def write_litert(folder, content, vocabulary, parts=None, records=None, *, packed=False):
     """Write a LiteRT captioner.
 
     Args:
         content: the network, bytes.
         vocabulary: Vocabulary.
         parts: dict from names in `model_folder.PARTS` to their arrays, or None.
-        options: of the consensus, a dict, or None.
+        records: a dict with the options of the "consensus" and the arguments of the
+            "second_opinion", or None.
         packed: compress the network.
     """
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
@@ -56,7 +58,7 @@ def write_litert(folder, content, vocabulary, parts=None, options=None, *, packe
         "format": "litert",
         "version": FORMAT_VERSION,
         "sha256": digests,
-        "consensus": options,
+        **(records or {}),
     }
     write_sealed_json(folder / MANIFEST, {**manifest, **write_parts(folder, parts or {})})
 
@@ -109,6 +111,12 @@ def read_index(folder, vocabulary):
     arrays = read_arrays(folder / manifest[INDEX], *HINT)
     consensus = Consensus(vocabulary, arrays, arrays["mean"].size)
     return consensus, manifest["consensus"]
+
+
+def read_second_opinion(folder):
+    """Return the SecondOpinion in a folder, or None."""
+    arguments = read_sealed_json(folder / MANIFEST, *HINT).get("second_opinion")
+    return None if arguments is None else SecondOpinion(**arguments)
 
 
 def read_recogniser(folder, vocabulary):

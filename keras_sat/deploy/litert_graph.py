@@ -76,7 +76,7 @@ def _place_in(content, array):
 
 def filled(directory):
     """Return the arguments of `write_litert` for a bundled captioner with a graph: its
-    network (bytes), Vocabulary, parts, and options for consensus.
+    network (bytes), Vocabulary, parts and records.
     """
     graph = read_sealed_json(directory / GRAPH, *HINT)
     settings, vocabulary, arrays = read_model(directory)
@@ -95,7 +95,11 @@ def filled(directory):
             f"{directory / GRAPH}: this graph belongs to another captioner. Expected: {HINT[0]}."
         )
     parts = {name: without_network(settings[name]) for name in PARTS if name in settings}
-    return content, vocabulary, parts, graph["consensus"]
+    records = {
+        "consensus": graph["consensus"],
+        "second_opinion": settings.get("second_opinion"),
+    }
+    return content, vocabulary, parts, records
 
 
 def _all_weights(settings, arrays):

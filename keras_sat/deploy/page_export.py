@@ -89,9 +89,10 @@ def write_page(
         missing = error
     if examples is None:
         examples = "people" in captioner.vocabulary
-    # The page has no index, and says so.
+    # The page has neither index nor recogniser, and says so.
     has_index = captioner.consensus_options(SearchOptions()) is not None
-    photo = {"folder": PHOTO, "name": name, "has_index": has_index}
+    has_advice = has_index or captioner.recognises(SearchOptions())
+    photo = {"folder": PHOTO, "name": name, "has_advice": has_advice}
     page = {"photo": photo, "scenes": SCENES if scenes else [], "examples": examples}
     # Nothing is written before all networks are converted.
     captioners = {PHOTO: _converted(captioner, search, precision)}

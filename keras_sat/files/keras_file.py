@@ -150,7 +150,7 @@ def _rounded(captioner, precision):
     kept = {name: options[name] for name in HOOKS if name in options}
     rounded = captioner.adapted(dtype=captioner.decoder.dtype_policy.name, **kept)
     rounded.confidence, rounded.consensus = captioner.confidence, captioner.consensus
-    rounded.recogniser = captioner.recogniser
+    rounded.recogniser, rounded.second_opinion = captioner.recogniser, captioner.second_opinion
     variables = rounded.named_weights()
     arrays = {name: np.asarray(variable) for name, variable in variables.items()}
     for name, array in round_trip(arrays, precision).items():

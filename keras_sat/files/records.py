@@ -1,5 +1,6 @@
 """What a captioner has besides options, words and weights: the digests of its training
-photos, its confidence and its source, the index of consensus and the recogniser.
+photos, its confidence, second opinion and source, the index of consensus and the
+recogniser.
 
 `saving` writes them into the settings of a folder, `keras_file` into a file's assets.
 """
@@ -8,6 +9,7 @@ from data_utils.training_photos import as_settings, from_settings
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.beyond.known_objects import Recogniser
+from keras_sat.beyond.second_opinion import SecondOpinion
 from keras_sat.files.hub import checked_source
 from keras_sat.files.model_folder import INDEX, OBJECTS
 
@@ -21,6 +23,8 @@ def records_of(captioner):
         records |= as_settings(captioner.training_photos)
     if captioner.confidence is not None:
         records["confidence"] = captioner.confidence.to_dict()
+    if captioner.second_opinion is not None:
+        records["second_opinion"] = captioner.second_opinion.to_dict()
     if captioner.source is not None:
         records["source"] = captioner.source
     return records
@@ -46,6 +50,9 @@ def restore_records(captioner, records):
     captioner.confidence = None
     if "confidence" in records:
         captioner.confidence = Confidence(**records["confidence"])
+    captioner.second_opinion = None
+    if "second_opinion" in records:
+        captioner.second_opinion = SecondOpinion(**records["second_opinion"])
     captioner.source = checked_source(records.get("source"))
     if INDEX in records:
         captioner.consensus = Consensus(

@@ -68,7 +68,8 @@ def save(captioner, directory, overwrite, precision):
 
 
 def save_records(captioner, directory, *, consensus_weight=None):
-    """Add confidence, index, recogniser and `consensus_weight` to a captioner's folder.
+    """Add confidence, second opinion, index, recogniser and `consensus_weight` to a
+    captioner's folder.
 
     None saves the captioner's own weight.
     """
@@ -79,6 +80,9 @@ def save_records(captioner, directory, *, consensus_weight=None):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
         if captioner.confidence is not None:
             settings["confidence"] = captioner.confidence.to_dict()
+            settings.pop("second_opinion", None)  # it corrects another confidence
+        if captioner.second_opinion is not None:
+            settings["second_opinion"] = captioner.second_opinion.to_dict()
         settings["files"] |= write_parts(directory, parts_of(captioner))
         settings["captioner"]["consensus_weight"] = consensus_weight
         write_sealed_json(directory / "config.json", settings)

@@ -95,16 +95,18 @@ class CaptionGenerator:
         consensus: None, or a function that chooses one of the beams of each photo.
         recogniser: None, or a Recogniser, which says which words a photo makes more and
             less probable.
+        second_opinion: None, or a function that corrects the confidence of results.
 
-    This module calls `confidence`, `consensus` and `recogniser`, and does not know what
-    they compute: see `keras_sat.beyond.confidence`, `keras_sat.beyond.consensus` and
-    `keras_sat.beyond.known_objects`.
+    This module calls these four, and does not know what they compute: see
+    `keras_sat.beyond.confidence`, `keras_sat.beyond.consensus`,
+    `keras_sat.beyond.known_objects` and `keras_sat.beyond.second_opinion`.
     """
 
     photo_loader = None
     confidence = None
     consensus = None
     recogniser = None
+    second_opinion = None
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
@@ -297,15 +299,16 @@ class CaptionGenerator:
             )
 
         results = found(batch)
-        if not (self.recognises(options) and recognises) or batch.photos is None:
-            return results
-        recognised = self.recogniser.recognised(self._probabilities(batch.photos))
-        rows, shifts = recognised.changes(results)
-        if rows:
-            found_again = found(batch.rows(rows), shifts=shifts)
-            for row, result in zip(rows, found_again):
+        if self.recognises(options) and recognises and batch.photos is not None:
+            recognised = self.recogniser.recognised(self._probabilities(batch.photos))
+            rows, shifts = recognised.changes(results)
+            again = found(batch.rows(rows), shifts=shifts) if rows else []
+            for row, result in zip(rows, again):
                 results[row] = recognised.noted(row, result, instead_of=results[row])
-        return results
+            results = recognised.with_evidence(results)
+        if self.second_opinion is None or confidence is not None:
+            return results
+        return self.second_opinion(results)
 
     def _probabilities(self, photos):
         """Return the probabilities of the recogniser's classes, (photos, classes)."""

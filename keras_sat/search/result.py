@@ -29,6 +29,7 @@ class CaptionResult:
         consensus: similarity from 0 to 1 to the captions of similar training photos;
             None without an index.
         similar_photos: the ids of the most similar training photos, or an empty list.
+        nearness: how similar the photo is to them, from -1 to 1; None without an index.
         image_path: the photo's file, if it was given as a path; AttentionDisplay reads
             it again, in its own shape.
         region: the rectangle (left, top, right, bottom) that it describes, in fractions
@@ -38,6 +39,8 @@ class CaptionResult:
         known_objects: what a recogniser changed, a list of dicts: "word", its
             "probability" in the photo, and whether it "came" into the caption or left
             it; see `keras_sat.beyond.known_objects`.
+        evidence: for a noun of the caption, see `Recognised.evidence`; None without a
+            recogniser.
         log_prob_shift: what known objects added to `log_prob` where the search compared
             captions.
     """
@@ -56,7 +59,9 @@ class CaptionResult:
     word_probs: np.ndarray | None = field(default=None, repr=False)
     region: tuple | None = None
     image_path: str | None = field(default=None, repr=False)
+    nearness: float | None = field(default=None, repr=False)
     known_objects: list = field(default_factory=list, repr=False)
+    evidence: float | None = field(default=None, repr=False)
     log_prob_shift: float = field(default=0.0, repr=False)
 
     @property

@@ -118,7 +118,7 @@ try {
   find("#tab-scenes").hidden = !settings.scenes.length;
   find('[data-role="name"]').textContent = settings.photo.name;
   for (const name of ["examples", "credits"]) find(`[data-role="${name}"]`).hidden = !settings.examples;
-  find('[data-role="no-index"]').hidden = !settings.photo.has_index;
+  find('[data-role="no-index"]').hidden = !settings.photo.has_advice;
   listen();
   show();
 } catch (error) {
