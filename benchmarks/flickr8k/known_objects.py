@@ -11,6 +11,21 @@ from data_utils import photos_of_split, read_data, tokenise
 from keras_sat import Captioner, evaluate
 
 
+def counts_of(photos, results):
+    """Return how many captions have other nouns by known objects, how many nouns came
+    and went, and how many of these people say of the photo.
+    """
+    counts = {"captions": 0, "came": 0, "came_right": 0, "went": 0, "went_right": 0}
+    for photo, result in zip(photos, results):
+        counts["captions"] += bool(result.known_objects)
+        said = {word for caption in photo.captions for word in tokenise(caption)}
+        for change in result.known_objects:
+            verb = "came" if change["came"] else "went"
+            counts[verb] += 1
+            counts[f"{verb}_right"] += change["word"] in said
+    return counts
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", help="a captioner that knows objects")
@@ -25,19 +40,14 @@ def main():
         )
         for known in (False, True)
     }
-    right, wrong = {True: 0, False: 0}, {True: 0, False: 0}
-    num_changed = 0
     for photo, plain, result in zip(photos, tables[False].results, tables[True].results):
         if plain.words != result.words:
-            num_changed += 1
             print(f"{photo.image_id}: {plain.caption} -> {result.caption}")
-        said = {word for caption in photo.captions for word in tokenise(caption)}
-        for change in result.known_objects:
-            (right if change["word"] in said else wrong)[change["came"]] += 1
-    print(f"{num_changed} of {len(photos)} captions changed")
-    for came, verb in ((True, "came"), (False, "went")):
-        total = right[came] + wrong[came]
-        print(f"{total} nouns {verb}, {right[came]} of them in people's captions")
+    counts = counts_of(photos, tables[True].results)
+    print(f"{counts['captions']} of {len(photos)} captions have other nouns")
+    for verb in ("came", "went"):
+        right = counts[f"{verb}_right"]
+        print(f"{counts[verb]} nouns {verb}, {right} of them in people's captions")
     for known, table in tables.items():
         scores = table.scores
         print(f"known_objects={known}: CIDEr {scores['cider']:.4f}, BLEU-4 {scores['bleu_4']:.4f}")

@@ -34,6 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blend import blend
+from known_objects import counts_of
 from own_words import Clock
 from word_offsets import fitted_offsets
 
@@ -230,7 +231,9 @@ class Maker:
             captioner.recogniser = Recogniser.build(captioner, train_photos, network)
         calibration = calibrate(captioner, photos_of_split(self.photos, "dev"))
         save_records(captioner, folder)
-        table = keras_sat.evaluate(captioner, self.photos, split="dev", boxes=self.boxes)
+        table = keras_sat.evaluate(
+            captioner, self.photos, split="dev", boxes=self.boxes, keep_results=True
+        )
         table.to_json(self.directory / f"{name}-dev.json")
         print(table)
         stages = self._records_of(finish)
@@ -247,7 +250,8 @@ class Maker:
                 "statistics": table.statistics,
                 "grounding": table.grounding,
                 "grounding_generated": table.grounding_generated,
-                "calibration_error": calibration.expected_error,
+                "calibration": calibration.to_dict(),
+                "known_objects": counts_of(table.images, table.results),
             },
         }
         write_whole(folder / "record.json", json.dumps(record, indent=1))
