@@ -259,7 +259,7 @@ def test_where_photos_are_missing_it_says_so(seeing_stars, captioner, paths, sce
     assert seeing_stars.caption_features(features)[0].known_objects == []
     with pytest.raises(ValueError, match="in photos, not in features.*known_objects=True"):
         seeing_stars.caption_features(features, known_objects=True)
-    with pytest.raises(ValueError, match="requires a captioner with a recogniser"):
+    with pytest.raises(ValueError, match="require a captioner with a recogniser"):
         captioner.caption(paths[0], known_objects=True)
 
 

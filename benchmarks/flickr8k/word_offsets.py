@@ -7,8 +7,7 @@ word's logit.
 A captioner says "standing", "group" and "man" more often than people do, and "woman"
 and "three" less often. The offset of a word is weight x log(how often people say it /
 how often the captioner says it), from the dev photos. tried.md has the figures. Source:
-Menon et al., 2021, Long-Tail Learning via Logit Adjustment. The bundled captioners have
-`--by-hand woman=0.8 women=0.8 girl=0.6 girls=0.6` instead.
+Menon et al., 2021, Long-Tail Learning via Logit Adjustment.
 """
 
 import argparse
@@ -54,20 +53,15 @@ def main():
     parser.add_argument("data_dir")
     parser.add_argument("output")
     parser.add_argument("--weight", type=float, default=0.3)
-    parser.add_argument("--by-hand", nargs="*", default=[], metavar="WORD=OFFSET")
     parser.add_argument("--precision", default="int8")
     options = parser.parse_args()
     captioner = Captioner.from_pretrained(options.model)
-    if options.by_hand:
-        offsets = np.zeros(len(captioner.vocabulary), np.float32)
-        for word, offset in (pair.split("=") for pair in options.by_hand):
-            offsets[captioner.vocabulary.tokens.index(word)] = float(offset)
-    else:
-        photos = DATASETS["flickr8k"](options.data_dir)
-        dev_photos = [image for image in photos if image.split == "dev"]
-        offsets = fitted_offsets(captioner, dev_photos, options.weight)
+    photos = DATASETS["flickr8k"](options.data_dir)
+    dev_photos = [image for image in photos if image.split == "dev"]
+    offsets = fitted_offsets(captioner, dev_photos, options.weight)
     captioner.decoder.readout.word_logits.bias.assign_add(offsets)
-    captioner.confidence = None  # it was calibrated with the old weights
+    # They were fitted with the old weights.
+    captioner.confidence = captioner.second_opinion = None
     captioner.save(options.output, precision=options.precision)
 
 

@@ -26,6 +26,7 @@ from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
+from keras_sat.checks import ArgumentError
 from keras_sat.model.forks import reject_fork
 from keras_sat.option_types import CaptionKeywords, SearchKeywords
 from keras_sat.options import (
@@ -389,9 +390,10 @@ class CaptionGenerator:
         without a recogniser, and not in sampling.
         """
         if self.recogniser is None and options.known_objects:
-            raise ValueError(
-                "`known_objects` requires a captioner with a recogniser, such as the bundled "
-                "one; see keras_sat.beyond.known_objects. Received: known_objects=True"
+            raise ArgumentError(
+                "Known objects require a captioner with a recogniser, such as the bundled one; "
+                "see keras_sat.beyond.known_objects.",
+                known_objects=True,
             )
         is_wanted = self._value(options, "known_objects") and options.temperature is None
         return self.recogniser is not None and is_wanted
@@ -761,9 +763,10 @@ def _result_of(search_result, place, vocabulary, rows_and_columns, image, confid
 def _reject_known_objects(options):
     """Raise ValueError for a search in features that asks for known objects."""
     if options.known_objects:
-        raise ValueError(
+        raise ArgumentError(
             "Objects are recognised in photos, not in features: caption the photos, without a "
-            "cache. Received: known_objects=True"
+            "cache.",
+            known_objects=True,
         )
 
 
