@@ -35,7 +35,7 @@ def percent(value):
 
 def decimal(value, digits=3):
     """Return a number below 1 as ".638"."""
-    return f"{value:.{digits}f}".replace("0.", ".", 1)
+    return f"{value:.{digits}f}".removeprefix("0")
 
 
 def row(*cells):
@@ -56,7 +56,9 @@ def scores(all_records):
             for score in SCORES
         ]
         statistics = record["dev"]["statistics"]
-        lines.append(row(name, *shown, statistics["distinct_captions"], statistics["words"]))
+        lines.append(
+            row(name, *shown, statistics["distinct_captions"], statistics["vocabulary_used"])
+        )
     return lines
 
 

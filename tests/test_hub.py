@@ -3,6 +3,7 @@ HTTP.
 """
 
 import base64
+import fnmatch
 import hashlib
 import json
 import os
@@ -19,7 +20,8 @@ from data_utils.training_photos import from_settings
 from keras_sat import Captioner, ScoreTable
 from keras_sat.__main__ import main
 from keras_sat.files import hub, model_card
-from keras_sat.files.model_folder import pretrained_directory
+from keras_sat.files.hub import FILES
+from keras_sat.files.model_folder import PARTS, pretrained_directory
 
 constants = pytest.importorskip(
     "huggingface_hub.constants", reason="huggingface_hub is not installed: the hub is not tested"
@@ -331,3 +333,9 @@ def test_a_login_page_ends_a_push_in_one_sentence(captioner, server):
     server.spoilt["refs"] = b"<html>"
     with pytest.raises(ValueError, match="is not the Hugging Face Hub"):
         captioner.push_to_hub(REPOSITORY)
+
+
+def test_every_file_of_a_captioner_is_downloaded():
+    for kind in ("weights", "encoder", *PARTS):
+        name = f"{kind}-0123456789abcdef.npz"
+        assert any(fnmatch.fnmatch(name, pattern) for pattern in FILES), name

@@ -32,7 +32,6 @@ import numpy as np
 from data_utils.captions import tokenise
 from data_utils.images import load_image
 from data_utils.progress import Progress
-from keras_sat.checks import reject_few_photos
 
 RAISED_FROM = 0.4  # mentioned(w) from which w is raised
 LOWERED_FROM = -0.5  # the shift from which w is lowered
@@ -40,7 +39,6 @@ LARGEST = 8.0  # of the shifts
 # So that nouns that the training photos lack have rates: as if the classifier had seen
 # them in ten more photos, and people had mentioned them in 80 % of those.
 PRIOR_PHOTOS, PRIOR_RATE = 10.0, 0.8
-FEWEST_PHOTOS = 100  # for the rates
 NUM_CLASSES = 1000
 NOUNS = Path(__file__).parent.parent / "files/pretrained/imagenet/nouns.json"
 NETWORK = "network/"  # prefix of the names of the classifier's arrays
@@ -105,7 +103,6 @@ class Recogniser:
             network: a dict of the arrays `network/...`, of another recogniser or from
                 `object_classifier.rounded_network`.
         """
-        reject_few_photos(images, FEWEST_PHOTOS)
         vocabulary = captioner.vocabulary
         pairs = [
             (word_id, class_id)

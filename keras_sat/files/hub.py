@@ -18,7 +18,14 @@ from data_utils.foreign_text import brief
 
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 PINNED = re.compile(ADDRESS.pattern + r" \(config\.json has the digest [0-9a-f]{64}\)", re.ASCII)
-FILES = ("config.json", "weights-*.npz", "vocabulary-*.json", "encoder-*.npz", "index-*.npz")
+FILES = (
+    "config.json",
+    "weights-*.npz",
+    "vocabulary-*.json",
+    "encoder-*.npz",
+    "index-*.npz",
+    "objects-*.npz",
+)
 
 
 def is_on_hub(model):
