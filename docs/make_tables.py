@@ -56,9 +56,8 @@ def scores(all_records):
             for score in SCORES
         ]
         statistics = record["dev"]["statistics"]
-        lines.append(
-            row(name, *shown, statistics["distinct_captions"], statistics["vocabulary_used"])
-        )
+        counts = (statistics["distinct_captions"], statistics["vocabulary_used"])
+        lines.append(row(name, *shown, *counts))
     return lines
 
 

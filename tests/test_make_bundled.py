@@ -44,7 +44,9 @@ def flickr8k_of_scenes(tmp_path_factory):
         (directory / f"Flickr_8k.{split}.txt").write_text(names)
     (directory / "boxes.json").write_text(json.dumps(boxes))
     network = efficientnet_lite((224, 224, 3), 1.0, 1.0)
-    np.savez(directory / "lite0.npz", **torch_arrays(network, width=1.0, num_classes=1000))
+    np.savez(
+        directory / "lite0.npz", **torch_arrays(network, width=1.0, num_classes=1000, gain=1.4)
+    )
     paths = {
         "--data-dir": directory,
         "--boxes": directory / "boxes.json",
