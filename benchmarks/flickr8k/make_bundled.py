@@ -85,7 +85,8 @@ _CONSISTENCY = {**_PRESET, "epochs": 0, "self_critical_epochs": 0}
 _REWARDS = {**_PRESET, "epochs": 0, "consistency_epochs": 0, "num_views": 1}
 _BOXES = {"box_weight": 1.0}
 _PHRASES = {"box_weight": 1.0, "region_weight": 1.0}
-_HARD = {"attention": "hard", "encoder_training": "frozen", "num_views": 1}
+_FROZEN = {"encoder_training": "frozen", "encoder_rate": 1.0, "first_layer_rate": 1.0}
+_HARD = {"attention": "hard", **_FROZEN, "num_views": 1}
 
 STAGES = {
     "flickr8k-words": Stage(None, {**_CROSS_ENTROPY, **_BOXES, "epochs": 10}),
@@ -99,8 +100,11 @@ STAGES = {
     "flickr8k-phrases-rewards": Stage(
         "flickr8k-phrases", {**_REWARDS, **_PHRASES, "self_critical_epochs": 3}
     ),
+    "flickr8k-last-rewards": Stage(
+        "flickr8k-phrases-rewards", {**_REWARDS, **_PHRASES, "self_critical_epochs": 5}
+    ),
     "hard-words": Stage(
-        "flickr8k-phrases-rewards",
+        "flickr8k-last-rewards",
         {**_CROSS_ENTROPY, **_PHRASES, **_HARD, "epochs": 2, "learning_rate": 3e-4},
     ),
     "hard-rewards": Stage(
