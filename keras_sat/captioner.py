@@ -28,8 +28,8 @@ from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
-from keras_sat.option_types import CaptionerKeywords
-from keras_sat.options import CaptionerOptions, split_options, with_options
+from keras_sat.option_types import CaptionerKeywords, SearchKeywords
+from keras_sat.options import CaptionerOptions, SearchOptions, split_options, with_options
 from keras_sat.search.generation import CaptionGenerator
 
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
@@ -272,6 +272,38 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
             words = words_of_captions(captions, len(photos))
         measured = measure(self, photos, words, pixel_photos=pixel_photos)
         return figures_of(measured, self.num_regions)
+
+    @with_options(SearchOptions)
+    def trace(
+        self,
+        image: Any,
+        caption: str | None = None,
+        *,
+        num_words: int = 10,
+        num_alternatives: int = 3,
+        **search: Unpack[SearchKeywords],
+    ) -> Any:
+        """Return the Trace of a photo's caption: what the network computes at each
+        word, what each place adds to it, and what would have been said instead; see
+        `keras_sat.trace.trace`.
+
+        Args:
+            image: one photo, see `caption`.
+            caption: a given caption to read; None: the captioner's own.
+            num_words: number of the most probable words in `TraceStep.top`.
+            num_alternatives: number of `Trace.alternatives` at each step.
+            **search: options for the captioner's own caption.
+        """
+        from keras_sat.trace.trace import make_trace
+
+        return make_trace(
+            self,
+            image,
+            caption,
+            num_words=num_words,
+            num_alternatives=num_alternatives,
+            **search,
+        )
 
     def save(
         self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32"

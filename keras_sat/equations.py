@@ -184,8 +184,8 @@ def attended_features(selection, features):
 
 # === What a logit is made of ===
 #
-# The logits are L_o f(s) + b, where s is a sum of summands p, such as E y_{t-1}, L_h h_t
-# and L_z z_t, and f works on each element (without an activation, f(s) = s).
+# The logits are L_o f(s) + b, where s is a sum of summands p, such as E y_{t-1},
+# L_h h_t and L_z z_t, and f works on each element (without an activation, f(s) = s).
 # Integrated gradients along the straight line from 0 to s divide L_o (f(s) - f(0))
 # among the summands, in closed form:
 #

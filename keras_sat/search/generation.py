@@ -755,6 +755,7 @@ def _result_of(search_result, place, vocabulary, rows_and_columns, image, confid
         confidence=confidence,
         image=image,
         log_prob_shift=float(search_result.log_prob_shifts[place].sum()),
+        word_shifts=search_result.log_prob_shifts[place][: search_result.lengths[place]],
     )
 
 

@@ -43,6 +43,8 @@ class CaptionResult:
             recogniser.
         log_prob_shift: what known objects added to `log_prob` where the search compared
             captions.
+        word_shifts: what they added for each word, and for `<end>` if the caption is
+            finished, (words + 1,); None if nothing was searched.
     """
 
     caption: str
@@ -63,6 +65,7 @@ class CaptionResult:
     known_objects: list = field(default_factory=list, repr=False)
     evidence: float | None = field(default=None, repr=False)
     log_prob_shift: float = field(default=0.0, repr=False)
+    word_shifts: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def compared_log_prob(self) -> float:
