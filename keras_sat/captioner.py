@@ -305,6 +305,12 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
             **search,
         )
 
+    def with_votes(self, results: list, features: Any, visible: Any = None) -> list:
+        """Return CaptionResults with their `votes`; see `keras_sat.trace.votes`."""
+        from keras_sat.trace.votes import with_votes
+
+        return with_votes(self, results, features, visible)
+
     def save(
         self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32"
     ) -> None:

@@ -534,6 +534,12 @@ class SearchOptions(ConsensusOptions):
         count(0, ANY_COUNT),
         none="a new one",
     )
+    votes: bool = option(
+        "search",
+        False,
+        "also compute what each place adds to each word, see `CaptionResult.votes`",
+        flag,
+    )
     first_photo: int = option("search", 0, "the number of the first photo", count(0, ANY_COUNT))
     batch_size: int = option("search", 64, "photos per batch", count())
 
@@ -556,6 +562,13 @@ class SearchOptions(ConsensusOptions):
                 "only one of them."
             )
             raise ArgumentError(problem, temperature=self.temperature, **searched)
+        if self.votes and self.sample_attention:
+            raise ArgumentError(
+                "Votes are those of the expected context: pass only one of `votes` and "
+                "`sample_attention`.",
+                votes=True,
+                sample_attention=True,
+            )
         if self.temperature is None and self.num_results > self.beams:
             received = {"num_results": self.num_results, "num_beams": self.beams}
             raise ArgumentError("A search cannot return more results than beams.", **received)

@@ -306,6 +306,8 @@ class CaptionGenerator:
             for row, result in zip(rows, again):
                 results[row] = recognised.noted(row, result, instead_of=results[row])
             results = recognised.with_evidence(results)
+        if options.votes:
+            results = self.with_votes(results, batch.features)
         if self.second_opinion is None or confidence is not None:
             return results
         return self.second_opinion(results)
@@ -327,7 +329,10 @@ class CaptionGenerator:
             rows = [row for row, _ in pairs]
             regions = [region for _, region in pairs]
             visible = self.visible_cells(regions)
-            phrases = self._results(batch.rows(rows), options, arguments, visible=visible)
+            photos = batch.rows(rows)
+            phrases = self._results(photos, options, arguments, visible=visible)
+            if options.votes:
+                phrases = self.with_votes(phrases, photos.features, visible)
             for (row, region), phrase in zip(pairs, phrases):
                 results[row].append(phrase.of_region(region))
         return results
@@ -359,6 +364,16 @@ class CaptionGenerator:
             confidences = np.asarray(confidence(compared_probs, batch.features))
         return results_of(
             search_result, self.vocabulary, self.rows_and_columns(), batch.photos, confidences
+        )
+
+    def with_votes(self, results: list, features: Any, visible: Any = None) -> list:
+        """Return CaptionResults with their `votes`; see `keras_sat.trace.votes`.
+
+        Only a single captioner can: votes are a sum that one network computes.
+        """
+        raise ValueError(
+            "`votes` requires a single captioner, since they are what one network adds up. "
+            f"Received: votes=True with {type(self).__name__}"
         )
 
     def visible_cells(self, regions: list) -> Any:
@@ -435,7 +450,13 @@ class CaptionGenerator:
     # === Attention for given captions ===
 
     def attend(
-        self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64
+        self,
+        images: Any,
+        captions: Any,
+        *,
+        cache: FeatureCache | None = None,
+        votes: bool = False,
+        batch_size: int = 64,
     ) -> Any:
         """Return a CaptionResult with the attention for each word of a given caption
         or, for many photos, a list.
@@ -444,10 +465,12 @@ class CaptionGenerator:
             images: see `caption`.
             captions: a sentence, or a list with one sentence for each photo. Unknown
                 words are read as `<unk>`.
+            votes: also compute what each place adds to each word, see
+                `CaptionResult.votes`.
             cache, batch_size: see `caption_each`.
         """
         photos, many = photos_of(images)
-        pairs = self.attend_each(photos, captions, cache=cache, batch_size=batch_size)
+        pairs = self.attend_each(photos, captions, cache=cache, votes=votes, batch_size=batch_size)
         results = [result for _, result in pairs]
         return results if many else results[0]
 
@@ -458,6 +481,7 @@ class CaptionGenerator:
         *,
         cache: FeatureCache | None = None,
         errors: str = "raise",
+        votes: bool = False,
         batch_size: int = 64,
     ) -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult of its given caption) for each photo.
@@ -466,10 +490,10 @@ class CaptionGenerator:
         """
         batches = self.batches(images, batch_size, cache, errors)
         captions = words_of_captions(captions, len(images))
-        return with_image_paths(self._given_captions_of_batches(batches, captions))
+        return with_image_paths(self._given_captions_of_batches(batches, captions, votes))
 
     def attend_features(
-        self, features: Any, captions: Any, *, images: Any = None
+        self, features: Any, captions: Any, *, images: Any = None, votes: bool = False
     ) -> list[CaptionResult]:
         """Do what `attend` does, given features (photos, regions, feature_dim).
 
@@ -477,18 +501,20 @@ class CaptionGenerator:
         """
         features = self._checked_features(features)
         captions = words_of_captions(captions, _num_photos(features))
-        return self._given_captions(captions, features, images)
+        return self._given_captions(captions, features, images, votes)
 
-    def _given_captions_of_batches(self, batches, captions):
+    def _given_captions_of_batches(self, batches, captions, votes=False):
         """Yield (image, CaptionResult or error) for each image."""
         for batch in batches:
             results = []
             if batch.numbers:
                 captions_of_batch = [captions[number] for number in batch.numbers]
-                results = self._given_captions(captions_of_batch, batch.features, batch.photos)
+                results = self._given_captions(
+                    captions_of_batch, batch.features, batch.photos, votes
+                )
             yield from batch.with_errors(results)
 
-    def _given_captions(self, captions, features, photos):
+    def _given_captions(self, captions, features, photos, votes=False):
         """Return the CaptionResult of a given caption, a list of words, for each photo;
         see `_captions`.
         """
@@ -501,10 +527,11 @@ class CaptionGenerator:
         )
         search_result = self._run(self.forced_search, features, token_ids)
         results = results_of(search_result, vocabulary, self.rows_and_columns(), photos)
-        return [
+        results = [
             dataclasses.replace(result, words=words, caption=" ".join(words))
             for result, words in zip(results, captions)
         ]
+        return self.with_votes(results, features) if votes else results
 
     # === Photos -> features ===
 

@@ -1,0 +1,137 @@
+"""Votes of whole captions: `caption`, `attend` and displays."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import photo_captioner, random_pixels
+
+from keras_sat import AttentionDisplay, Ensemble
+from keras_sat.search.result import CaptionResult
+
+GREEDY = {"num_beams": 1, "max_length": 5}
+
+
+@pytest.fixture(autouse=True)
+def step_by_step(without_graphs):
+    """To trace a graph for each captioner takes long."""
+
+
+@pytest.fixture
+def photos():
+    return list(random_pixels(3, 16, 16, 3))
+
+
+def assert_votes_are_those_of_the_trace(captioner, photo, result):
+    trace = captioner.trace(photo, result.caption)
+    votes = [trace.votes(t) for t in range(len(result.words))]
+    assert result.votes.shape == (len(result.words), *captioner.rows_and_columns())
+    np.testing.assert_allclose(result.votes, votes, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attention": "none"},
+        {"attention": "hard", "cell": "gru", "num_layers": 2},
+        {"attends": "after", "sentinel": True, "deep_output": False},
+    ],
+    ids=["soft", "none", "hard", "after"],
+)
+def test_they_are_those_of_the_trace(photos, options):
+    captioner = photo_captioner(**options)
+    captions = ["a dog", "a cat sleeps in a red dog", "flies"]
+    for photo, result in zip(photos, captioner.attend(photos, captions, votes=True)):
+        assert_votes_are_those_of_the_trace(captioner, photo, result)
+    features = captioner.encode(np.stack(photos))
+    for photo, result in zip(photos, captioner.attend_features(features, captions, votes=True)):
+        assert_votes_are_those_of_the_trace(captioner, photo, result)
+
+
+def test_those_of_a_search_belong_to_its_words(photos):
+    captioner = photo_captioner()
+    found = captioner.caption(photos, num_results=3, max_length=5, votes=True, batch_size=2)
+    for photo, result in zip(photos, found):
+        for each in [result, *result.alternatives]:
+            assert_votes_are_those_of_the_trace(captioner, photo, each)
+    features = captioner.encode(np.stack(photos))
+    for photo, result in zip(photos, captioner.caption_features(features, **GREEDY, votes=True)):
+        assert_votes_are_those_of_the_trace(captioner, photo, result)
+
+
+def test_without_the_option_there_are_none(photos):
+    captioner = photo_captioner()
+    assert captioner.caption(photos[0], **GREEDY).votes is None
+    assert captioner.attend(photos[0], "a dog").votes is None
+
+
+def test_hidden_regions_have_no_votes(photos):
+    captioner = photo_captioner()
+    left = (0.0, 0.0, 0.5, 1.0)
+    result = captioner.caption(photos[0], region=left, **GREEDY, votes=True)
+    assert result.words and np.abs(result.votes[:, :, :2]).max() > 0
+    np.testing.assert_allclose(result.votes[:, :, 2:], 0, atol=1e-6)
+
+
+def test_a_caption_without_words_has_no_votes(photos):
+    captioner = photo_captioner()
+    bias = captioner.decoder.readout.word_logits.bias
+    bias.assign(tf.tensor_scatter_nd_add(bias, [[captioner.vocabulary.end_token_id]], [99.0]))
+    result = captioner.caption(photos[0], **GREEDY, votes=True)
+    assert result.words == [] and result.votes.shape == (0, 4, 4)
+    assert result.maps("votes").shape == (0, 4, 4)
+
+
+def test_more_captions_than_are_read_together(photos, monkeypatch):
+    captioner = photo_captioner()
+    together = captioner.attend(photos, "a dog", votes=True)
+    monkeypatch.setattr("keras_sat.trace.votes.READ_TOGETHER", 2)
+    for alone, result in zip(captioner.attend(photos, "a dog", votes=True), together):
+        np.testing.assert_allclose(alone.votes, result.votes, rtol=1e-4, atol=1e-6)
+
+
+def test_errors(photos):
+    with pytest.raises(ValueError, match="single captioner.*votes=True with Ensemble"):
+        Ensemble([photo_captioner()]).caption(photos[0], **GREEDY, votes=True)
+    with pytest.raises(ValueError, match="only one of `votes` and `sample_attention`"):
+        photo_captioner(attention="hard").caption(photos[0], votes=True, sample_attention=True)
+
+
+# === Maps ===
+
+
+def result_with(votes):
+    weights = np.full_like(votes, 1 / votes[0].size)
+    words = [f"word{number}" for number in range(len(votes))]
+    return CaptionResult(" ".join(words), words, -1.0, weights, votes=votes)
+
+
+def test_a_map_of_votes_is_their_positive_part():
+    votes = np.array([[[3.0, -5.0], [1.0, 0.0]], [[-1.0, -2.0], [0.0, -3.0]]])
+    maps = result_with(votes).maps("votes")
+    np.testing.assert_allclose(maps[0], [[0.75, 0], [0.25, 0]])
+    np.testing.assert_allclose(maps[1], np.full((2, 2), 0.25))  # none is positive
+
+
+def test_a_display_draws_them(photos):
+    result = photo_captioner().attend(photos[0], "a dog", votes=True)
+    display = AttentionDisplay.from_result(result, map_kind="votes")
+    np.testing.assert_array_equal(display.attention_weights, result.maps("votes"))
+    usual = AttentionDisplay.from_result(result)
+    np.testing.assert_array_equal(usual.attention_weights, result.attention_weights)
+
+
+def test_a_display_needs_them(photos):
+    result = dataclasses.replace(result_with(np.ones((1, 2, 2))), votes=None, image=photos[0])
+    with pytest.raises(ValueError, match="no votes: pass votes=True"):
+        AttentionDisplay.from_result(result, map_kind="votes")
+    with pytest.raises(ValueError, match="`map_kind` must be one of: attention, votes"):
+        AttentionDisplay.from_result(result, map_kind="scores")
+
+
+def test_json_has_them_with_the_maps():
+    result = result_with(np.array([[[0.25, -0.5], [0.1234567, 0]]]))
+    assert result.to_dict(maps=True)["votes"] == [[[0.25, -0.5], [0.123457, 0]]]
+    assert "votes" not in result.to_dict()
