@@ -70,6 +70,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         num_regions: number of regions after the adapter, or None until built.
     """
 
+    has_votes = True
+
     def __init__(
         self,
         vocabulary: Vocabulary | list[str],

@@ -32,6 +32,8 @@ CELL_NAMES = ("lstm", "gru")
 DTYPES = ("float32", "mixed_bfloat16", "auto")
 # Extra values of each word that are not in the paper, see `CaptionResult.extras`.
 EXTRAS = ("from_photo",)
+# What is drawn and measured: see `CaptionResult.maps`.
+MAP_KINDS = ("attention", "votes")
 # The kinds of options, with their headings in the help. "encoder" and "architecture"
 # are fixed after training.
 KINDS = {

@@ -1,13 +1,22 @@
 """Votes of whole captions: `caption`, `attend` and displays."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import photo_captioner, random_pixels
+from PIL import Image
 
-from keras_sat import AttentionDisplay, Ensemble
+import keras_sat
+from data_utils import CaptionedImage
+from data_utils.datasets.phrase_boxes import Boxes, Phrase
+from data_utils.scenes import WordPlace
+from keras_sat import AttentionDisplay, Ensemble, gallery
+from keras_sat.__main__ import main
+from keras_sat.options import MAP_KINDS
+from keras_sat.scoring.phrases import figures_of, ground_captions, ground_phrases
 from keras_sat.search.result import CaptionResult
 
 GREEDY = {"num_beams": 1, "max_length": 5}
@@ -135,3 +144,94 @@ def test_json_has_them_with_the_maps():
     result = result_with(np.array([[[0.25, -0.5], [0.1234567, 0]]]))
     assert result.to_dict(maps=True)["votes"] == [[[0.25, -0.5], [0.123457, 0]]]
     assert "votes" not in result.to_dict()
+
+
+def test_a_gallery_shows_them(tmp_path, photos):
+    results = photo_captioner().attend(photos, "a dog", votes=True)
+    pages = [
+        gallery(results, tmp_path / kind, map_kind=kind).read_text("utf-8") for kind in MAP_KINDS
+    ]
+    as_attention = [
+        dataclasses.replace(result, attention_weights=result.maps("votes")) for result in results
+    ]
+    expected = gallery(as_attention, tmp_path / "expected").read_text("utf-8")
+    assert pages[1] == expected and pages[0] != expected
+
+
+# === Measured on boxes ===
+
+LEFT = (0.0, 0.0, 0.5, 1.0)
+
+
+def test_on_the_boxes_of_phrases(photos, tmp_path):
+    captioner = photo_captioner()
+    image = CaptionedImage("a", photos[0], ["a red dog"])
+    boxes = Boxes({"a": [Phrase(0, 0, 3, (LEFT,))]})
+    result = captioner.attend(photos[0], "a red dog", votes=True)
+    for kind in MAP_KINDS:
+        expected = result.maps(kind)[2, :, :2].sum()
+        sums = ground_phrases(captioner, [image], boxes, map_kind=kind)
+        assert figures_of(sums)["mass"] == pytest.approx(expected, rel=1e-4)
+        sums = ground_captions([result], [image], boxes, map_kind=kind)
+        assert figures_of(sums)["mass"] == pytest.approx(expected, rel=1e-4)
+        places = [[WordPlace(2, "dog", "noun", (LEFT,), (1, 1))]]
+        grounding = keras_sat.ground([result], places, word_classes=None, map_kind=kind)
+        assert grounding.mass == pytest.approx(expected, rel=1e-4)
+
+
+def test_through_evaluate(photos, quick_meteor):
+    captioner = photo_captioner()
+    images = [
+        CaptionedImage(f"{number}", photo, ["a red dog"], "dev")
+        for number, photo in enumerate(photos)
+    ]
+    boxes = Boxes({image.image_id: [Phrase(0, 0, 3, (LEFT,))] for image in images})
+    options = {"split": "dev", "boxes": boxes, "show_progress": False, **GREEDY}
+    with pytest.warns(UserWarning, match="few photos"):
+        table = keras_sat.evaluate(captioner, images, map_kind="votes", **options)
+    expected = figures_of(ground_phrases(captioner, images, boxes, map_kind="votes"))
+    assert table.grounding["mass"] == pytest.approx(expected["mass"], rel=1e-4)
+    assert table.settings["map_kind"] == "votes"
+    with pytest.raises(ValueError, match="`map_kind` must be one of"):
+        keras_sat.evaluate(captioner, images, map_kind="vote", **options)
+    with pytest.raises(ValueError, match="single captioner"):
+        keras_sat.evaluate(Ensemble([captioner]), images, map_kind="votes", **options)
+
+
+# === On the command line ===
+
+
+@pytest.fixture
+def command(photos, tmp_path):
+    photo_captioner().save(tmp_path / "model")
+    Image.fromarray(photos[0]).save(tmp_path / "photo.png")
+    return ["caption", str(tmp_path / "photo.png"), "--model", str(tmp_path / "model")]
+
+
+def test_caption_draws_and_prints_them(command, photos, tmp_path, capsys):
+    outputs = {kind: tmp_path / f"out.{kind}" for kind in ("png", "html", "gif")}
+    drawn = ["--plot", outputs["png"], "--html", outputs["html"], "--gif", outputs["gif"]]
+    printed = ["--json", "--maps", "--map-kind", "votes"]
+    assert main([*command, "--say", "a dog", *printed, *map(str, drawn)]) == 0
+    captioner = keras_sat.Captioner.load(tmp_path / "model")
+    result = captioner.attend(photos[0], "a dog", votes=True)
+    np.testing.assert_allclose(
+        json.loads(capsys.readouterr().out)["votes"], result.votes, atol=1e-4
+    )
+    display = AttentionDisplay.from_result(result, image=tmp_path / "photo.png", map_kind="votes")
+    display.to_html(tmp_path / "expected.html")
+    assert outputs["html"].read_text("utf-8") == (tmp_path / "expected.html").read_text("utf-8")
+
+    assert main([*command, *printed, "--num-beams", "1", "--region", ".1,.1,.9,.9"]) == 0
+    parts = json.loads(capsys.readouterr().out)
+    assert np.shape(parts["votes"]) == np.shape(parts["attention_weights"])
+
+
+def test_what_the_command_line_refuses(command, capsys):
+    for arguments, message in (
+        ([*command, "--map-kind", "votes"], "--map-kind has no effect without --plot"),
+        ([*command, *command[2:], "--plot", "a.png", "--map-kind", "votes"], "one --model"),
+        (["evaluate", "--data", "scenes", "--map-kind", "votes"], "without --grounding"),
+    ):
+        assert main(arguments) == 2
+        assert message in capsys.readouterr().err

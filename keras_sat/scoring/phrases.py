@@ -47,7 +47,14 @@ def _means(sums):
 
 
 def ground_phrases(
-    captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False
+    captioner,
+    images,
+    boxes,
+    *,
+    map_kind="attention",
+    cache=None,
+    batch_size=64,
+    show_progress=False,
 ) -> np.ndarray:
     """Read human captions with teacher forcing; return each photo's contribution to
     `figures_of`, (photos, 2, 10).
@@ -63,20 +70,22 @@ def ground_phrases(
             photos.append(image)
             captions.append(image.captions[caption])
             phrases_of_captions.append([phrase for phrase in phrases if phrase.caption == caption])
-    results = captioner.attend_each(photos, captions, cache=cache, batch_size=batch_size)
+    votes = {"votes": True} if map_kind == "votes" else {}
+    results = captioner.attend_each(photos, captions, cache=cache, batch_size=batch_size, **votes)
     results = Progress.over(
         results, len(captions), label="phrases", unit="captions", show=show_progress
     )
     photo_sums = np.zeros((len(images), 2, 1 + len(FIGURES)))
     for number, (_, result), phrases in zip(numbers, results, phrases_of_captions):
+        maps = result.maps(map_kind)
         for phrase in phrases:
             position = last_content_word(result.words, phrase)
             if position is not None:
-                _add(photo_sums[number], result.attention_weights[position], phrase.boxes)
+                _add(photo_sums[number], maps[position], phrase.boxes)
     return photo_sums
 
 
-def ground_captions(results, images, boxes) -> np.ndarray:
+def ground_captions(results, images, boxes, *, map_kind="attention") -> np.ndarray:
     """Return each photo's contribution to `figures_of`, (photos, 2, 10), for captions
     that a captioner generated.
 
@@ -91,7 +100,7 @@ def ground_captions(results, images, boxes) -> np.ndarray:
             position = last_content_word(words, phrase)
             if position is not None:
                 boxes_of_words.setdefault(words[position], []).extend(phrase.boxes)
-        for word, attention_map in zip(result.words, result.attention_weights):
+        for word, attention_map in zip(result.words, result.maps(map_kind)):
             if word in boxes_of_words:
                 _add(sums, attention_map, tuple(boxes_of_words[word]))
     return photo_sums

@@ -96,10 +96,13 @@ class CaptionGenerator:
         recogniser: None, or a Recogniser, which says which words a photo makes more and
             less probable.
         second_opinion: None, or a function that corrects the confidence of results.
+        has_votes: whether there is a method `with_votes`, which returns results with
+            their `votes`, given results, features and visible cells.
 
-    This module calls these four, and does not know what they compute: see
+    This module calls these, and does not know what they compute: see
     `keras_sat.beyond.confidence`, `keras_sat.beyond.consensus`,
-    `keras_sat.beyond.known_objects` and `keras_sat.beyond.second_opinion`.
+    `keras_sat.beyond.known_objects`, `keras_sat.beyond.second_opinion` and
+    `keras_sat.trace.votes`.
     """
 
     photo_loader = None
@@ -107,6 +110,7 @@ class CaptionGenerator:
     consensus = None
     recogniser = None
     second_opinion = None
+    has_votes = False
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
@@ -244,6 +248,7 @@ class CaptionGenerator:
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_features", options)
+        self.check_votes(options.votes)
         _reject_known_objects(options)
         features = self._checked_features(features)
         all_numbers = range(_num_photos(features))
@@ -258,6 +263,7 @@ class CaptionGenerator:
 
     def _caption_each(self, images, options, regions=None, cache=None, errors="raise"):
         """Do what `caption_each` does, given SearchOptions."""
+        self.check_votes(options.votes)
         if cache is not None:
             _reject_known_objects(options)
         batches = self.batches(images, options.batch_size, cache, errors)
@@ -366,15 +372,13 @@ class CaptionGenerator:
             search_result, self.vocabulary, self.rows_and_columns(), batch.photos, confidences
         )
 
-    def with_votes(self, results: list, features: Any, visible: Any = None) -> list:
-        """Return CaptionResults with their `votes`; see `keras_sat.trace.votes`.
-
-        Only a single captioner can: votes are a sum that one network computes.
-        """
-        raise ValueError(
-            "`votes` requires a single captioner, since they are what one network adds up. "
-            f"Received: votes=True with {type(self).__name__}"
-        )
+    def check_votes(self, votes: bool) -> None:
+        """Raise ValueError if `votes` is true and this is no single captioner."""
+        if votes and not self.has_votes:
+            raise ValueError(
+                "`votes` requires a single captioner, since they are what one network adds "
+                f"up. Received: votes=True with {type(self).__name__}"
+            )
 
     def visible_cells(self, regions: list) -> Any:
         """Return which cells each region shows, boolean (regions, cells)."""
@@ -488,6 +492,7 @@ class CaptionGenerator:
 
         See `attend` and `caption_each`.
         """
+        self.check_votes(votes)
         batches = self.batches(images, batch_size, cache, errors)
         captions = words_of_captions(captions, len(images))
         return with_image_paths(self._given_captions_of_batches(batches, captions, votes))
@@ -499,6 +504,7 @@ class CaptionGenerator:
 
         Return a list of CaptionResults.
         """
+        self.check_votes(votes)
         features = self._checked_features(features)
         captions = words_of_captions(captions, _num_photos(features))
         return self._given_captions(captions, features, images, votes)

@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sat.checks import ArgumentError
-from keras_sat.options import EXTRAS
-
-MAP_KINDS = ("attention", "votes")
+from keras_sat.options import EXTRAS, MAP_KINDS, one_of
 
 
 @dataclass(frozen=True)
@@ -120,10 +117,9 @@ class CaptionResult:
             kind: "attention" for the attention weights, or "votes" for the positive
                 votes; where no place has one, the map is even.
         """
+        one_of(*MAP_KINDS).check("map_kind", kind)
         if kind == "attention":
             return self.attention_weights
-        if kind != "votes":
-            raise ArgumentError(expected=f"one of: {', '.join(MAP_KINDS)}", map_kind=kind)
         if self.votes is None:
             raise ValueError(
                 "This result has no votes: pass votes=True to `caption` or `attend`. "
