@@ -210,8 +210,9 @@ def secant_slopes(summed, activation):
     # distance is that at 0.
     nearest = 1e-5
     away_from_zero = ops.where(s < 0, ops.minimum(s, -nearest), ops.maximum(s, nearest))
-    rise = activation(away_from_zero) - activation(ops.zeros_like(s))
-    return ops.cast(rise / away_from_zero, summed.dtype)
+    end = ops.cast(activation(away_from_zero), "float64")
+    start = ops.cast(activation(ops.zeros_like(s)), "float64")
+    return ops.cast((end - start) / away_from_zero, summed.dtype)
 
 
 def part_of_logits(summand, slopes, word_vectors):

@@ -340,6 +340,19 @@ def test_top_words_come_first_and_the_one_said_is_among_them(captioner, photo):
         assert step.said in step.top and step.said.word == step.word
 
 
+def test_with_half_precision_it_holds_up_to_rounding(photo):
+    captioner = photo_captioner(dtype="mixed_bfloat16", sentinel=True, readout_activation="tanh")
+    trace = captioner.trace(photo, CAPTION)
+    result = captioner.attend(photo, CAPTION)
+    for t, (step, weights) in enumerate(zip(trace.steps, result.attention_weights)):
+        np.testing.assert_allclose(step.attention_weights, weights, atol=0.01)
+        parts = step.said.parts
+        assert sum(parts.values()) == pytest.approx(step.said.logit, abs=0.05)
+        votes = trace.votes(t).sum() + trace.vote_of_mean(t)
+        assert votes == pytest.approx(parts["photo"], abs=0.05)
+        assert trace.places(t)[1].min() > 0
+
+
 # === Words, steps and searches ===
 
 

@@ -3,7 +3,8 @@ probable.
 
 `make_trace` captions a photo, or takes a given caption, and reads it once more with
 `keras_sat.trace.reading`. Everything in a Trace is the network's own. What decides in a
-search besides it stands beside it: `TraceStep.bonus` and `Trace.result`.
+search besides it stands beside it: `TraceStep.bonus` and `Trace.result`. With
+dtype="mixed_bfloat16", parts sum to the logit up to the network's rounding.
 """
 
 import dataclasses
