@@ -254,15 +254,22 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         )
 
     def faithfulness(
-        self, images: Any, captions: Any = None, *, pixel_photos: int = 100
+        self,
+        images: Any,
+        captions: Any = None,
+        *,
+        pixel_photos: int = 100,
+        map_kind: str = "attention",
     ) -> dict[str, Any]:
-        """Measure whether words depend on the places that they attend to; return
-        `scoring.faithfulness.figures_of`.
+        """Measure whether words depend on the places that they attend to, or that vote
+        for them; return `scoring.faithfulness.figures_of`.
 
         Args:
             images, captions: see `attend`; captions=None measures the captioner's own
                 captions.
             pixel_photos: number of photos, from the first, in which places are blurred.
+            map_kind: "attention", "votes", or "votes-blurred" as a control; see
+                `scoring.measured_maps`.
         """
         from keras_sat.scoring.faithfulness import figures_of, measure, reject_unfit
 
@@ -272,7 +279,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
             words = [result.words for _, result in self.caption_each(photos)]
         else:
             words = words_of_captions(captions, len(photos))
-        measured = measure(self, photos, words, pixel_photos=pixel_photos)
+        measured = measure(self, photos, words, pixel_photos=pixel_photos, map_kind=map_kind)
         return figures_of(measured, self.num_regions)
 
     @with_options(SearchOptions)

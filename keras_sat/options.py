@@ -34,6 +34,8 @@ DTYPES = ("float32", "mixed_bfloat16", "auto")
 EXTRAS = ("from_photo",)
 # What is drawn and measured: see `CaptionResult.maps`.
 MAP_KINDS = ("attention", "votes")
+# What is measured: see `keras_sat.scoring.measured_maps`.
+MEASURED_MAPS = (*MAP_KINDS, "votes-blurred")
 # The kinds of options, with their headings in the help. "encoder" and "architecture"
 # are fixed after training.
 KINDS = {

@@ -16,6 +16,7 @@ from data_utils.scenes import WordPlace
 from keras_sat import AttentionDisplay, Ensemble, gallery
 from keras_sat.__main__ import main
 from keras_sat.options import MAP_KINDS
+from keras_sat.scoring.measured_maps import maps_to_rank, measured_maps
 from keras_sat.scoring.phrases import figures_of, ground_captions, ground_phrases
 from keras_sat.search.result import CaptionResult
 
@@ -196,6 +197,50 @@ def test_through_evaluate(photos, quick_meteor):
         keras_sat.evaluate(captioner, images, map_kind="vote", **options)
     with pytest.raises(ValueError, match="single captioner"):
         keras_sat.evaluate(Ensemble([captioner]), images, map_kind="votes", **options)
+
+
+# === Measured by taking cells away ===
+
+
+def entropies(maps):
+    logs = np.log(np.where(maps > 0, maps, 1))
+    return -(maps * logs).sum(axis=(1, 2))
+
+
+def test_blurred_votes_have_the_entropy_of_attention():
+    random = np.random.default_rng(0)
+    weights = random.dirichlet(np.full(20, 5.0), 3).reshape(3, 4, 5)
+    sharp, even = np.zeros((4, 5)), np.full((4, 5), 0.05)
+    sharp[1, 3] = 2.0
+    votes = np.stack([sharp, random.normal(size=(4, 5)) ** 3, even])
+    result = dataclasses.replace(result_with(votes), attention_weights=weights)
+    blurred = measured_maps(result, "votes-blurred")
+    np.testing.assert_allclose(blurred.sum(axis=(1, 2)), 1)
+    np.testing.assert_allclose(entropies(blurred[:2]), entropies(weights[:2]), rtol=1e-6)
+    assert np.unravel_index(blurred[0].argmax(), (4, 5)) == (1, 3)
+    np.testing.assert_allclose(blurred[2], even)  # it had more entropy than attention
+
+
+def test_cells_are_taken_away_in_the_order_of_all_votes():
+    votes = np.array([[[0.5, -2.0], [-1.0, 0.25]]])
+    result = result_with(votes)
+    np.testing.assert_array_equal(maps_to_rank(result, "votes"), votes)
+    np.testing.assert_array_equal(maps_to_rank(result, "attention"), result.attention_weights)
+
+
+@pytest.mark.parametrize("kind", ["votes", "votes-blurred"])
+def test_faithfulness_takes_their_cells(photos, kind):
+    """A tenth of 16 cells are two: those with the most votes."""
+    captioner = photo_captioner()
+    result = captioner.attend(photos[0], "dog", votes=True)
+    order = np.argsort(-maps_to_rank(result, kind)[0].ravel(), kind="stable")
+    features = captioner.encode(photos[0][None])
+    replaced = features.copy()
+    replaced[0, order[:2]] = features.mean(axis=1)
+    (without,) = captioner.attend_features(replaced, "dog")
+    expected = np.log(result.word_probs[0]) - np.log(without.word_probs[0])
+    figures = captioner.faithfulness(photos[0], "dog", pixel_photos=0, map_kind=kind)
+    assert figures["drop"]["attended"] == pytest.approx(expected, rel=1e-3)
 
 
 # === On the command line ===

@@ -35,7 +35,7 @@ class EvaluationRequest:
         cache_dir: the folder of a feature cache, or None.
         grounding, regions, boxes: what is measured on boxes, and their file or folder;
             None for scenes, whose boxes are known.
-        map_kind: the maps that `grounding` measures.
+        map_kind: the maps that `grounding` and faithfulness measure.
         files: dict from FILES to the paths to write.
         workers: dict of the options in WORKERS that were passed.
         options: dict of the other options, which are those of `keras_sat.evaluate`.
@@ -96,7 +96,8 @@ def _read_request(arguments):
     files, workers, fields, options = parted(arguments, FILES, WORKERS, (*DATA, *CAPTIONER, *BOXES))
     request = EvaluationRequest(files=files, workers=workers, options=options, **fields)
     _check_boxes(request)
-    if "map_kind" in fields and not request.grounding:
+    measures_maps = request.grounding or "faithfulness" in options
+    if "map_kind" in fields and not measures_maps:
         reject_alone("map_kind", "grounding")
     if "pixel_photos" in options and "faithfulness" not in options:
         reject_alone("pixel_photos", "faithfulness")

@@ -18,7 +18,7 @@ from data_utils.progress import Progress
 from keras_sat.option_types import ConsensusKeywords
 from keras_sat.options import (
     CONSENSUS_BEAMS,
-    MAP_KINDS,
+    MEASURED_MAPS,
     ConsensusOptions,
     SearchOptions,
     one_of,
@@ -93,8 +93,9 @@ def evaluate(
             `data_utils.datasets.phrase_boxes.read_boxes` accepts.
         regions: with `boxes`, also describe their regions, see
             `keras_sat.scoring.region_nouns`.
-        map_kind: what `boxes` measures: "attention", or "votes", the places that speak
-            for each word; see `CaptionResult.maps`.
+        map_kind: the maps that `boxes` and `faithfulness` measure: "attention";
+            "votes", the places that speak for each word; or "votes-blurred", as a
+            control; see `keras_sat.scoring.measured_maps`.
         faithfulness: measure whether words depend on the places that they attend to, in
             the generated captions and in the first human caption of each photo; see
             `keras_sat.scoring.faithfulness`.
@@ -106,7 +107,7 @@ def evaluate(
     """
     search = ConsensusOptions.of("evaluate", options, also=inspect.signature(evaluate).parameters)
     _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_photos)
-    votes = map_kind == "votes"
+    votes = map_kind != "attention"
 
     all_images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = _described_photos(all_images, split)
@@ -145,7 +146,8 @@ def evaluate(
         nouns = region_nouns(images, boxes, results, describe)
         table = dataclasses.replace(table, regions=nouns)
     if faithfulness:
-        table = _add_faithfulness(table, captioner, images, results, pixel_photos, reading)
+        options = {"pixel_photos": pixel_photos, "map_kind": map_kind, **reading}
+        table = _add_faithfulness(table, captioner, images, results, options)
     if keep_results:
         without_photos = [dataclasses.replace(result, image=None) for result in results]
         table = dataclasses.replace(table, images=images, results=without_photos)
@@ -191,8 +193,8 @@ def _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_ph
         raise ValueError(
             f"The first argument must be a Captioner, the second the data. Received: {captioner=}"
         )
-    one_of(*MAP_KINDS).check("map_kind", map_kind)
-    if map_kind == "votes":
+    one_of(*MEASURED_MAPS).check("map_kind", map_kind)
+    if map_kind != "attention":
         captioner.check_votes(True)
     if faithfulness:
         reject_unfit(captioner, pixel_photos)
@@ -449,9 +451,9 @@ def _add_grounding(table, captioner, images, results, boxes, map_kind, reading):
     )
 
 
-def _add_faithfulness(table, captioner, images, results, pixel_photos, reading):
+def _add_faithfulness(table, captioner, images, results, options):
     """Return a table with the figures of faithfulness, for the results and for the
-    first human caption of each photo.
+    first human caption of each photo; `options` are those of `measure`.
     """
     captions = {
         "faithfulness": [result.words for result in results],
@@ -459,7 +461,7 @@ def _add_faithfulness(table, captioner, images, results, pixel_photos, reading):
     }
     photos, figures = dict(table.photos), {}
     for name, words in captions.items():
-        photo_sums = measure(captioner, images, words, pixel_photos=pixel_photos, **reading)
+        photo_sums = measure(captioner, images, words, **options)
         photos[name] = photo_sums.round(6).tolist()
         figures[name] = faithfulness_figures(photo_sums, captioner.num_regions)
     return dataclasses.replace(table, photos=photos, **figures)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_sat.scoring.measured_maps import measured_maps
 from keras_sat.search.result import CaptionResult
 
 CENTRE_WIDTH = 0.25  # standard deviation of the centred map, as a fraction of the photo's sides
@@ -87,8 +88,8 @@ def ground(
             not counted.
         word_classes: the word classes to measure, in scenes "colour", "shape", "size",
             "relation", "number"; None: all.
-        map_kind: "attention", or "votes" for the positive votes of results that have
-            them; see `CaptionResult.maps`.
+        map_kind: "attention", or "votes" or "votes-blurred" for results that have
+            votes; see `keras_sat.scoring.measured_maps`.
     """
     if len(places) != len(results):
         raise ValueError(
@@ -97,7 +98,7 @@ def ground(
         )
     figures = {}  # dict from word classes to the FIGURES of their words
     for result, scene_or_places in zip(results, places):
-        maps = result.maps(map_kind)
+        maps = measured_maps(result, map_kind)
         word_places = scene_or_places
         if hasattr(scene_or_places, "places"):  # a Scene
             word_places = scene_or_places.places(result.caption)

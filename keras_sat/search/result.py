@@ -125,10 +125,13 @@ class CaptionResult:
                 "This result has no votes: pass votes=True to `caption` or `attend`. "
                 "Received: map_kind='votes'"
             )
+        _, rows, columns = self.votes.shape
         positive = np.maximum(self.votes, 0)
         sums = positive.sum(axis=(1, 2), keepdims=True)
-        even = np.full_like(positive, 1 / max(1, positive[0].size)) if len(positive) else positive
-        return np.where(sums > 0, positive / np.where(sums > 0, sums, 1), even)
+        has_positive = sums > 0
+        return np.where(
+            has_positive, positive / np.where(has_positive, sums, 1), 1 / rows / columns
+        )
 
     def of_region(self, region: tuple) -> "CaptionResult":
         """Return a copy in which this result and its alternatives describe a region.
