@@ -28,8 +28,8 @@ from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
-from keras_sat.option_types import CaptionerKeywords
-from keras_sat.options import CaptionerOptions, split_options, with_options
+from keras_sat.option_types import CaptionerKeywords, SearchKeywords
+from keras_sat.options import CaptionerOptions, SearchOptions, split_options, with_options
 from keras_sat.search.generation import CaptionGenerator
 
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
@@ -69,6 +69,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         feature_shape: (regions, feature_dim) before the adapter, or None until built.
         num_regions: number of regions after the adapter, or None until built.
     """
+
+    has_votes = True
 
     def __init__(
         self,
@@ -252,15 +254,22 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         )
 
     def faithfulness(
-        self, images: Any, captions: Any = None, *, pixel_photos: int = 100
+        self,
+        images: Any,
+        captions: Any = None,
+        *,
+        pixel_photos: int = 100,
+        map_kind: str = "attention",
     ) -> dict[str, Any]:
-        """Measure whether words depend on the places that they attend to; return
-        `scoring.faithfulness.figures_of`.
+        """Measure whether words depend on the places that they attend to, or that vote
+        for them; return `scoring.faithfulness.figures_of`.
 
         Args:
             images, captions: see `attend`; captions=None measures the captioner's own
                 captions.
             pixel_photos: number of photos, from the first, in which places are blurred.
+            map_kind: "attention", "votes", or "votes-blurred" as a control; see
+                `scoring.measured_maps`.
         """
         from keras_sat.scoring.faithfulness import figures_of, measure, reject_unfit
 
@@ -270,8 +279,46 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
             words = [result.words for _, result in self.caption_each(photos)]
         else:
             words = words_of_captions(captions, len(photos))
-        measured = measure(self, photos, words, pixel_photos=pixel_photos)
+        measured = measure(self, photos, words, pixel_photos=pixel_photos, map_kind=map_kind)
         return figures_of(measured, self.num_regions)
+
+    @with_options(SearchOptions)
+    def trace(
+        self,
+        image: Any,
+        caption: str | None = None,
+        *,
+        num_words: int = 10,
+        num_alternatives: int = 3,
+        **search: Unpack[SearchKeywords],
+    ) -> Any:
+        """Return the Trace of a photo's caption: what the network computes at each
+        word, what each place adds to it, and what would have been said instead; see
+        `keras_sat.trace.trace`.
+
+        Args:
+            image: one photo, see `caption`.
+            caption: a given caption to read; None: the captioner's own.
+            num_words: number of the most probable words in `TraceStep.top`.
+            num_alternatives: number of `Trace.alternatives` at each step.
+            **search: options for the captioner's own caption.
+        """
+        from keras_sat.trace.trace import make_trace
+
+        return make_trace(
+            self,
+            image,
+            caption,
+            num_words=num_words,
+            num_alternatives=num_alternatives,
+            **search,
+        )
+
+    def with_votes(self, results: list, features: Any, visible: Any = None) -> list:
+        """Return CaptionResults with their `votes`; see `keras_sat.trace.votes`."""
+        from keras_sat.trace.votes import with_votes
+
+        return with_votes(self, results, features, visible)
 
     def save(
         self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32"

@@ -39,11 +39,22 @@ def lstm(gates, cell_state):
             i, f, o, g.
         cell_state: c_{t-1}, (rows, hidden_dim).
     """
+    opened = lstm_gates(gates)
+    cell_state = opened["forget"] * cell_state + opened["input"] * opened["candidate"]
+    return opened["output"] * ops.tanh(cell_state), cell_state
+
+
+def lstm_gates(gates):
+    """Return i_t, f_t, o_t and g_t of equation (1) by name, each (rows, hidden_dim);
+    see `lstm`.
+    """
     input_gate, forget_gate, output_gate, candidate = ops.split(gates, 4, axis=-1)
-    cell_state = ops.sigmoid(forget_gate) * cell_state + ops.sigmoid(input_gate) * ops.tanh(
-        candidate
-    )
-    return ops.sigmoid(output_gate) * ops.tanh(cell_state), cell_state
+    return {
+        "input": ops.sigmoid(input_gate),
+        "forget": ops.sigmoid(forget_gate),
+        "output": ops.sigmoid(output_gate),
+        "candidate": ops.tanh(candidate),
+    }
 
 
 def gru(projected_inputs, projected_state, hidden_state):
@@ -55,11 +66,23 @@ def gru(projected_inputs, projected_state, hidden_state):
         projected_state: projection of h_{t-1}, in the same order.
         hidden_state: h_{t-1}, (rows, hidden_dim).
     """
+    opened = gru_gates(projected_inputs, projected_state)
+    update = opened["update"]
+    return update * hidden_state + (1 - update) * opened["candidate"]
+
+
+def gru_gates(projected_inputs, projected_state):
+    """Return the reset gate, the update gate and the candidate of a gated recurrent
+    unit by name, each (rows, hidden_dim); see `gru`.
+    """
     reset_input, update_input, candidate_input = ops.split(projected_inputs, 3, axis=-1)
     reset_state, update_state, candidate_state = ops.split(projected_state, 3, axis=-1)
-    candidate = ops.tanh(candidate_input + ops.sigmoid(reset_input + reset_state) * candidate_state)
-    update = ops.sigmoid(update_input + update_state)
-    return update * hidden_state + (1 - update) * candidate
+    reset = ops.sigmoid(reset_input + reset_state)
+    return {
+        "reset": reset,
+        "update": ops.sigmoid(update_input + update_state),
+        "candidate": ops.tanh(candidate_input + reset * candidate_state),
+    }
 
 
 def deep_output(embedded, projected_state, projected_context):
@@ -157,6 +180,99 @@ def attended_features(selection, features):
     photos, regions, feature_dim = ops.shape(features)
     selection = ops.reshape(ops.cast(selection, features.dtype), (photos, -1, regions))
     return ops.reshape(ops.matmul(selection, features), (-1, feature_dim))
+
+
+# === What a logit is made of ===
+#
+# The logits are L_o f(s) + b, where s is a sum of summands p, such as E y_{t-1},
+# L_h h_t and L_z z_t, and f works on each element (without an activation, f(s) = s).
+# Integrated gradients along the straight line from 0 to s divide L_o (f(s) - f(0))
+# among the summands, in closed form:
+#
+#     slope = (f(s) - f(0)) / s            secant_slopes
+#     part of p = L_o (p * slope)          part_of_logits
+#     part of the bias = b + L_o f(0)      bias_of_logits
+#
+# The parts of a logit sum to it exactly. The photo's summand is beta_t L_z sum_i
+# alpha_ti a_i, so that its part is a sum over regions: see `votes`.
+
+
+def secant_slopes(summed, activation):
+    """Return (f(s) - f(0)) / s, or f'(0) where s is 0, elementwise, in the shape and
+    dtype of s.
+
+    Args:
+        summed: s, the input of the activation.
+        activation: f, a function of a tensor.
+    """
+    s = ops.cast(summed, "float64")
+    # Closer to 0 than this, the difference is lost in rounding, and the slope at this
+    # distance is that at 0.
+    nearest = 1e-5
+    away_from_zero = ops.where(s < 0, ops.minimum(s, -nearest), ops.maximum(s, nearest))
+    end = ops.cast(activation(away_from_zero), "float64")
+    start = ops.cast(activation(ops.zeros_like(s)), "float64")
+    return ops.cast((end - start) / away_from_zero, summed.dtype)
+
+
+def part_of_logits(summand, slopes, word_vectors):
+    """Return L_o (p * slope), the part of each logit that a summand p gives: (...,
+    words).
+
+    Args:
+        summand, slopes: p and the output of `secant_slopes`, (..., readout_dim).
+        word_vectors: L_o, or its columns for some words, (readout_dim, words).
+    """
+    return ops.matmul(summand * slopes, word_vectors)
+
+
+def bias_of_logits(activation, word_vectors, bias):
+    """Return b + L_o f(0), (words,): the part of each logit that depends neither on
+    words nor on the photo.
+
+    Args:
+        activation: f, a function of a tensor.
+        word_vectors, bias: L_o and b, or their columns for some words, (readout_dim,
+            words) and (words,).
+    """
+    at_zero = activation(ops.zeros_like(word_vectors[:, :1]))  # (readout_dim, 1)
+    return bias + ops.sum(at_zero * word_vectors, axis=0)
+
+
+def word_directions(slopes, words, context_readout):
+    """Return d = L_z (slope * L_o w), (..., feature_dim): the direction in which
+    features raise the logit of a word w.
+
+    Args:
+        slopes: the output of `secant_slopes`, (..., readout_dim).
+        words: the columns of L_o for the words w, (..., readout_dim).
+        context_readout: L_z, (feature_dim, readout_dim).
+    """
+    return ops.matmul(slopes * words, ops.transpose(context_readout))
+
+
+def votes(selection, features, directions, share):
+    """Return vote_ti = beta_t alpha_ti d . (a_i - mean(a)), (rows, regions): what each
+    region adds to the logit of a word, compared with the mean of the photo.
+
+    Their sum is the photo's part of the logit less `vote_of_mean`.
+
+    Args:
+        selection: alpha_t, (rows, regions).
+        features: a_i, (photos, regions, feature_dim).
+        directions: d of a word, (rows, feature_dim).
+        share: beta_t, or the fraction from_photo, or 1; (rows, 1).
+    """
+    centred = features - ops.expand_dims(mean_annotation(features), 1)
+    return share * selection * dot_scores(centred, directions)
+
+
+def vote_of_mean(features, directions, share):
+    """Return beta_t d . mean(a), (rows, 1): what a photo of its mean everywhere would
+    add to the logit of a word; see `votes`.
+    """
+    mean = ops.expand_dims(mean_annotation(features), 1)  # (photos, 1, feature_dim)
+    return share * dot_scores(mean, directions)
 
 
 # === The loss: section 4 of the paper ===

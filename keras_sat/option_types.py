@@ -62,6 +62,7 @@ class CaptionKeywords(TypedDict, total=False):
     consensus_photos: int | None
     consensus_captions: int | None
     sample_attention: bool
+    votes: bool
     first_photo: int
 
 
@@ -82,6 +83,7 @@ class SearchKeywords(TypedDict, total=False):
     top_p: float | None
     sample_attention: bool
     seed: int | None
+    votes: bool
     first_photo: int
     batch_size: int
 

@@ -32,6 +32,10 @@ CELL_NAMES = ("lstm", "gru")
 DTYPES = ("float32", "mixed_bfloat16", "auto")
 # Extra values of each word that are not in the paper, see `CaptionResult.extras`.
 EXTRAS = ("from_photo",)
+# What is drawn and measured: see `CaptionResult.maps`.
+MAP_KINDS = ("attention", "votes")
+# What is measured: see `keras_sat.scoring.measured_maps`.
+MEASURED_MAPS = (*MAP_KINDS, "votes-blurred")
 # The kinds of options, with their headings in the help. "encoder" and "architecture"
 # are fixed after training.
 KINDS = {
@@ -534,6 +538,12 @@ class SearchOptions(ConsensusOptions):
         count(0, ANY_COUNT),
         none="a new one",
     )
+    votes: bool = option(
+        "search",
+        False,
+        "also compute what each place adds to each word, see `CaptionResult.votes`",
+        flag,
+    )
     first_photo: int = option("search", 0, "the number of the first photo", count(0, ANY_COUNT))
     batch_size: int = option("search", 64, "photos per batch", count())
 
@@ -556,6 +566,13 @@ class SearchOptions(ConsensusOptions):
                 "only one of them."
             )
             raise ArgumentError(problem, temperature=self.temperature, **searched)
+        if self.votes and self.sample_attention:
+            raise ArgumentError(
+                "Votes are those of the expected context: pass only one of `votes` and "
+                "`sample_attention`.",
+                votes=True,
+                sample_attention=True,
+            )
         if self.temperature is None and self.num_results > self.beams:
             received = {"num_results": self.num_results, "num_beams": self.beams}
             raise ArgumentError("A search cannot return more results than beams.", **received)

@@ -21,7 +21,8 @@ TABLE = re.findall(
     PAGE.read_text(encoding="utf-8"),
     re.MULTILINE,
 )
-DOORS = {("captioner", "deploy")}  # imported inside a function, when it is called
+# Imported inside a function, when it is called.
+DOORS = {("captioner", "deploy"), ("captioner", "trace")}
 HEAVY_IN_DATA_UTILS = {"batches", "features", "tf_logging"}  # the others deal with text
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))  # an sdist has none
 MODULES = sorted(

@@ -135,3 +135,66 @@ def test_surrogate_holds_the_reward_constant():
 
 def test_next_baseline():
     assert float(equations.next_baseline(10.0, 20.0)) == pytest.approx(11.0)
+
+
+# === What a logit is made of ===
+
+
+@pytest.mark.parametrize("activation", [ops.tanh, lambda x: x, ops.sigmoid, ops.relu])
+def test_slopes_are_secants_from_zero(activation):
+    s = np.array([[-30.0, -2.0, -0.3, 0.1, 4.0]], dtype="float32")
+    expected = (np.asarray(activation(s)) - np.asarray(activation(0 * s))) / s
+    np.testing.assert_allclose(equations.secant_slopes(s, activation), expected, rtol=1e-4)
+
+
+def test_slopes_near_zero_are_the_derivative():
+    s = np.array([0.0, 1e-30, -1e-9, 1e-6], dtype="float32")
+    np.testing.assert_allclose(equations.secant_slopes(s, ops.tanh), np.ones(4), rtol=1e-6)
+    np.testing.assert_allclose(equations.secant_slopes(s, ops.sigmoid), np.full(4, 0.25), rtol=1e-6)
+
+
+def test_parts_are_integrated_gradients():
+    """The closed form, compared with the mean of the gradients on the line from 0."""
+    summands, words = numbers(3, 5), numbers(5, 7, seed=1)
+    total = summands.sum(axis=0)
+    line = np.linspace(0, 1, 20_001)[:, None] * total  # (points, 5)
+    mean_gradients = np.mean(1 - np.tanh(line) ** 2, axis=0)
+    slopes = equations.secant_slopes(total, ops.tanh)
+    for summand in summands:
+        expected = (summand * mean_gradients) @ words
+        received = equations.part_of_logits(summand[None], slopes, words)[0]
+        np.testing.assert_allclose(received, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("activation", [ops.tanh, lambda x: x, ops.sigmoid])
+def test_parts_sum_to_the_logits(activation):
+    summands, words, bias = numbers(3, 2, 5), numbers(5, 7, seed=1), numbers(7, seed=2)
+    total = summands.sum(axis=0)
+    slopes = equations.secant_slopes(total, activation)
+    parts = [equations.part_of_logits(summand, slopes, words) for summand in summands]
+    of_bias = equations.bias_of_logits(activation, words, bias)
+    logits = np.asarray(activation(total)) @ words + bias
+    np.testing.assert_allclose(sum(parts) + of_bias, logits, rtol=1e-4, atol=1e-5)
+
+
+def test_votes_of_known_numbers():
+    # One direction, the first feature; its mean is 2.
+    features = np.array([[[1.0, 9.0], [3.0, -9.0]]], dtype="float32")
+    direction, weights = np.array([[1.0, 0.0]], "float32"), np.array([[0.25, 0.75]], "float32")
+    half = np.array([[0.5]], dtype="float32")
+    received = equations.votes(weights, features, direction, half)
+    np.testing.assert_allclose(received, [[0.5 * 0.25 * -1, 0.5 * 0.75 * 1]])
+    np.testing.assert_allclose(equations.vote_of_mean(features, direction, half), [[1.0]])
+
+
+def test_votes_and_that_of_the_mean_sum_to_the_part_of_the_photo():
+    features, weights = numbers(2, 4, 3), np.random.default_rng(0).dirichlet(np.ones(4), 6)
+    weights = weights.astype("float32")
+    slopes, words, context_readout = numbers(6, 5), numbers(6, 5, seed=1), numbers(3, 5, seed=2)
+    share = np.linspace(0.1, 1, 6, dtype="float32")[:, None]
+    directions = equations.word_directions(slopes, words, context_readout)
+    total = np.sum(equations.votes(weights, features, directions, share), axis=1)
+    total += np.asarray(equations.vote_of_mean(features, directions, share))[:, 0]
+    context = share * np.asarray(equations.attended_features(weights, features))
+    expected = np.sum(context @ context_readout * slopes * words, axis=1)
+    np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-5)

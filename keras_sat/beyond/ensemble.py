@@ -173,6 +173,13 @@ class Ensemble(CaptionGenerator):
             )
         return tuple(member._checked_features(x) for member, x in zip(self.captioners, features))
 
+    def trace(self, *_, **__) -> Any:
+        """Raise ValueError: a trace follows one network."""
+        raise ValueError(
+            "A trace follows the computation of one network: trace a single captioner, such as "
+            "`ensemble.captioners[0]`."
+        )
+
     def visible_cells(self, regions: list) -> tuple[np.ndarray, ...]:
         """Return which cells of each captioner's grid are visible in each region."""
         return tuple(captioner.visible_cells(regions) for captioner in self.captioners)

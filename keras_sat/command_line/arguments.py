@@ -14,6 +14,8 @@ from keras_sat.command_line.invocation import flag_of, started_as
 from keras_sat.options import (
     FIRST,
     KINDS,
+    MAP_KINDS,
+    MEASURED_MAPS,
     BeamSearchOptions,
     CaptionerOptions,
     ConsensusOptions,
@@ -375,6 +377,11 @@ def _add_style(parser):
     )
     text = "with a folder as --plot: the format of its files; default: png"
     parser.add_argument("--plot-format", choices=("png", "pdf", "svg"), help=text)
+    text = (
+        "what is drawn, and added by --maps: attention, where the model looked (default), or "
+        "votes, the places that spoke for each word; one model, with TensorFlow"
+    )
+    parser.add_argument("--map-kind", choices=MAP_KINDS, help=text)
 
 
 def _add_evaluate(parser):
@@ -404,6 +411,11 @@ def _add_evaluate(parser):
     )
     _add_switches(parser, grounding="measure whether the model looks at the objects that it names")
     _add_switches(parser, regions="with --boxes: measure whether it names what is in a region")
+    text = (
+        "with --grounding or --faithfulness: the maps that are measured, attention (default) or "
+        "votes, the places that spoke for each word; votes-blurred is a control; one model"
+    )
+    parser.add_argument("--map-kind", choices=MEASURED_MAPS, help=text)
     _add_values(parser, "PATH", boxes=f"with --regions, or --grounding on photos: {BOXES}")
     _add_switches(
         parser, faithfulness="measure whether words depend on the places that the model looks at"

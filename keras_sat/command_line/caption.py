@@ -59,7 +59,7 @@ def run_caption(**arguments):
     )
     results = _results(captioner, remaining_paths, request)
 
-    page = _gallery_page(drawings[remaining_paths[0]])
+    page = _gallery_page(drawings[remaining_paths[0]], request.style)
     results = kept_in_files(results, files, page, request.min_confidence)
     with contextlib.closing(results), _progress(paths, remaining_paths, request) as progress:
         problems, num_drawn = _print_and_draw(results, drawings, request, progress)
@@ -124,15 +124,17 @@ def _results(captioner, paths, request):
     """Return an iterator of (path, CaptionResult) for each picture, or for each of its
     regions, and of (path, error) for a picture that cannot be read.
     """
+    votes = {"votes": True} if request.votes else {}
     if request.say is not None:
         _print_unknown_words(request.say, captioner.vocabulary)
-        return captioner.attend_each(paths, request.say, errors="yield")
+        return captioner.attend_each(paths, request.say, errors="yield", **votes)
     if runs_on_litert(captioner):  # with the default search only
         return captioner.caption_each(paths, errors="yield")
+    search = request.search | votes
     if not request.regions:
-        return captioner.caption_each(paths, errors="yield", **request.search)
+        return captioner.caption_each(paths, errors="yield", **search)
     regions = [request.regions] * len(paths)
-    results = captioner.caption_each(paths, errors="yield", regions=regions, **request.search)
+    results = captioner.caption_each(paths, errors="yield", regions=regions, **search)
     return _one_by_one(results)
 
 
@@ -280,7 +282,8 @@ def _draw(result, path, drawing, style):
     """
     from keras_sat.pictures.display import AttentionDisplay
 
-    display = AttentionDisplay.from_result(result, image=path)
+    map_kind = style.get("map_kind", "attention")
+    display = AttentionDisplay.from_result(result, image=path, map_kind=map_kind)
     try:
         words = display.positions(style.get("words", "content"))
     except ValueError as error:
@@ -310,13 +313,15 @@ def _print_places_of_drawings(outputs, drawings, num_drawn):
 # === Writing files ===
 
 
-def _gallery_page(drawing):
-    """Return the page that --gallery writes, or None without --gallery."""
+def _gallery_page(drawing, style):
+    """Return the page that --gallery writes, or None without --gallery; `style` has the
+    options of STYLE.
+    """
     if "gallery" not in drawing:
         return None
     from keras_sat.pictures.gallery import GalleryPage
 
-    return GalleryPage(drawing["gallery"])
+    return GalleryPage(drawing["gallery"], map_kind=style.get("map_kind", "attention"))
 
 
 def kept_in_files(results, files, page, min_confidence):

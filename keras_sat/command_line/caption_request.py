@@ -11,7 +11,7 @@ from keras_sat.options import BeamSearchOptions, ConsensusOptions, probability
 # Which options belong to what; the others are fields of CaptionRequest themselves.
 SEARCH = (*ConsensusOptions.names(), "num_results")
 DRAWINGS = ("plot", "html", "gif", "gallery")
-STYLE = ("words", "width", "shares", "plot_format")
+STYLE = ("words", "width", "shares", "plot_format", "map_kind")
 FILES = ("text_files", "csv", "metadata", "overwrite")
 # The drawings that each option of STYLE is about.
 STYLED_DRAWINGS = {
@@ -19,6 +19,7 @@ STYLED_DRAWINGS = {
     "width": ("plot",),
     "shares": ("plot",),
     "plot_format": ("plot",),
+    "map_kind": DRAWINGS,
 }
 # What can be combined with --ray.
 ALLOWED_WITH_RAY = (
@@ -65,6 +66,11 @@ class CaptionRequest:
     files: dict = field(default_factory=dict)
     workers: dict = field(default_factory=dict)
 
+    @property
+    def votes(self):
+        """Whether the votes of places are drawn, or printed with --maps."""
+        return self.style.get("map_kind") == "votes"
+
 
 def read_request(arguments):
     """Return the CaptionRequest for the arguments of the command line, a dict.
@@ -82,6 +88,7 @@ def read_request(arguments):
         search=search, drawings=drawings, style=style, files=files, workers=workers, **others
     )
     _check_style(request)
+    _check_votes(request)
     _check_printing(request)
     _check_say(request)
     _check_regions(request)
@@ -105,8 +112,15 @@ def _read_regions(texts):
 
 def _check_style(request):
     for name in request.style:
-        if not any(drawing in request.drawings for drawing in STYLED_DRAWINGS[name]):
+        is_printed = name == "map_kind" and request.maps
+        is_drawn = any(drawing in request.drawings for drawing in STYLED_DRAWINGS[name])
+        if not is_printed and not is_drawn:
             reject_alone(name, "plot")
+
+
+def _check_votes(request):
+    if request.votes and len(request.models or ()) > 1:
+        raise ValueError("--map-kind votes requires a single model. Pass one --model.")
 
 
 def _check_printing(request):

@@ -16,7 +16,7 @@ from keras_sat.command_line.paths import prepare_files, reject_same_file
 # Which options belong to what; the others are passed to `keras_sat.evaluate`.
 DATA = ("data", "captions")
 CAPTIONER = ("models", "encoder_weights", "cache_dir")
-BOXES = ("grounding", "regions", "boxes")
+BOXES = ("grounding", "regions", "boxes", "map_kind")
 FILES = ("json", "csv", "coco_results", "gallery")
 # What can be combined with --captions.
 ABOUT_DATA = ("data", "data_dir", "split", "split_seed", "compare_with")
@@ -35,6 +35,7 @@ class EvaluationRequest:
         cache_dir: the folder of a feature cache, or None.
         grounding, regions, boxes: what is measured on boxes, and their file or folder;
             None for scenes, whose boxes are known.
+        map_kind: the maps that `grounding` and faithfulness measure.
         files: dict from FILES to the paths to write.
         workers: dict of the options in WORKERS that were passed.
         options: dict of the other options, which are those of `keras_sat.evaluate`.
@@ -48,6 +49,7 @@ class EvaluationRequest:
     grounding: bool = False
     regions: bool = False
     boxes: str | None = None
+    map_kind: str = "attention"
     files: dict = field(default_factory=dict)
     workers: dict = field(default_factory=dict)
     options: dict = field(default_factory=dict)
@@ -70,7 +72,7 @@ def run_evaluate(**arguments):
         table = evaluate_captions(request.captions, request.data, **request.options)
     print(table)
     if request.grounds_scenes:
-        _ground_scenes(table)
+        _ground_scenes(table, request.map_kind)
     _write(table, files)
 
 
@@ -94,6 +96,9 @@ def _read_request(arguments):
     files, workers, fields, options = parted(arguments, FILES, WORKERS, (*DATA, *CAPTIONER, *BOXES))
     request = EvaluationRequest(files=files, workers=workers, options=options, **fields)
     _check_boxes(request)
+    measures_maps = request.grounding or "faithfulness" in options
+    if "map_kind" in fields and not measures_maps:
+        reject_alone("map_kind", "grounding")
     if "pixel_photos" in options and "faithfulness" not in options:
         reject_alone("pixel_photos", "faithfulness")
     check_workers(workers)
@@ -148,6 +153,7 @@ def _score_captioner(request):
         cache=request.cache_dir,
         boxes=request.boxes,
         regions=request.regions,
+        map_kind=request.map_kind,
         keep_results="gallery" in request.files or request.grounds_scenes,
         **request.options,
     )
@@ -161,13 +167,13 @@ def _distributed(captioner, models, request):
     return DistributedCaptioner(captioner, load, Workers(**request.workers))
 
 
-def _ground_scenes(table):
-    """Print how much attention is on the objects that captions of scenes name, and add
-    it to the table.
+def _ground_scenes(table, map_kind):
+    """Print how much of the maps is on the objects that captions of scenes name, and
+    add it to the table.
     """
     from keras_sat.scoring.grounding import ground_scenes
 
-    grounding = ground_scenes(table.images, table.results, word_classes=None)
+    grounding = ground_scenes(table.images, table.results, word_classes=None, map_kind=map_kind)
     print(f"\n{grounding}")
     table.statistics["grounding"] = grounding.to_dict()
 

@@ -68,6 +68,12 @@ class RecurrentCell(layers.Layer):
     def build(self, projected_inputs_shape, hidden_state_shape, cell_state_shape=None):
         self.recurrent_projection.build(hidden_state_shape)
 
+    def gates(self, projected_inputs, hidden_state):
+        """Return the gates and the candidate that `call` computes from the same
+        arguments, by name, each (rows, hidden_dim). The base class knows none.
+        """
+        return {}
+
     def build_for(self, input_dim, context_dim=None):
         """Create all weights.
 
@@ -97,6 +103,9 @@ class LSTMCell(RecurrentCell):
         gates = projected_inputs + self.recurrent_projection(hidden_state)
         return equations.lstm(gates, cell_state)
 
+    def gates(self, projected_inputs, hidden_state):
+        return equations.lstm_gates(projected_inputs + self.recurrent_projection(hidden_state))
+
 
 @keras.saving.register_keras_serializable("keras_sat")
 class GRUCell(RecurrentCell):
@@ -110,6 +119,9 @@ class GRUCell(RecurrentCell):
     def call(self, projected_inputs, hidden_state, cell_state=None):
         projected_state = self.recurrent_projection(hidden_state)
         return (equations.gru(projected_inputs, projected_state, hidden_state),)
+
+    def gates(self, projected_inputs, hidden_state):
+        return equations.gru_gates(projected_inputs, self.recurrent_projection(hidden_state))
 
 
 CELLS = {"lstm": LSTMCell, "gru": GRUCell}

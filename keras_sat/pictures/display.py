@@ -48,7 +48,7 @@ class AttentionDisplay:
             panorama is stretched to an aspect ratio of 5 or 1/5.
         words: list of the caption's words.
         attention_weights: (words, rows, columns), for a grid of any shape that covers
-            the photo.
+            the photo; with `map_kind="votes"`, the positive votes, normalised.
         from_photo: with a sentinel, the fraction of each word that came from the photo,
             (words,); else None.
         confidence: the probability that the caption is right, or None; pages show it.
@@ -86,19 +86,24 @@ class AttentionDisplay:
         object.__setattr__(self, "attention_weights", maps)
 
     @classmethod
-    def from_result(cls, result: CaptionResult, *, image: Any = None) -> AttentionDisplay:
-        """Make an AttentionDisplay from a CaptionResult; `image`, such as a path,
-        replaces the result's photo.
+    def from_result(
+        cls, result: CaptionResult, *, image: Any = None, map_kind: str = "attention"
+    ) -> AttentionDisplay:
+        """Make an AttentionDisplay from a CaptionResult.
 
         If the photo was given as a path and is still there, it is read again, in its
         own shape. Otherwise it has the shape of the encoder's input, usually a square.
+
+        Args:
+            image: replaces the result's photo, such as a path.
+            map_kind: "attention" for where the network looked; "votes" for the places
+                that spoke for each word, of a result with `votes`.
         """
         if not hasattr(result, "attention_weights"):
             raise ValueError(f"`result` must be a single CaptionResult. Received: {brief(result)}")
         image = photo_of_result(result) if image is None else image
-        return cls(
-            image, result.words, result.attention_weights, result.from_photo, result.confidence
-        )
+        maps = result.maps(map_kind)
+        return cls(image, result.words, maps, result.from_photo, result.confidence)
 
     def upsampled(self, position: int) -> np.ndarray:
         """Return the map of the word at `position`, resized to the photo's size; NaN

@@ -28,6 +28,7 @@ def gallery(
     names: list[str] | None = None,
     references: list[list[str]] | None = None,
     title: str = "Captions",
+    map_kind: str = "attention",
 ) -> Path:
     """Write an HTML page with a player for each photo, 50 at a time, that can be
     searched; return its path.
@@ -43,13 +44,14 @@ def gallery(
             references, each photo shows its BLEU-4 and CIDEr, and the page can be
             sorted by them. BLEU-4 is 0 without four matching words in a row; CIDEr
             depends on how rare words are in all these references.
+        map_kind: what the players show, see `AttentionDisplay.from_result`.
     """
     for name, values in (("images", images), ("names", names), ("references", references)):
         if values is not None and len(values) != len(results):
             raise ValueError(
                 f"Expected {len(results)} {name}, one for each result. Received: {len(values)}"
             )
-    page = GalleryPage(path, title)
+    page = GalleryPage(path, title, map_kind=map_kind)
     scores = {}  # from names to a list with the score of each photo
     if references is not None:
         captions = [result.caption for result in results]
@@ -67,10 +69,13 @@ def gallery(
 class GalleryPage:
     """A gallery to which photos are added one by one, to save memory."""
 
-    def __init__(self, path: str | os.PathLike, title: str = "Captions"):
+    def __init__(
+        self, path: str | os.PathLike, title: str = "Captions", *, map_kind: str = "attention"
+    ):
         path = Path(path).expanduser()
         self.path = path if path.suffix.lower() == ".html" else path / "index.html"
         self.title = title
+        self.map_kind = map_kind
         # HTML of each photo; for each picture that cannot be read, why
         self.photos, self.errors = [], []
         # Those that all photos have.
@@ -78,7 +83,8 @@ class GalleryPage:
 
     def add(self, name, result, image, references=(), **scores):
         """Add a photo with its CaptionResult, its human captions and its scores."""
-        display = AttentionDisplay(image, result.words, result.attention_weights, result.from_photo)
+        maps = result.maps(self.map_kind)
+        display = AttentionDisplay(image, result.words, maps, result.from_photo)
         data = player.figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
         score_texts = [named(key, value) for key, value in scores.items()]
         if result.confidence is not None:

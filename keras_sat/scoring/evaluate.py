@@ -18,8 +18,10 @@ from data_utils.progress import Progress
 from keras_sat.option_types import ConsensusKeywords
 from keras_sat.options import (
     CONSENSUS_BEAMS,
+    MEASURED_MAPS,
     ConsensusOptions,
     SearchOptions,
+    one_of,
     with_options,
 )
 from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
@@ -59,6 +61,7 @@ def evaluate(
     compare_with: str | tuple[str, ...] | list[str] = (),
     boxes: Any = None,
     regions: bool = False,
+    map_kind: str = "attention",
     faithfulness: bool = False,
     pixel_photos: int = PIXEL_PHOTOS,
     keep_results: bool = False,
@@ -90,6 +93,9 @@ def evaluate(
             `data_utils.datasets.phrase_boxes.read_boxes` accepts.
         regions: with `boxes`, also describe their regions, see
             `keras_sat.scoring.region_nouns`.
+        map_kind: the maps that `boxes` and `faithfulness` measure: "attention";
+            "votes", the places that speak for each word; or "votes-blurred", as a
+            control; see `keras_sat.scoring.measured_maps`.
         faithfulness: measure whether words depend on the places that they attend to, in
             the generated captions and in the first human caption of each photo; see
             `keras_sat.scoring.faithfulness`.
@@ -100,7 +106,8 @@ def evaluate(
         **options: see `keras_sat.options.ConsensusOptions`.
     """
     search = ConsensusOptions.of("evaluate", options, also=inspect.signature(evaluate).parameters)
-    _check_arguments(captioner, boxes, regions, faithfulness, pixel_photos)
+    _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_photos)
+    votes = map_kind != "attention"
 
     all_images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = _described_photos(all_images, split)
@@ -123,21 +130,24 @@ def evaluate(
 
     search_options = _search_options(captioner, search, reads_photos=cache is None)
     reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
-    results = caption_photos(captioner, images, **reading, **search_options)
+    votes_option = {"votes": True} if votes else {}
+    results = caption_photos(captioner, images, **reading, **search_options, **votes_option)
 
     settings = _settings(data, split, split_seed, captioner.encoder, search_options)
     settings |= _origin(captioner)
+    settings |= {"map_kind": map_kind} if votes else {}
     captions = [result.caption for result in results]
     table = _score_table(images, captions, settings, all_images, other_rows)
     table.statistics["training_photos"] = num_training_photos
     if boxes is not None:
-        table = _add_grounding(table, captioner, images, results, boxes, reading)
+        table = _add_grounding(table, captioner, images, results, boxes, map_kind, reading)
     if regions:
         describe = functools.partial(caption_photos, captioner, images, **reading, **search_options)
         nouns = region_nouns(images, boxes, results, describe)
         table = dataclasses.replace(table, regions=nouns)
     if faithfulness:
-        table = _add_faithfulness(table, captioner, images, results, pixel_photos, reading)
+        options = {"pixel_photos": pixel_photos, "map_kind": map_kind, **reading}
+        table = _add_faithfulness(table, captioner, images, results, options)
     if keep_results:
         without_photos = [dataclasses.replace(result, image=None) for result in results]
         table = dataclasses.replace(table, images=images, results=without_photos)
@@ -178,11 +188,14 @@ def evaluate_captions(
 # === Arguments and photos ===
 
 
-def _check_arguments(captioner, boxes, regions, faithfulness, pixel_photos):
+def _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_photos):
     if not hasattr(captioner, "caption"):
         raise ValueError(
             f"The first argument must be a Captioner, the second the data. Received: {captioner=}"
         )
+    one_of(*MEASURED_MAPS).check("map_kind", map_kind)
+    if map_kind != "attention":
+        captioner.check_votes(True)
     if faithfulness:
         reject_unfit(captioner, pixel_photos)
     if regions and boxes is None:
@@ -423,12 +436,12 @@ def _human_scores(images):
 # === Measures of attention ===
 
 
-def _add_grounding(table, captioner, images, results, boxes, reading):
-    """Return a table with the figures of attention on boxes; `reading` are the options
-    with which photos are read.
+def _add_grounding(table, captioner, images, results, boxes, map_kind, reading):
+    """Return a table with the figures of attention, or of votes, on boxes; `reading`
+    are the options with which photos are read.
     """
-    human_sums = ground_phrases(captioner, images, boxes, **reading)
-    result_sums = ground_captions(results, images, boxes)
+    human_sums = ground_phrases(captioner, images, boxes, map_kind=map_kind, **reading)
+    result_sums = ground_captions(results, images, boxes, map_kind=map_kind)
     photos = {**table.photos, GROUNDING.contributions: human_sums.round(10).tolist()}
     return dataclasses.replace(
         table,
@@ -438,9 +451,9 @@ def _add_grounding(table, captioner, images, results, boxes, reading):
     )
 
 
-def _add_faithfulness(table, captioner, images, results, pixel_photos, reading):
+def _add_faithfulness(table, captioner, images, results, options):
     """Return a table with the figures of faithfulness, for the results and for the
-    first human caption of each photo.
+    first human caption of each photo; `options` are those of `measure`.
     """
     captions = {
         "faithfulness": [result.words for result in results],
@@ -448,7 +461,7 @@ def _add_faithfulness(table, captioner, images, results, pixel_photos, reading):
     }
     photos, figures = dict(table.photos), {}
     for name, words in captions.items():
-        photo_sums = measure(captioner, images, words, pixel_photos=pixel_photos, **reading)
+        photo_sums = measure(captioner, images, words, **options)
         photos[name] = photo_sums.round(6).tolist()
         figures[name] = faithfulness_figures(photo_sums, captioner.num_regions)
     return dataclasses.replace(table, photos=photos, **figures)

@@ -20,6 +20,7 @@ from data_utils.images import load_image
 from data_utils.progress import Progress
 from keras_sat.options import count
 from keras_sat.scoring.grounding import centred_map
+from keras_sat.scoring.measured_maps import maps_to_rank
 from keras_sat.scoring.scores import Score
 
 CELLS = ("attended", "random", "middle", "other_words", "least")  # which cells are replaced
@@ -134,6 +135,7 @@ def measure(
     cache=None,
     batch_size=64,
     pixel_photos=PIXEL_PHOTOS,
+    map_kind="attention",
     show_progress=False,
 ):
     """Return each photo's contribution to `figures_of`, (photos, sum of SIZES); for the
@@ -144,21 +146,24 @@ def measure(
         captions: the words of a caption for each photo. Words that name nothing or are
             unknown are not measured.
         pixel_photos: number of photos, from the first, in which places are blurred.
+        map_kind: the maps that order the cells; see `keras_sat.scoring.measured_maps`.
     """
     if not len(images):
         raise ValueError("Faithfulness requires at least one photo. Received: no photos")
     batches = captioner.batches(images, batch_size, cache)
-    sums = _each_photo_sums(captioner, batches, images, captions, pixel_photos)
+    sums = _each_photo_sums(captioner, batches, images, captions, pixel_photos, map_kind)
     sums = Progress.over(sums, len(images), label="faithfulness", unit="photos", show=show_progress)
     return np.stack([*sums])
 
 
-def _each_photo_sums(captioner, batches, images, captions, pixel_photos):
+def _each_photo_sums(captioner, batches, images, captions, pixel_photos, map_kind):
     """Yield the sums of each photo, (sum of SIZES,); see `_photo_sums`."""
     previous_result = None  # of the photo before, whose maps are those of the "other photo"
     for batch in batches:
         captions_of_batch = [captions[number] for number in batch.numbers]
-        results = captioner._given_captions(captions_of_batch, batch.features, batch.photos)
+        results = captioner._given_captions(
+            captions_of_batch, batch.features, batch.photos, votes=map_kind != "attention"
+        )
         grids = np.asarray(captioner.decoder_features(batch.features))
         if previous_result is None:  # the first photo has none before it
             previous_result = results[-1]
@@ -168,16 +173,18 @@ def _each_photo_sums(captioner, batches, images, captions, pixel_photos):
                 path = getattr(images[number], "image_path", images[number])
                 photo = load_image(path, captioner.photo_sizes[0])
             random = np.random.default_rng([SEED, number])
-            yield _photo_sums(captioner, grid[None], result, previous_result, photo, random)
+            maps = maps_to_rank(result, map_kind)
+            yield _photo_sums(captioner, grid[None], result, maps, previous_result, photo, random)
             previous_result = result
 
 
-def _photo_sums(captioner, grid, result, other_result, photo, random):
+def _photo_sums(captioner, grid, result, maps, other_result, photo, random):
     """Return a photo's sums, (sum of SIZES,).
 
     Args:
         grid: its adapted features, (1, regions, feature_dim).
         result, other_result: CaptionResult of its caption, and that of another photo.
+        maps: by which the cells are ordered for each word, (words, rows, columns).
         photo: uint8 (height, width, 3), in which places are blurred, or None.
         random: numpy generator.
     """
@@ -188,10 +195,10 @@ def _photo_sums(captioner, grid, result, other_result, photo, random):
     for t in content:
         if ids[t] == captioner.vocabulary.unk_token_id:
             continue
-        word_map = result.attention_weights[t]  # (rows, columns)
+        word_map = maps[t]  # (rows, columns)
         other_words = [position for position in content if position != t]
-        other_words_map = result.attention_weights[other_words].sum(axis=0)
-        other_photo_map = word_map
+        other_words_map = maps[other_words].sum(axis=0)
+        other_photo_map = result.attention_weights[t]
         if other_result.words:
             last = len(other_result.words) - 1
             other_photo_map = other_result.attention_weights[min(t, last)]

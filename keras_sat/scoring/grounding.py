@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_sat.scoring.measured_maps import measured_maps
 from keras_sat.search.result import CaptionResult
 
 CENTRE_WIDTH = 0.25  # standard deviation of the centred map, as a fraction of the photo's sides
@@ -76,6 +77,7 @@ def ground(
     places: Any,
     *,
     word_classes: tuple[str, ...] | None = ("colour", "shape"),
+    map_kind: str = "attention",
 ) -> Grounding:
     """Measure how much attention is on the objects that captions name; return a
     Grounding.
@@ -86,6 +88,8 @@ def ground(
             not counted.
         word_classes: the word classes to measure, in scenes "colour", "shape", "size",
             "relation", "number"; None: all.
+        map_kind: "attention", or "votes" or "votes-blurred" for results that have
+            votes; see `keras_sat.scoring.measured_maps`.
     """
     if len(places) != len(results):
         raise ValueError(
@@ -94,13 +98,14 @@ def ground(
         )
     figures = {}  # dict from word classes to the FIGURES of their words
     for result, scene_or_places in zip(results, places):
+        maps = measured_maps(result, map_kind)
         word_places = scene_or_places
         if hasattr(scene_or_places, "places"):  # a Scene
             word_places = scene_or_places.places(result.caption)
         for place in word_places:
             if word_classes is not None and place.word_class not in word_classes:
                 continue
-            attention_map = np.asarray(result.attention_weights[place.position], dtype=float)
+            attention_map = np.asarray(maps[place.position], dtype=float)
             map_figures = figures_of_map(attention_map, place.cells(attention_map.shape))
             figures.setdefault(place.word_class, []).append(map_figures)
     groundings = {name: _averaged(figures[name]) for name in sorted(figures)}

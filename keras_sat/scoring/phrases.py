@@ -10,6 +10,7 @@ from data_utils.captions import tokenise
 from data_utils.datasets.phrase_boxes import covered_fraction
 from data_utils.progress import Progress
 from keras_sat.scoring.grounding import FIGURES, MEASURES, figures_of_map, table_of
+from keras_sat.scoring.measured_maps import measured_maps
 from keras_sat.scoring.scores import Score
 
 SMALL = 0.25  # fraction of the photo; boxes that cover less are also reported separately
@@ -47,7 +48,14 @@ def _means(sums):
 
 
 def ground_phrases(
-    captioner, images, boxes, *, cache=None, batch_size=64, show_progress=False
+    captioner,
+    images,
+    boxes,
+    *,
+    map_kind="attention",
+    cache=None,
+    batch_size=64,
+    show_progress=False,
 ) -> np.ndarray:
     """Read human captions with teacher forcing; return each photo's contribution to
     `figures_of`, (photos, 2, 10).
@@ -63,20 +71,22 @@ def ground_phrases(
             photos.append(image)
             captions.append(image.captions[caption])
             phrases_of_captions.append([phrase for phrase in phrases if phrase.caption == caption])
-    results = captioner.attend_each(photos, captions, cache=cache, batch_size=batch_size)
+    votes = {} if map_kind == "attention" else {"votes": True}
+    results = captioner.attend_each(photos, captions, cache=cache, batch_size=batch_size, **votes)
     results = Progress.over(
         results, len(captions), label="phrases", unit="captions", show=show_progress
     )
     photo_sums = np.zeros((len(images), 2, 1 + len(FIGURES)))
     for number, (_, result), phrases in zip(numbers, results, phrases_of_captions):
+        maps = measured_maps(result, map_kind)
         for phrase in phrases:
             position = last_content_word(result.words, phrase)
             if position is not None:
-                _add(photo_sums[number], result.attention_weights[position], phrase.boxes)
+                _add(photo_sums[number], maps[position], phrase.boxes)
     return photo_sums
 
 
-def ground_captions(results, images, boxes) -> np.ndarray:
+def ground_captions(results, images, boxes, *, map_kind="attention") -> np.ndarray:
     """Return each photo's contribution to `figures_of`, (photos, 2, 10), for captions
     that a captioner generated.
 
@@ -91,7 +101,7 @@ def ground_captions(results, images, boxes) -> np.ndarray:
             position = last_content_word(words, phrase)
             if position is not None:
                 boxes_of_words.setdefault(words[position], []).extend(phrase.boxes)
-        for word, attention_map in zip(result.words, result.attention_weights):
+        for word, attention_map in zip(result.words, measured_maps(result, map_kind)):
             if word in boxes_of_words:
                 _add(sums, attention_map, tuple(boxes_of_words[word]))
     return photo_sums

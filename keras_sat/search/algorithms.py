@@ -114,15 +114,27 @@ def greedy_search(
     no_repeat_ngram: int = 0,
     joining_token_id: int | None = None,
     shifts: Any = None,
+    first_ids: Any = None,
     **options,
 ) -> SearchResult:
     """Take the most probable word at each step.
 
     Return a SearchResult with one result per row. See beam_search.
+
+    Args:
+        first_ids: tokens with which the captions start, (rows, max_length), with
+            `<pad>` where the search chooses; None: it chooses all.
     """
     rules = RepetitionRules(no_repeat_ngram, joining_token_id)
 
     def choose(logits, t, said):
+        best_ids = choose_best(logits, t, said)
+        if first_ids is None:
+            return best_ids
+        given_ids = ops.take(first_ids, t, axis=1)
+        return ops.where(given_ids == options["pad_token_id"], best_ids, given_ids)
+
+    def choose_best(logits, t, said):
         num_choices = min(1 + rules.most_forbidden(said), logits.shape[-1])
         best, token_ids = ops.top_k(logits, num_choices)  # (rows, choices)
         if num_choices == 1:

@@ -97,10 +97,13 @@ class CaptionGenerator:
         recogniser: None, or a Recogniser, which says which words a photo makes more and
             less probable.
         second_opinion: None, or a function that corrects the confidence of results.
+        has_votes: whether there is a method `with_votes`, which returns results with
+            their `votes`, given results, features and visible cells.
 
-    This module calls these four, and does not know what they compute: see
+    This module calls these, and does not know what they compute: see
     `keras_sat.beyond.confidence`, `keras_sat.beyond.consensus`,
-    `keras_sat.beyond.known_objects` and `keras_sat.beyond.second_opinion`.
+    `keras_sat.beyond.known_objects`, `keras_sat.beyond.second_opinion` and
+    `keras_sat.trace.votes`.
     """
 
     photo_loader = None
@@ -108,6 +111,7 @@ class CaptionGenerator:
     consensus = None
     recogniser = None
     second_opinion = None
+    has_votes = False
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
@@ -245,6 +249,7 @@ class CaptionGenerator:
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_features", options)
+        self.check_votes(options.votes)
         _reject_known_objects(options)
         features = self._checked_features(features)
         all_numbers = range(_num_photos(features))
@@ -259,6 +264,7 @@ class CaptionGenerator:
 
     def _caption_each(self, images, options, regions=None, cache=None, errors="raise"):
         """Do what `caption_each` does, given SearchOptions."""
+        self.check_votes(options.votes)
         if cache is not None:
             _reject_known_objects(options)
         batches = self.batches(images, options.batch_size, cache, errors)
@@ -307,6 +313,8 @@ class CaptionGenerator:
             for row, result in zip(rows, again):
                 results[row] = recognised.noted(row, result, instead_of=results[row])
             results = recognised.with_evidence(results)
+        if options.votes:
+            results = self.with_votes(results, batch.features)
         if self.second_opinion is None or confidence is not None:
             return results
         return self.second_opinion(results)
@@ -328,7 +336,10 @@ class CaptionGenerator:
             rows = [row for row, _ in pairs]
             regions = [region for _, region in pairs]
             visible = self.visible_cells(regions)
-            phrases = self._results(batch.rows(rows), options, arguments, visible=visible)
+            photos = batch.rows(rows)
+            phrases = self._results(photos, options, arguments, visible=visible)
+            if options.votes:
+                phrases = self.with_votes(phrases, photos.features, visible)
             for (row, region), phrase in zip(pairs, phrases):
                 results[row].append(phrase.of_region(region))
         return results
@@ -361,6 +372,14 @@ class CaptionGenerator:
         return results_of(
             search_result, self.vocabulary, self.rows_and_columns(), batch.photos, confidences
         )
+
+    def check_votes(self, votes: bool) -> None:
+        """Raise ValueError if `votes` is true and this is no single captioner."""
+        if votes and not self.has_votes:
+            raise ValueError(
+                "`votes` requires a single captioner, since they are what one network adds "
+                f"up. Received: votes=True with {type(self).__name__}"
+            )
 
     def visible_cells(self, regions: list) -> Any:
         """Return which cells each region shows, boolean (regions, cells)."""
@@ -437,7 +456,13 @@ class CaptionGenerator:
     # === Attention for given captions ===
 
     def attend(
-        self, images: Any, captions: Any, *, cache: FeatureCache | None = None, batch_size: int = 64
+        self,
+        images: Any,
+        captions: Any,
+        *,
+        cache: FeatureCache | None = None,
+        votes: bool = False,
+        batch_size: int = 64,
     ) -> Any:
         """Return a CaptionResult with the attention for each word of a given caption
         or, for many photos, a list.
@@ -446,10 +471,12 @@ class CaptionGenerator:
             images: see `caption`.
             captions: a sentence, or a list with one sentence for each photo. Unknown
                 words are read as `<unk>`.
+            votes: also compute what each place adds to each word, see
+                `CaptionResult.votes`.
             cache, batch_size: see `caption_each`.
         """
         photos, many = photos_of(images)
-        pairs = self.attend_each(photos, captions, cache=cache, batch_size=batch_size)
+        pairs = self.attend_each(photos, captions, cache=cache, votes=votes, batch_size=batch_size)
         results = [result for _, result in pairs]
         return results if many else results[0]
 
@@ -460,37 +487,42 @@ class CaptionGenerator:
         *,
         cache: FeatureCache | None = None,
         errors: str = "raise",
+        votes: bool = False,
         batch_size: int = 64,
     ) -> Iterator[tuple[Any, Any]]:
         """Yield (image, CaptionResult of its given caption) for each photo.
 
         See `attend` and `caption_each`.
         """
+        self.check_votes(votes)
         batches = self.batches(images, batch_size, cache, errors)
         captions = words_of_captions(captions, len(images))
-        return with_image_paths(self._given_captions_of_batches(batches, captions))
+        return with_image_paths(self._given_captions_of_batches(batches, captions, votes))
 
     def attend_features(
-        self, features: Any, captions: Any, *, images: Any = None
+        self, features: Any, captions: Any, *, images: Any = None, votes: bool = False
     ) -> list[CaptionResult]:
         """Do what `attend` does, given features (photos, regions, feature_dim).
 
         Return a list of CaptionResults.
         """
+        self.check_votes(votes)
         features = self._checked_features(features)
         captions = words_of_captions(captions, _num_photos(features))
-        return self._given_captions(captions, features, images)
+        return self._given_captions(captions, features, images, votes)
 
-    def _given_captions_of_batches(self, batches, captions):
+    def _given_captions_of_batches(self, batches, captions, votes=False):
         """Yield (image, CaptionResult or error) for each image."""
         for batch in batches:
             results = []
             if batch.numbers:
                 captions_of_batch = [captions[number] for number in batch.numbers]
-                results = self._given_captions(captions_of_batch, batch.features, batch.photos)
+                results = self._given_captions(
+                    captions_of_batch, batch.features, batch.photos, votes
+                )
             yield from batch.with_errors(results)
 
-    def _given_captions(self, captions, features, photos):
+    def _given_captions(self, captions, features, photos, votes=False):
         """Return the CaptionResult of a given caption, a list of words, for each photo;
         see `_captions`.
         """
@@ -503,10 +535,11 @@ class CaptionGenerator:
         )
         search_result = self._run(self.forced_search, features, token_ids)
         results = results_of(search_result, vocabulary, self.rows_and_columns(), photos)
-        return [
+        results = [
             dataclasses.replace(result, words=words, caption=" ".join(words))
             for result, words in zip(results, captions)
         ]
+        return self.with_votes(results, features) if votes else results
 
     # === Photos -> features ===
 
@@ -757,6 +790,7 @@ def _result_of(search_result, place, vocabulary, rows_and_columns, image, confid
         confidence=confidence,
         image=image,
         log_prob_shift=float(search_result.log_prob_shifts[place].sum()),
+        word_shifts=search_result.log_prob_shifts[place][: search_result.lengths[place]],
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sat.options import EXTRAS
+from keras_sat.options import EXTRAS, MAP_KINDS, one_of
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,11 @@ class CaptionResult:
             recogniser.
         log_prob_shift: what known objects added to `log_prob` where the search compared
             captions.
+        votes: (words, rows, columns): what each place added to the logit of each word,
+            compared with the mean of the photo, positive or negative; None without the
+            option `votes`. See `keras_sat.equations.votes`.
+        word_shifts: what they added for each word, and for `<end>` if the caption is
+            finished, (words + 1,); None if nothing was searched.
     """
 
     caption: str
@@ -63,6 +68,8 @@ class CaptionResult:
     known_objects: list = field(default_factory=list, repr=False)
     evidence: float | None = field(default=None, repr=False)
     log_prob_shift: float = field(default=0.0, repr=False)
+    word_shifts: np.ndarray | None = field(default=None, repr=False)
+    votes: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def compared_log_prob(self) -> float:
@@ -77,7 +84,8 @@ class CaptionResult:
     def to_dict(self, *, maps: bool = False) -> dict[str, Any]:
         """Return a dict for JSON.
 
-        With `maps`, it has the attention maps, rounded to six decimals.
+        With `maps`, it has the attention maps, and the votes if there are any, rounded
+        to six decimals.
         """
         parts = {} if self.region is None else {"region": self.region}
         parts |= {"caption": self.caption, "words": self.words, "log_prob": self.log_prob}
@@ -98,7 +106,32 @@ class CaptionResult:
             _, rows, columns = self.attention_weights.shape
             weights = _rounded(self.attention_weights, 6)
             parts |= {"rows": rows, "columns": columns, "attention_weights": weights}
+        if maps and self.votes is not None:
+            parts["votes"] = _rounded(self.votes, 6)
         return parts
+
+    def maps(self, kind: str = "attention") -> np.ndarray:
+        """Return a map for each word, (words, rows, columns), each with the sum 1.
+
+        Args:
+            kind: "attention" for the attention weights, or "votes" for the positive
+                votes; where no place has one, the map is even.
+        """
+        one_of(*MAP_KINDS).check("map_kind", kind)
+        if kind == "attention":
+            return self.attention_weights
+        if self.votes is None:
+            raise ValueError(
+                "This result has no votes: pass votes=True to `caption` or `attend`. "
+                "Received: map_kind='votes'"
+            )
+        _, rows, columns = self.votes.shape
+        positive = np.maximum(self.votes, 0)
+        sums = positive.sum(axis=(1, 2), keepdims=True)
+        has_positive = sums > 0
+        return np.where(
+            has_positive, positive / np.where(has_positive, sums, 1), 1 / rows / columns
+        )
 
     def of_region(self, region: tuple) -> "CaptionResult":
         """Return a copy in which this result and its alternatives describe a region.

@@ -1,0 +1,4 @@
+"""The trace of a caption: how each word came about, from the photo to its probability.
+
+See `trace`.
+"""

@@ -1,0 +1,87 @@
+"""What would have followed: the next best words at each step, and the captions that a
+greedy search goes on with after them.
+"""
+
+import dataclasses
+
+import numpy as np
+from keras import ops
+
+from keras_sat.search.algorithms import run_search, special_tokens
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternative:
+    """A word that could have been said at a step, and what would have followed.
+
+    Attributes:
+        word: the word, or `<end>`.
+        probability: of the word, at this step.
+        caption: the caption up to this step, the word, and what greedy search adds.
+        words: list of the caption's words.
+    """
+
+    word: str
+    probability: float
+    caption: str
+    words: list[str]
+
+
+def alternatives_at_each_step(
+    captioner, features, words, token_ids, probabilities, num_alternatives, rules
+):
+    """Return a list of Alternatives for each step, the most probable first.
+
+    Args:
+        captioner: Captioner.
+        features: those of the encoder, (1, regions, feature_dim).
+        words: list of the words that were said; of a given caption some may be unknown.
+        token_ids: the same as ids, and `<end>`, (steps,).
+        probabilities: of all words at each step, (steps, vocabulary).
+        num_alternatives: for each step.
+        rules: arguments of `run_search`: those of a greedy search, and allow_unknown.
+    """
+    vocabulary = captioner.vocabulary
+    chosen_ids = _next_best(
+        token_ids, probabilities, num_alternatives, vocabulary, rules["allow_unknown"]
+    )
+    first_ids = np.full((chosen_ids.size, rules["max_length"]), vocabulary.pad_token_id, np.int32)
+    for row, (t, number) in enumerate(np.ndindex(chosen_ids.shape)):
+        first_ids[row, :t] = token_ids[:t]
+        first_ids[row, t] = chosen_ids[t, number]
+
+    def continued_search(features, first_ids, **options):
+        step, state = captioner._steps(features, rows_per_photo=ops.shape(first_ids)[0])
+        return run_search(
+            step, state, vocabulary, captioner.num_regions, first_ids=first_ids, **options
+        )
+
+    found = captioner._run(continued_search, features, first_ids, **rules)
+    found_ids = np.asarray(found.token_ids)[:, 0]  # (rows, max_length)
+    alternatives = [[] for _ in token_ids]
+    for row, (t, number) in enumerate(np.ndindex(chosen_ids.shape)):
+        word_id = chosen_ids[t, number]
+        caption_words = [*words[:t], *vocabulary.ids_to_words(found_ids[row, t:])]
+        alternatives[t].append(
+            Alternative(
+                word=vocabulary.tokens[word_id],
+                probability=float(probabilities[t, word_id]),
+                caption=" ".join(caption_words),
+                words=caption_words,
+            )
+        )
+    return alternatives
+
+
+def _next_best(token_ids, probabilities, number, vocabulary, allow_unknown):
+    """Return the ids of the most probable words that a search may say, without the one
+    that was said: (steps, number), or fewer if the vocabulary is smaller.
+    """
+    special = special_tokens(vocabulary, allow_unknown)
+    forbidden = [special["pad_token_id"], *special["forbidden_token_ids"]]
+    steps = np.arange(len(token_ids))
+    remaining = probabilities.copy()
+    remaining[:, forbidden] = -1
+    remaining[steps, token_ids] = -1
+    most = (remaining >= 0).sum(axis=-1).min()
+    return np.argsort(-remaining, axis=-1, kind="stable")[:, : min(number, most)]

@@ -1,0 +1,163 @@
+"""Read given captions word by word, and keep what the decoder computes on the way.
+
+`CaptionDecoder.step` returns only what a search needs. Here the same layers are called
+in the same order, and their inputs and outputs are kept: scores, gates, states, and the
+context in two parts, that of the photo and that of the sentinel.
+"""
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_sat import equations
+from keras_sat.accelerated.switch import without_fast_twins
+from keras_sat.beyond.attend_after import AttendAfter
+from keras_sat.beyond.sentinel import WithSentinel
+from keras_sat.model.states import SelectionInputs
+
+
+class Reading(NamedTuple):
+    """What the decoder computed at each word: tensors (rows, time, dim), float32.
+
+    In `read_step`, which returns one for a single step, they are (rows, dim).
+
+    Attributes:
+        embedded: E y_{t-1}.
+        hidden_state, cell_state: h_t and c_t of the top layer; a GRU has no c_t: None.
+        gates: from names to the gates of the top layer; see `equations.lstm_gates`.
+        attention_scores: e_ti; None without attention.
+        attention_weights: alpha_t.
+        share: what the photo's context is multiplied by: beta_t, or from_photo, or 1.
+        photo_context: share * sum_i alpha_ti a_i, the photo's part of z_t.
+        sentinel_context: (1 - share) * sentinel, the rest of z_t; 0 without a sentinel.
+    """
+
+    embedded: Any
+    hidden_state: Any
+    cell_state: Any
+    gates: dict
+    attention_scores: Any
+    attention_weights: Any
+    share: Any
+    photo_context: Any
+    sentinel_context: Any
+
+
+def reveal(captioner, features, visible=None):
+    """Return what the decoder sees of photos; see `CaptionDecoder.reveal`.
+
+    Args:
+        features: those of the encoder, (photos, regions, feature_dim).
+    """
+    with without_fast_twins():  # a few words are not worth compiling anything
+        return captioner.decoder.reveal(captioner.adapter(features), visible)
+
+
+def read(decoder, features, projected_features, input_ids):
+    """Read captions; return a Reading, and the list of the DecoderStates before each
+    word and after the last one.
+
+    Args:
+        decoder: CaptionDecoder.
+        features, projected_features: the outputs of `reveal`.
+        input_ids: the previous words, (rows, time); rows is a multiple of photos.
+    """
+    rows, time = np.shape(input_ids)
+    states = [decoder.initial_state(features, rows // len(features))]
+    steps = []
+    for t in range(time):
+        step, state = read_step(decoder, input_ids[:, t], states[-1], features, projected_features)
+        steps.append(step)
+        states.append(state)
+    fields = zip(*steps)
+    return Reading(*(_stacked(values) for values in fields)), states
+
+
+def _stacked(values):
+    """Stack tensors (rows, dim), or dicts of them, to (rows, time, dim); keep None."""
+    if values[0] is None:
+        return None
+    return keras.tree.map_structure(lambda *times: ops.stack(times, axis=1), *values)
+
+
+def read_step(decoder, input_ids, state, features, projected_features):
+    """Read one word; return a Reading of one step, and the next DecoderState.
+
+    Args:
+        input_ids: the previous words, (rows,).
+        state: the DecoderState before the step.
+        features, projected_features: the outputs of `CaptionDecoder.reveal`.
+    """
+    embedded = decoder.embed(input_ids, training=False)
+    projected_word = decoder.cells[0].input_projection(embedded)
+    next_state, attended = decoder.read_word(
+        projected_word, state, features, projected_features, SelectionInputs()
+    )
+
+    attends_after = isinstance(decoder, AttendAfter)
+    attending_state = next_state if attends_after else state
+    attending_hidden = attending_state.hidden_states[-1]
+    attention_scores = None
+    if decoder.chooses:
+        query = decoder.attention_layer.project_state(attending_hidden)
+        attention_scores = decoder.attention_layer.scores(query, projected_features)
+
+    share = ops.ones_like(attending_hidden[:, :1])
+    sentinel_context = ops.zeros_like(attended.context)
+    if decoder.has_gate:
+        share = decoder.gate(attending_hidden)
+    if isinstance(decoder, WithSentinel) and decoder.chooses:
+        share = ops.cast(attended.extras["from_photo"], attended.context.dtype)
+        sentinel_context = (1 - share) * _sentinel(decoder, attending_state)
+    regions = equations.attended_features(attended.selection, features)
+
+    context_read = attended.context
+    if attends_after:
+        context_read = _overview(features, rows=len(embedded))
+    projected_inputs = projected_word + decoder.cells[0].context_projection(context_read)
+    step = Reading(
+        embedded=embedded,
+        hidden_state=next_state.hidden_states[-1],
+        cell_state=next_state.cell_states[-1] if decoder.has_cell_states else None,
+        gates=_gates_of_top_layer(decoder, projected_inputs, state, next_state),
+        attention_scores=attention_scores,
+        attention_weights=attended.attention_weights,
+        share=share,
+        photo_context=share * regions,
+        sentinel_context=sentinel_context,
+    )
+    return Reading(*(_in_float32(values) for values in step)), next_state
+
+
+def _in_float32(values):
+    """Return a tensor, or a dict of tensors, as float32; keep None."""
+    if values is None:
+        return None
+    return keras.tree.map_structure(lambda x: ops.cast(x, "float32"), values)
+
+
+def _sentinel(decoder, attending_state):
+    """Return the sentinel of a WithSentinel, (rows, feature_dim)."""
+    hidden_state = attending_state.hidden_states[-1]
+    memory = attending_state.cell_states[-1] if decoder.has_cell_states else hidden_state
+    return decoder.sentinel_layer(hidden_state, memory)
+
+
+def _overview(features, rows):
+    """Return what the cells of AttendAfter read for z_t, (rows, feature_dim)."""
+    return ops.repeat(equations.mean_annotation(features), rows // len(features), axis=0)
+
+
+def _gates_of_top_layer(decoder, projected_inputs, state, next_state):
+    """Return the gates of the top layer by name; see `RecurrentCell.gates`.
+
+    Args:
+        projected_inputs: those of the first layer.
+        state, next_state: the DecoderState before and after the step.
+    """
+    top = decoder.cells[-1]
+    if decoder.num_layers > 1:
+        projected_inputs = top.input_projection(next_state.hidden_states[-2])
+    return top.gates(projected_inputs, state.hidden_states[-1])

@@ -1,0 +1,355 @@
+"""A trace: what the network computed for each word of a caption, and why the word was
+probable.
+
+`make_trace` captions a photo, or takes a given caption, and reads it once more with
+`keras_sat.trace.reading`. Everything in a Trace is the network's own. What decides in a
+search besides it stands beside it: `TraceStep.bonus` and `Trace.result`. With
+dtype="mixed_bfloat16", parts sum to the logit up to the network's rounding.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from data_utils.captions import words_of_captions
+from data_utils.foreign_text import brief
+from data_utils.images import photos_of
+from keras_sat.checks import ArgumentError
+from keras_sat.options import SearchOptions, count
+from keras_sat.search.result import CaptionResult, with_image_paths
+from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step
+from keras_sat.trace.parts import logit_parts, readout_sum, votes_of, votes_of_mean
+from keras_sat.trace.places import words_of_places
+from keras_sat.trace.reading import read, reveal
+
+NO_PREVIOUS_WORD = (
+    "The readout of this captioner (deep_output=False) does not read the previous word: its "
+    "part is 0, and what it gives through the state is in the part of the memory."
+)
+# The options of a greedy search for which a captioner has values of its own.
+OWN_RULES = ("no_repeat_ngram", "no_repeat_around")
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A word that may come next, under the network alone.
+
+    Attributes:
+        word: the word.
+        probability, logit: under the network.
+        parts: a dict from "bias", "previous_word", "memory" and "photo" to numbers that
+            sum to the logit. What a sentinel gives is in "memory".
+    """
+
+    word: str
+    probability: float
+    logit: float
+    parts: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class TraceStep:
+    """One step of a trace: the network reads a word and predicts the next one.
+
+    Attributes:
+        previous_word: the word y_{t-1} that it reads; `<start>` at first.
+        word: the word y_t that was said; `<end>` in the last step, also where the
+            search was cut off before. An unknown word is `<unk>`.
+        attention_scores: e_ti, (rows, columns); None without attention.
+        attention_weights: alpha_ti, (rows, columns); even without attention.
+        context_gate: beta_t, or None if the captioner has no gate.
+        from_photo: the fraction of the context that comes from the photo, or None
+            without a sentinel.
+        gates: from names to the gates of the top layer, (hidden_dim,); see
+            `equations.lstm_gates` and `equations.gru_gates`.
+        hidden_state: h_t of the top layer, (hidden_dim,).
+        cell_state: c_t of the top layer, (hidden_dim,); None for a GRU.
+        top: list of the most probable Candidates, best first; the word that was said
+            comes last if it is not among them.
+        bonus: by how much known objects raised log p of the word in the search; 0 where
+            they did not, and for a given caption. It is in no other number of the step.
+    """
+
+    previous_word: str
+    word: str
+    attention_scores: np.ndarray | None = dataclasses.field(repr=False)
+    attention_weights: np.ndarray = dataclasses.field(repr=False)
+    context_gate: float | None
+    from_photo: float | None
+    gates: dict[str, np.ndarray] = dataclasses.field(repr=False)
+    hidden_state: np.ndarray = dataclasses.field(repr=False)
+    cell_state: np.ndarray | None = dataclasses.field(repr=False)
+    top: list[Candidate] = dataclasses.field(repr=False)
+    bonus: float = 0.0
+
+    @property
+    def said(self) -> Candidate:
+        """The Candidate that was said."""
+        return next(candidate for candidate in self.top if candidate.word == self.word)
+
+
+class Trace:
+    """What the network computed for each word of a caption; `captioner.trace` makes it.
+
+    `places` and `alternatives` are computed when they are asked for, with the weights
+    that the captioner has then.
+
+    Attributes:
+        words: list of the caption's words, without `<end>`.
+        steps: list of TraceStep, one for each word and one for `<end>`.
+        result: the CaptionResult of the search, or of the given caption: the photo,
+            and what decided besides the network (`consensus`, `known_objects`).
+        left_out: a sentence that says what the parts do not show, or "".
+    """
+
+    def __init__(
+        self,
+        captioner: Any,
+        result: CaptionResult,
+        features: np.ndarray,
+        *,
+        num_words: int,
+        num_alternatives: int,
+        rules: dict[str, Any],
+    ):
+        """Read the caption of a CaptionResult.
+
+        Args:
+            captioner: Captioner.
+            features: those of the encoder, (1, regions, feature_dim).
+            num_words, num_alternatives: see `Captioner.trace`.
+            rules: the options of a greedy search, as a dict.
+        """
+        self.result = result
+        self.words = result.words
+        self.left_out = "" if captioner.decoder.options.deep_output else NO_PREVIOUS_WORD
+        self._captioner = captioner
+        self._vocabulary = vocabulary = captioner.vocabulary
+        self._grid = captioner.rows_and_columns()
+        self._features = features
+        self._num_alternatives = num_alternatives
+        self._rules = rules
+        ids = vocabulary.caption_to_ids(self.words)
+        self._said_ids = np.array([*ids, vocabulary.end_token_id], np.int32)
+        self._previous_ids = np.array([vocabulary.start_token_id, *ids], np.int32)
+        self._places = {}
+
+        decoder = captioner.decoder
+        self._annotations, projected_features = reveal(captioner, features)
+        self._reading, self._states = read(
+            decoder, self._annotations, projected_features, self._previous_ids[None]
+        )
+        self._summed = readout_sum(decoder.readout, self._reading)
+        context = self._reading.photo_context + self._reading.sentinel_context
+        logits = decoder.readout(self._reading.embedded, self._reading.hidden_state, context)
+        self._logits = ops.convert_to_numpy(logits)[0]  # (steps, vocabulary)
+        self._probabilities = ops.convert_to_numpy(ops.softmax(logits, axis=-1))[0]
+        self.steps = [self._step(t, num_words) for t in range(len(self._said_ids))]
+
+    def __repr__(self):
+        return f"Trace({' '.join(self.words)!r}, {len(self.steps)} steps)"
+
+    def votes(self, t: int, word: str | None = None) -> np.ndarray:
+        """Return what each place adds to the logit of a word, compared with the mean of
+        the photo, (rows, columns): positive where it speaks for the word, negative
+        where against it.
+
+        See `equations.votes`. The sum is the photo's part of the logit less
+        `vote_of_mean`.
+
+        Args:
+            t: number of the step.
+            word: any word of the vocabulary, said or not; None: the one that was said.
+        """
+        word_ids = self._at_all_steps(t, word)
+        votes = votes_of(self._summed, self._reading, self._annotations, word_ids)
+        return ops.convert_to_numpy(votes)[0, t].reshape(self._grid)
+
+    def vote_of_mean(self, t: int, word: str | None = None) -> float:
+        """Return what the mean of the photo adds to a word's logit; see `votes`."""
+        word_ids = self._at_all_steps(t, word)
+        of_mean = votes_of_mean(self._summed, self._reading, self._annotations, word_ids)
+        return float(of_mean[0, t])
+
+    def candidate(self, t: int, word: str) -> Candidate:
+        """Return the Candidate of any word of the vocabulary at step t."""
+        self._check_step(t)
+        (candidate,) = self._candidates(t, [self._id_of(word)])
+        return candidate
+
+    def places(self, t: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the most probable word and its probability for each place, two arrays
+        (rows, columns): what the network would say at step t if it saw only this place.
+
+        The context z_t is then a_i, gated or mixed with the sentinel as it was.
+        """
+        self._check_step(t)
+        if t not in self._places:
+            word_ids, probabilities = words_of_places(
+                self._captioner.decoder,
+                self._annotations,
+                self._reading,
+                t,
+                self._states[t : t + 2],
+                self._previous_ids[t],
+            )
+            words = np.array([self._vocabulary.tokens[word_id] for word_id in word_ids])
+            self._places[t] = words.reshape(self._grid), probabilities.reshape(self._grid)
+        return self._places[t]
+
+    def alternatives(self, t: int) -> list[Alternative]:
+        """Return the most probable Alternatives to the word of step t that a search may
+        say, best first, each with the caption that greedy search goes on with.
+
+        It follows the network and the rules of repetition, not consensus and known
+        objects.
+        """
+        self._check_step(t)
+        return self._all_alternatives[t]
+
+    @functools.cached_property
+    def _all_alternatives(self):
+        return alternatives_at_each_step(
+            self._captioner,
+            self._features,
+            self.words,
+            self._said_ids,
+            self._probabilities,
+            self._num_alternatives,
+            # A given caption may be longer than the longest of a search.
+            self._rules | {"max_length": max(self._rules["max_length"], len(self.steps))},
+        )
+
+    # === Steps ===
+
+    def _step(self, t, num_words):
+        """Return the TraceStep t."""
+        reading, decoder = self._reading, self._captioner.decoder
+
+        def of_step(values):
+            """Return the part (dim,) of (1, steps, dim); None stays None."""
+            return None if values is None else ops.convert_to_numpy(values[0, t])
+
+        scores = of_step(reading.attention_scores)
+        (share,) = of_step(reading.share).tolist()
+        shifts = self.result.word_shifts
+        has_bonus = shifts is not None and t < len(shifts)
+        return TraceStep(
+            previous_word=self._vocabulary.tokens[self._previous_ids[t]],
+            word=self._vocabulary.tokens[self._said_ids[t]],
+            attention_scores=None if scores is None else scores.reshape(self._grid),
+            attention_weights=of_step(reading.attention_weights).reshape(self._grid),
+            context_gate=share if decoder.has_gate else None,
+            from_photo=share if "from_photo" in decoder.extra_dims else None,
+            gates={name: of_step(values) for name, values in reading.gates.items()},
+            hidden_state=of_step(reading.hidden_state),
+            cell_state=of_step(reading.cell_state),
+            top=self._top(t, num_words),
+            bonus=float(shifts[t]) if has_bonus else 0.0,
+        )
+
+    def _top(self, t, num_words):
+        """Return the Candidates of the most probable words, and of the one said."""
+        best_ids = np.argsort(-self._logits[t], kind="stable")[:num_words].tolist()
+        said_id = int(self._said_ids[t])
+        if said_id not in best_ids:
+            best_ids.append(said_id)
+        return self._candidates(t, best_ids)
+
+    def _candidates(self, t, word_ids):
+        """Return the Candidates of words at step t."""
+        parts = logit_parts(self._summed, 0, t, np.array(word_ids, np.int32))
+        parts = {name: ops.convert_to_numpy(part).tolist() for name, part in parts.items()}
+        return [
+            Candidate(
+                word=self._vocabulary.tokens[word_id],
+                probability=float(self._probabilities[t, word_id]),
+                logit=float(self._logits[t, word_id]),
+                parts={name: part[number] for name, part in parts.items()},
+            )
+            for number, word_id in enumerate(word_ids)
+        ]
+
+    # === What is asked for ===
+
+    def _check_step(self, t):
+        count(0, len(self.steps) - 1).check("t", t)
+
+    def _id_of(self, word):
+        """Return the id of a word, which must be in the vocabulary."""
+        if not isinstance(word, str) or word not in self._vocabulary.tokens:
+            raise ValueError(
+                f"`word` must be a word of the captioner's vocabulary. Received: {brief(word)}"
+            )
+        return self._vocabulary.tokens.index(word)
+
+    def _at_all_steps(self, t, word):
+        """Return the id of a word at each step, (1, steps); for None, of those said."""
+        self._check_step(t)
+        if word is None:
+            return self._said_ids[None]
+        return np.full_like(self._said_ids, self._id_of(word))[None]
+
+
+def make_trace(
+    captioner: Any,
+    image: Any,
+    caption: str | None = None,
+    *,
+    num_words: int = 10,
+    num_alternatives: int = 3,
+    **search: Any,
+) -> Trace:
+    """Return the Trace of a photo's caption; see `Captioner.trace`."""
+    count(1).check("num_words", num_words)
+    count(0).check("num_alternatives", num_alternatives)
+    options = SearchOptions.of("trace", search, also=("num_words", "num_alternatives"))
+    _reject_unfit(caption, search, options)
+    photos, many = photos_of(image)
+    if many:
+        raise ValueError(f"A trace is of one photo. Received: image={brief(image)}")
+
+    (batch,) = captioner.batches(photos, 1)
+    if caption is None:
+        results = captioner._captions(batch, options)
+    else:
+        words = words_of_captions(caption, 1)
+        results = captioner._given_captions(words, batch.features, batch.photos)
+    ((_, result),) = with_image_paths(zip(photos, results))
+    rules = {name: captioner._value(options, name) for name in OWN_RULES}
+    rules |= {"max_length": options.max_length, "allow_unknown": options.allow_unknown}
+    return Trace(
+        captioner,
+        result,
+        batch.features,
+        num_words=num_words,
+        num_alternatives=num_alternatives,
+        rules=rules,
+    )
+
+
+def _reject_unfit(caption, search, options):
+    """Raise a ValueError for arguments of a trace that do not go together.
+
+    Args:
+        caption: the given caption, or None.
+        search: the options that were passed, as a dict.
+        options: SearchOptions.
+    """
+    if caption is not None and not isinstance(caption, str):
+        raise ValueError(f"`caption` must be one sentence. Received: caption={brief(caption)}")
+    if caption is not None and search:
+        raise ArgumentError(
+            "A given caption is not searched for: leave out `caption` or the options of the "
+            "search.",
+            caption=caption,
+            **search,
+        )
+    if options.sample_attention:
+        raise ArgumentError(
+            "A trace reads with the expected context: leave out `sample_attention`.",
+            sample_attention=True,
+        )
