@@ -182,6 +182,8 @@ def bundled_encoder(name):
 def bundled_classifier():
     """Return the bundled captioner's ImageNet classifier, for `Recogniser.build`."""
     settings, _, _ = read_model(PRETRAINED / DEFAULT_MODEL)
+    if OBJECTS not in settings:
+        raise ValueError(f"The bundled captioner {DEFAULT_MODEL} has no classifier.")
     return network_of(settings[OBJECTS])
 
 
