@@ -8,6 +8,7 @@ from helpers import photo_captioner, random_pixels
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.spotlight import spotlight
@@ -84,10 +85,9 @@ def test_the_second_panel_has_the_votes_in_two_colours_with_their_scale(trace):
     votes = trace.votes(1, "cat")
     picture, strongest = votes_on_photo(trace.result.image, votes)
     np.testing.assert_array_equal(votes_panel.images[0].get_array(), picture)
-    title = (
-        f"votes for cat: {votes.sum():+.1f}\nthe photo's mean: {trace.vote_of_mean(1, 'cat'):+.1f}"
-    )
-    assert votes_panel.get_title() == title.replace("-", "\N{MINUS SIGN}")
+    of_mean = trace.vote_of_mean(1, "cat")
+    title = f"votes for cat: {_signed(votes.sum())}\nthe photo's mean: {_signed(of_mean)}"
+    assert votes_panel.get_title() == title
     (scale,) = votes_panel.child_axes
     ends = [label.get_text() for label in scale.get_xticklabels()]
     assert ends == [f"\N{MINUS SIGN}{strongest:.2f} against", f"for +{strongest:.2f}"]
@@ -243,7 +243,9 @@ def test_nothing_overlaps_or_leaves_a_figure_of_any_width(trace, width, shape, m
     for number, one in enumerate(extents):
         for other in range(number):
             assert not one.overlaps(extents[other]), (parts[number], parts[other])
-    assert all(text.get_size() >= 6.8 for text in marks)
+    legend = panel.get_legend().get_texts()
+    texts = [part for part in [*parts, *legend] if isinstance(part, Text)]
+    assert min(text.get_size() for text in texts) >= 8
     across, down = attention.get_window_extent().size
     assert across / down == pytest.approx(shape[1] / shape[0], rel=0.03)
 

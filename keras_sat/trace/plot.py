@@ -31,7 +31,7 @@ STRONGEST_COLOUR = 0.8  # the rest is the photo, so that it can be made out
 # The largest vote has this colour, unless it is smaller than LEAST_STRONGEST: the map
 # of a word that hardly depends on the photo has hardly any colour.
 LEAST_STRONGEST = 0.1
-NARROWEST_SCALE = 12  # times the size of text: both ends of the scale fit below it
+NARROWEST_SCALE = 14  # times the size of text: both ends of the scale fit below it
 ONE_ROW = 6.0  # inches: a narrower figure has the bars below the maps
 SHARE_OF_A_MAP = 0.3  # of the figure's width, if the bars are beside the maps
 TALLEST = 0.5  # the height of a map, as a fraction of the figure's width
@@ -100,6 +100,11 @@ def _percent(fraction):
     return f"{round(100 * fraction) or '< 1'} %"
 
 
+def _small(size):
+    """Return the size of small text, in points, beside text of a size."""
+    return max(8, 0.85 * size)
+
+
 def _signed(number, decimals=1):
     """Return a number as text, with its sign; 0 has a plus."""
     rounded = round(float(number), decimals) + 0.0  # -0.0 becomes 0.0
@@ -150,7 +155,7 @@ def _draw_votes(panel, photo, votes):
     scale.imshow(_coloured(grey, ramp.clip(min=0), (-ramp).clip(min=0)), aspect="auto")
     scale.set_yticks([])
     ends = [f"{_signed(-strongest, 2)} against", f"for {_signed(strongest, 2)}"]
-    scale.set_xticks([0, 100], ends, size=0.85 * size)
+    scale.set_xticks([0, 100], ends, size=_small(size))
     scale.tick_params(length=0, pad=2)
     left, right = scale.get_xticklabels()
     left.set_horizontalalignment("left")
@@ -198,7 +203,7 @@ def _draw_bars(panel, trace, step, word, candidates):
         )
     panel.set_ylim(len(rows) - 0.4, -0.6)  # the most probable word at the top
     panel.axvline(0, color="black", linewidth=0.8)
-    panel.tick_params("x", labelsize=0.85 * size)
+    panel.tick_params("x", labelsize=_small(size))
     panel.tick_params("y", length=0)
     panel.spines[["top", "right", "left"]].set_visible(False)
     panel.legend(
@@ -207,7 +212,7 @@ def _draw_bars(panel, trace, step, word, candidates):
         bbox_to_anchor=(0.5, 0),
         borderaxespad=2.2,
         ncols=2,
-        fontsize=0.85 * size,
+        fontsize=_small(size),
         frameon=False,
         handlelength=1,
         columnspacing=1,

@@ -216,7 +216,8 @@ class Trace:
         place, and the logits of the most probable words, stacked by their parts.
 
         Votes are in two colours: for the word, and against it. The word that was said
-        is bold.
+        is bold. The figure is not one of pyplot's: a notebook draws it where it ends a
+        cell; elsewhere, save it with its `savefig`.
 
         Args:
             t: number of the step.
