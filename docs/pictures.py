@@ -16,6 +16,13 @@ HERE = Path(__file__).parent
 WIDTH = 8.3  # inches of 100 pixels, as wide as a page on GitHub
 SENTENCE, WORDS = "a woman wearing glasses and a hat in front of a flag", ["glasses", "hat", "flag"]
 KINDS = {"soft": "scenes", "hard": "scenes-hard"}
+EXAMPLES = HERE.parent / "keras_sat" / "deploy" / "page" / "examples"  # with CREDITS.txt
+# From the pictures of trace.md to a photo and the word that is explained. With other
+# weights the captions may be others: then choose other words, and mend trace.md.
+TRACES = {
+    "trace_right.png": (EXAMPLES / "raft.jpg", "raft"),
+    "trace_wrong.png": (HERE / "photo.jpg", "cigarette"),
+}
 
 
 def draw_scenes_and_captions():
@@ -97,10 +104,24 @@ def draw_cartoon():
     keras_sat.AttentionDisplay.from_result(result).animate(HERE / "cartoon.gif")
 
 
+def draw_traces():
+    """How the bundled captioner came by a right word and by a wrong one."""
+    captioner = keras_sat.Captioner.from_pretrained("flickr8k")
+    for file, (photo, word) in TRACES.items():
+        trace = captioner.trace(photo)
+        caption = trace.result.caption
+        print(f"{file}: {caption}")
+        if word not in trace.words:
+            raise ValueError(f"Choose another word of {caption!r} in TRACES. Received: {word!r}")
+        figure = trace.plot(trace.words.index(word), width=WIDTH)
+        figure.savefig(HERE / file, dpi=100)
+
+
 if __name__ == "__main__":
     draw_scenes_and_captions()
     save_scene()
     draw_attention()
     draw_photo()
     draw_paper_and_beyond()
+    draw_traces()
     draw_cartoon()

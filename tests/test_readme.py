@@ -303,6 +303,22 @@ def test_the_blocks_of_architecture_run(in_empty_folder):
     assert Path("where.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
+def test_the_blocks_of_trace_run(in_empty_folder, capsys):
+    """They print what their comments promise."""
+    examples = Path("keras_sat", "deploy", "page", "examples")
+    shutil.copytree(ROOT / examples, examples)
+    Path("docs").mkdir()
+    shutil.copy(ROOT / "docs" / "photo.jpg", "docs")
+    names = {}
+    for block in python_blocks(ROOT / "docs" / "trace.md"):
+        exec(compile(block, "trace.md", "exec"), names)
+        printed = capsys.readouterr().out.splitlines()
+        promised = re.findall(r"^(?:print\(.+\)  )?# (.+)", block, re.MULTILINE)
+        assert not promised or printed == promised
+    assert Path("raft.png").stat().st_size > 5000
+
+
 def test_no_file_of_the_repository_is_ignored_by_git():
     command = ["git", "-C", ROOT, "ls-files", "--cached", "--ignored", "--exclude-standard"]
     if shutil.which("git") is None or not (ROOT / ".git").exists():

@@ -251,7 +251,7 @@ class AttentionDisplay:
             ax = sheet(plt.figure, width, for_sheet, large=False)
         for panels, display, row, name in zip(ax, displays, rows, names):
             display._draw(panels, row, look, shares)
-            _title(panels[0], visible(name), weight="bold")
+            draw_title(panels[0], visible(name), weight="bold")
         return np.array(ax)
 
     def save(self, path: str | os.PathLike, *, dpi: int = 200, **options: Any) -> None:
@@ -309,8 +309,6 @@ class AttentionDisplay:
 
     def _draw(self, panels, positions, look, shares):
         """Draw the photo, and each position that is not None; see `plot`."""
-        from matplotlib.collections import LineCollection
-
         if len(panels) <= len(positions):
             least = (
                 f"{len(positions)} words need {len(positions) + 1} axes; `words` chooses others."
@@ -322,15 +320,11 @@ class AttentionDisplay:
         for panel, position in zip(panels[1:], positions):
             if position is None:
                 continue
-            photo, lines, note = self.lit(position, look)
+            lines = draw_map(panel, self, position, look)
             title = visible(self.words[position])
             if shares:
                 title += f"\n{_share_text(self.share(position))}" if lines else "\n"
-            panel.imshow(photo)
-            line_style = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
-            panel.add_collection(LineCollection(lines, **line_style), autolim=False)
-            size = _title(panel, title, **self._style(position))
-            _write_note(panel, note, 0.8 * size)
+            draw_title(panel, title, **self._style(position))
 
     def animate(
         self,
@@ -365,14 +359,32 @@ class AttentionDisplay:
         return player_frame(self)
 
 
-def _title(panel, text, **style):
-    """Set a panel's title, in the size of text on its figure, which is returned."""
-    size = font_size(panel.figure.bbox.width / panel.figure.dpi)
-    panel.set_title(text, parse_math=False, size=size, pad=3, **style)
-    return size
+def draw_map(panel, display, position, look="spotlight"):
+    """Draw the photo of an AttentionDisplay as the word at `position` lights it, with
+    the outline, whose lines are returned.
+    """
+    from matplotlib.collections import LineCollection
+
+    photo, lines, note = display.lit(position, look)
+    panel.set_axis_off()
+    panel.imshow(photo)
+    line_style = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
+    panel.add_collection(LineCollection(lines, **line_style), autolim=False)
+    _write_note(panel, note)
+    return lines
 
 
-def _write_note(panel, note, size):
+def size_of_text(panel):
+    """Return the size of text, in points, on the figure of a panel."""
+    return font_size(panel.figure.bbox.width / panel.figure.dpi)
+
+
+def draw_title(panel, text, **style):
+    """Set a panel's title, in the size of text on its figure."""
+    panel.set_title(text, parse_math=False, size=size_of_text(panel), pad=3, **style)
+
+
+def _write_note(panel, note):
     """Write white text in a black box at the bottom of a panel; "" writes nothing."""
     panel.text(
         0.5,
@@ -383,7 +395,7 @@ def _write_note(panel, note, size):
         transform=panel.transAxes,
         bbox={"facecolor": "black", "linewidth": 0, "pad": 2},
         color="white",
-        size=max(8, size),
+        size=max(8, 0.8 * size_of_text(panel)),
         style="italic",
     )
 

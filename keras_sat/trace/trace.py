@@ -19,6 +19,7 @@ from data_utils.foreign_text import brief
 from data_utils.images import photos_of
 from keras_sat.checks import ArgumentError
 from keras_sat.options import SearchOptions, count
+from keras_sat.pictures.sheet import WIDTH
 from keras_sat.search.result import CaptionResult, with_image_paths
 from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step
 from keras_sat.trace.parts import logit_parts, readout_sum, votes_of, votes_of_mean
@@ -209,6 +210,26 @@ class Trace:
         """
         self._check_step(t)
         return self._all_alternatives[t]
+
+    def plot(self, t: int, word: str | None = None, *, ax: Any = None, width: float = WIDTH) -> Any:
+        """Draw step t, and return the figure: the map of attention, the votes of each
+        place, and the logits of the most probable words, stacked by their parts.
+
+        Votes are in two colours: for the word, and against it. The word that was said
+        is bold. The figure is not one of pyplot's: a notebook draws it where it ends a
+        cell; elsewhere, save it with its `savefig`.
+
+        Args:
+            t: number of the step.
+            word: whose votes are shown: any word of the vocabulary; None: the one that
+                was said.
+            ax: three axes, for attention, votes and words; None makes a new figure,
+                with the caption above them.
+            width: of a new figure, in inches: 3.3 for a column of a paper, 7 for both.
+        """
+        from keras_sat.trace.plot import plot_step
+
+        return plot_step(self, t, word, ax, width)
 
     @functools.cached_property
     def _all_alternatives(self):

@@ -1,0 +1,305 @@
+"""Plot one step of a trace: where the network looked, what each place voted, and what
+the most probable words are made of.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from data_utils.foreign_text import visible
+from keras_sat.pictures.display import (
+    AttentionDisplay,
+    draw_map,
+    draw_title,
+    photo_of_result,
+    size_of_text,
+)
+from keras_sat.pictures.sheet import GAP, MARGIN, WORD_SPACE, font_size, text_width, wrapped
+from keras_sat.pictures.spotlight import DARK, spotlight, upsampled
+
+MOST_BARS = 10
+# Of each part of a logit, in the order of the bars. Okabe and Ito's colours, which
+# colour-blind readers tell apart.
+PART_COLOURS = {
+    "bias": "#999999",
+    "previous_word": "#56b4e9",
+    "memory": "#0072b2",
+    "photo": "#e69f00",
+}
+FOR, AGAINST = (255, 165, 0), (200, 70, 255)  # of votes
+STRONGEST_COLOUR = 0.8  # the rest is the photo, so that it can be made out
+# The largest vote has this colour, unless it is smaller than LEAST_STRONGEST: the map
+# of a word that hardly depends on the photo has hardly any colour.
+LEAST_STRONGEST = 0.1
+NARROWEST_SCALE = 14  # times the size of text: both ends of the scale fit below it
+ONE_ROW = 6.0  # inches: a narrower figure has the bars below the maps
+SHARE_OF_A_MAP = 0.3  # of the figure's width, if the bars are beside the maps
+TALLEST = 0.5  # the height of a map, as a fraction of the figure's width
+
+
+def plot_step(trace: Any, t: int, word: str | None, ax: Any, width: float) -> Any:
+    """Draw a step of a Trace and return the figure; see `Trace.plot`.
+
+    What a captioner does not have is left out: a gate, a sentinel, or the part of the
+    previous word.
+    """
+    votes = trace.votes(t, word)  # also checks t and word
+    step = trace.steps[t]
+    word = step.word if word is None else word
+    candidates = _shown_candidates(trace, t, word)
+    photo_display = AttentionDisplay(
+        photo_of_result(trace.result),
+        [step.word],
+        step.attention_weights[None],
+        from_photo=None if step.from_photo is None else [step.from_photo],
+    )
+    if ax is None:
+        height, across = photo_display.image.shape[:2]
+        ax = _new_axes(width, across / height, trace, t, candidates)
+    elif np.size(ax) != 3:
+        raise ValueError(
+            "A step needs three axes, for attention, votes and words. "
+            f"Received: ax of {np.size(ax)}"
+        )
+
+    attention_panel, votes_panel, bars_panel = np.ravel(ax)
+    draw_map(attention_panel, photo_display, 0)
+    draw_title(attention_panel, f"attention\n{_from_photo_text(step)}".strip())
+    _draw_votes(votes_panel, photo_display.image, votes)
+    draw_title(
+        votes_panel,
+        f"votes for {visible(word)}: {_signed(votes.sum())}\n"
+        f"the photo's mean: {_signed(trace.vote_of_mean(t, word))}",
+    )
+    _draw_bars(bars_panel, trace, step, word, candidates)
+    return bars_panel.figure
+
+
+def _shown_candidates(trace, t, word):
+    """Return the Candidates that have a bar: the most probable words, the word that was
+    said, and `word`.
+    """
+    step = trace.steps[t]
+    candidates = step.top[:MOST_BARS]
+    for wanted in (step.word, word):
+        if wanted not in [candidate.word for candidate in candidates]:
+            candidates.append(trace.candidate(t, wanted))
+    return candidates
+
+
+def _from_photo_text(step):
+    """Return how much of the context comes from the photo, or ""."""
+    if step.from_photo is not None:
+        return f"{_percent(step.from_photo)} from the photo"
+    if step.context_gate is not None:
+        return f"gate: {step.context_gate:.2f}"
+    return ""
+
+
+def _percent(fraction):
+    return f"{round(100 * fraction) or '< 1'} %"
+
+
+def _small(size):
+    """Return the size of small text, in points, beside text of a size."""
+    return max(8, 0.85 * size)
+
+
+def _signed(number, decimals=1):
+    """Return a number as text, with its sign; 0 has a plus."""
+    rounded = round(float(number), decimals) + 0.0  # -0.0 becomes 0.0
+    return f"{rounded:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+
+
+# === Votes ===
+
+
+def votes_on_photo(photo, votes):
+    """Return a photo, uint8 (height, width, 3), that is grey and dim, with the colour
+    FOR where places vote for a word and AGAINST where they vote against it, and the
+    vote that has the strongest colour.
+    """
+    strongest = max(float(np.abs(votes).max()), LEAST_STRONGEST)
+    size = photo.shape[:2]
+    dim = spotlight(photo, np.zeros(size))
+    for_it = upsampled(np.maximum(votes, 0), size) / strongest
+    against_it = upsampled(np.maximum(-votes, 0), size) / strongest
+    return _coloured(dim, for_it, against_it), strongest
+
+
+def _coloured(picture, for_it, against_it):
+    """Mix a picture (height, width, 3) with FOR and AGAINST, as strongly as the two
+    arrays (height, width) say, from 0 to 1.
+    """
+    for strength, colour in ((for_it, FOR), (against_it, AGAINST)):
+        share = STRONGEST_COLOUR * strength.clip(max=1)[..., None]
+        picture = (1 - share) * picture + share * np.array(colour)
+    return np.rint(picture).astype(np.uint8)
+
+
+def _draw_votes(panel, photo, votes):
+    """Draw the votes and, below them, their scale."""
+    picture, strongest = votes_on_photo(photo, votes)
+    panel.set_axis_off()
+    panel.imshow(picture)
+
+    size = size_of_text(panel)
+    width, height = panel.patch.get_window_extent().size / panel.figure.dpi * 72  # points
+    photo_width = min(width, height * photo.shape[1] / photo.shape[0])
+    photo_height = min(height, width * photo.shape[0] / photo.shape[1])
+    across = max(1, NARROWEST_SCALE * size / photo_width)  # the scale may be wider
+    line = size / photo_height
+    scale = panel.inset_axes([(1 - across) / 2, -0.9 * line, across, 0.5 * line])
+    ramp = np.linspace(-1, 1, 101)[None]
+    grey = np.full((*ramp.shape, 3), DARK)
+    scale.imshow(_coloured(grey, ramp.clip(min=0), (-ramp).clip(min=0)), aspect="auto")
+    scale.set_yticks([])
+    ends = [f"{_signed(-strongest, 2)} against", f"for {_signed(strongest, 2)}"]
+    scale.set_xticks([0, 100], ends, size=_small(size))
+    scale.tick_params(length=0, pad=2)
+    left, right = scale.get_xticklabels()
+    left.set_horizontalalignment("left")
+    right.set_horizontalalignment("right")
+
+
+# === Bars ===
+
+
+def _draw_bars(panel, trace, step, word, candidates):
+    """Draw the logit of each Candidate as a bar stacked by its parts, negative parts to
+    the left of 0, and its probability beside it.
+    """
+    size = size_of_text(panel)
+    rows = np.arange(len(candidates))
+    right, left = np.zeros(len(rows)), np.zeros(len(rows))
+    handles = []  # of the legend
+    for name, label in _labels_of_parts(trace).items():
+        part = np.array([candidate.parts[name] for candidate in candidates])
+        starts = np.where(part > 0, right, left)
+        bars = panel.barh(rows, part, 0.75, starts, color=PART_COLOURS[name], label=label)
+        handles.append(bars)
+        right += np.maximum(part, 0)
+        left += np.minimum(part, 0)
+    logits = [candidate.logit for candidate in candidates]
+    handles += panel.plot(
+        logits, rows, "|", color="black", markersize=size, label="logit (their sum)"
+    )
+
+    words = [visible(candidate.word) for candidate in candidates]
+    panel.set_yticks(rows, words, size=size, parse_math=False)
+    for label, candidate in zip(panel.get_yticklabels(), candidates):
+        if candidate.word == step.word:
+            label.set_weight("bold")
+        if candidate.word == word != step.word:
+            label.set_style("italic")
+    for row, candidate in zip(rows, candidates):
+        panel.text(
+            1.02,
+            row,
+            _percent(candidate.probability),
+            transform=panel.get_yaxis_transform(),
+            va="center",
+            size=size,
+        )
+    panel.set_ylim(len(rows) - 0.4, -0.6)  # the most probable word at the top
+    panel.axvline(0, color="black", linewidth=0.8)
+    panel.tick_params("x", labelsize=_small(size))
+    panel.tick_params("y", length=0)
+    panel.spines[["top", "right", "left"]].set_visible(False)
+    panel.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        borderaxespad=2.2,
+        ncols=2,
+        fontsize=_small(size),
+        frameon=False,
+        handlelength=1,
+        columnspacing=1,
+    )
+    draw_title(panel, f"logit and probability{_bonus_text(step)}")
+
+
+def _labels_of_parts(trace):
+    """Return a dict from the names of the parts that are drawn to their labels.
+
+    A readout that does not read the previous word has no part of it.
+    """
+    labels = {name: name.replace("_", " ") for name in PART_COLOURS}
+    if trace.left_out:
+        del labels["previous_word"]
+    return labels
+
+
+def _bonus_text(step):
+    """Return what raised the word in the search besides the network, or ""."""
+    if step.bonus == 0:
+        return ""
+    return f"\nknown objects: {_signed(step.bonus)} for {visible(step.word)}"
+
+
+# === The figure ===
+
+
+def _new_axes(width, aspect, trace, t, candidates):
+    """Return three axes of a new figure, with the caption above them.
+
+    All lengths are in inches. The figure is not one of pyplot's: a notebook draws those
+    by itself, and would draw the figure that `Trace.plot` returns once more.
+
+    Args:
+        width: of the figure.
+        aspect: width / height of the photo.
+        trace, t: Trace, and the step.
+        candidates: those that get a bar.
+    """
+    from matplotlib.figure import Figure
+
+    if not 3 <= width <= 40:
+        raise ValueError(f"`width` must be 3 to 40 inches. Received: width={width}")
+    size = font_size(width)
+    line = 1.4 * size / 72
+    inner = width - 2 * MARGIN
+    words = [visible(word) for word in trace.words]
+    if t == len(words):
+        words.append(trace.steps[t].word)  # <end>
+    weights = ["bold" if number == t else "normal" for number in range(len(words))]
+    widths = [text_width(text, size=size, weight=weight) for text, weight in zip(words, weights)]
+    places = wrapped(widths, WORD_SPACE * line, inner)
+    titles_top = MARGIN + (places[-1][0] + 1.5) * line
+    panels_top = titles_top + 2 * line  # below titles of two lines
+
+    # Beside the bars stand their words and probabilities.
+    shown = [visible(candidate.word) for candidate in candidates]
+    labels = max(text_width(text, size=size, weight="bold") for text in shown) + 0.6 * line
+    probabilities = text_width("< 100 %", size=size)
+    bars_height = 1.1 * line * len(candidates)
+    below_map, below_bars = 1.7 * line, 5.2 * line  # the scale; ticks and legend
+    in_one_row = width >= ONE_ROW
+    map_width = SHARE_OF_A_MAP * inner if in_one_row else (inner - 2 * GAP) / 2
+    map_height = min(map_width / aspect, TALLEST * width)
+    maps_bottom = panels_top + map_height + below_map
+    if in_one_row:
+        bars_left = MARGIN + 2 * (map_width + 2 * GAP) + labels
+        bars_top = panels_top
+        bars_height = max(bars_height, map_height + below_map - below_bars)
+    else:
+        bars_left = MARGIN + labels
+        bars_top = maps_bottom + (2.3 if trace.steps[t].bonus else 1.3) * line
+    bars_width = width - MARGIN - probabilities - bars_left
+    height = max(maps_bottom, bars_top + bars_height + below_bars) + MARGIN
+
+    figure = Figure(figsize=(width, height))
+    for text, weight, (number, left) in zip(words, weights, places):
+        place = (MARGIN + left) / width, 1 - (MARGIN + number * line) / height
+        figure.text(*place, text, size=size, weight=weight, va="top", parse_math=False)
+
+    def axes(left, top, across, down):
+        corner = left / width, 1 - (top + down) / height
+        return figure.add_axes((*corner, across / width, down / height))
+
+    return [
+        axes(MARGIN, panels_top, map_width, map_height),
+        axes(MARGIN + map_width + 2 * GAP, panels_top, map_width, map_height),
+        axes(bars_left, bars_top, bars_width, bars_height),
+    ]

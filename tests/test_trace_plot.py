@@ -1,0 +1,282 @@
+"""`Trace.plot`: what stands in the figure, by its artists and arrays."""
+
+import matplotlib
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import photo_captioner, random_pixels
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from keras_sat.pictures.display import AttentionDisplay
+from keras_sat.pictures.spotlight import spotlight
+from keras_sat.trace.plot import (
+    AGAINST,
+    FOR,
+    LEAST_STRONGEST,
+    PART_COLOURS,
+    STRONGEST_COLOUR,
+    _signed,
+    plot_step,
+    votes_on_photo,
+)
+
+matplotlib.use("Agg")
+CAPTION = "a dog runs in red"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def step_by_step():
+    """Run TensorFlow without graphs: to trace one for each captioner takes long."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture(scope="module")
+def photo():
+    return random_pixels(16, 16, 3)
+
+
+@pytest.fixture(scope="module")
+def trace(photo):
+    return photo_captioner(context_gate=True).trace(photo, CAPTION, num_words=4)
+
+
+def bars_of(panel):
+    """Return a dict from each label of the legend to the (start, end) of its bars."""
+    edges = {}
+    for container in panel.containers:
+        edges[container.get_label()] = [
+            (bar.get_x(), bar.get_x() + bar.get_width()) for bar in container
+        ]
+    return edges
+
+
+def words_of(panel):
+    return [label.get_text() for label in panel.get_yticklabels()]
+
+
+# === Three panels ===
+
+
+def test_the_first_panel_is_the_map_of_attention(trace):
+    attention, _, _ = trace.plot(1).axes
+    step = trace.steps[1]
+    display = AttentionDisplay(trace.result.image, ["dog"], step.attention_weights[None])
+    np.testing.assert_array_equal(attention.images[0].get_array(), display.lit(0)[0])
+    assert attention.get_title() == f"attention\ngate: {step.context_gate:.2f}"
+
+
+def test_a_step_from_memory_has_no_map(photo):
+    trace = photo_captioner(sentinel=True).trace(photo, CAPTION)
+    for t, step in enumerate(trace.steps):
+        attention, _, _ = trace.plot(t).axes
+        notes = [text.get_text() for text in attention.texts]
+        assert ("from memory" in notes) == (step.from_photo < 0.5)
+        percent = round(100 * step.from_photo) or "< 1"
+        assert attention.get_title() == f"attention\n{percent} % from the photo"
+
+
+def test_the_second_panel_has_the_votes_in_two_colours_with_their_scale(trace):
+    _, votes_panel, _ = trace.plot(1, "cat").axes
+    votes = trace.votes(1, "cat")
+    picture, strongest = votes_on_photo(trace.result.image, votes)
+    np.testing.assert_array_equal(votes_panel.images[0].get_array(), picture)
+    of_mean = trace.vote_of_mean(1, "cat")
+    title = f"votes for cat: {_signed(votes.sum())}\nthe photo's mean: {_signed(of_mean)}"
+    assert votes_panel.get_title() == title
+    (scale,) = votes_panel.child_axes
+    ends = [label.get_text() for label in scale.get_xticklabels()]
+    assert ends == [f"\N{MINUS SIGN}{strongest:.2f} against", f"for +{strongest:.2f}"]
+    colours = scale.images[0].get_array()[0].astype(int)
+    for end, colour in ((colours[0], AGAINST), (colours[-1], FOR)):
+        assert np.abs(end - STRONGEST_COLOUR * np.array(colour)).max() < 10
+
+
+@pytest.mark.parametrize("largest", [3.0, LEAST_STRONGEST / 5])
+def test_votes_colour_the_places_that_they_come_from(largest):
+    photo = random_pixels(40, 60, 3)
+    votes = np.zeros((40, 60))
+    votes[0, 0], votes[-1, -1] = largest, -largest / 2
+    picture, strongest = votes_on_photo(photo, votes)
+    assert strongest == max(largest, LEAST_STRONGEST)
+    dim = spotlight(photo, np.zeros((40, 60)))
+    np.testing.assert_array_equal(picture[20, 30], dim[20, 30])
+    share = STRONGEST_COLOUR * largest / strongest
+    wanted_for = (1 - share) * dim[0, 0] + share * np.array(FOR)
+    wanted_against = (1 - share / 2) * dim[-1, -1] + share / 2 * np.array(AGAINST)
+    assert np.abs(picture[0, 0] - wanted_for).max() < 2
+    assert np.abs(picture[-1, -1] - wanted_against).max() < 2
+
+
+def test_the_third_panel_stacks_the_parts_of_each_logit(trace):
+    _, _, panel = trace.plot(2).axes
+    candidates = trace.steps[2].top
+    assert words_of(panel) == [candidate.word for candidate in candidates]
+    bars = bars_of(panel)
+    assert list(bars) == ["bias", "previous word", "memory", "photo"]
+    for row, candidate in enumerate(candidates):
+        right = left = 0
+        for name, edges in zip(("bias", "previous_word", "memory", "photo"), bars.values()):
+            part = candidate.parts[name]
+            start = right if part > 0 else left
+            np.testing.assert_allclose(edges[row], (start, start + part), atol=1e-6)
+            right, left = max(right, start + part), min(left, start + part)
+    for container, colour in zip(panel.containers, PART_COLOURS.values()):
+        assert {bar.get_facecolor()[:3] for bar in container} == {to_rgb(colour)}
+    marks = panel.lines[0]
+    assert marks.get_label() == "logit (their sum)"
+    np.testing.assert_allclose(
+        marks.get_xdata(), [candidate.logit for candidate in candidates], rtol=1e-6
+    )
+    percents = [text.get_text() for text in panel.texts]
+    assert percents == [f"{round(100 * c.probability) or '< 1'} %" for c in candidates]
+    assert panel.get_ylim()[0] > panel.get_ylim()[1], "the most probable word is at the top"
+
+
+def test_the_word_said_is_bold_and_a_word_that_is_asked_for_has_a_bar(photo):
+    trace = photo_captioner().trace(photo, CAPTION, num_words=1)
+    step = trace.steps[0]
+    asked = next(word for word in ("cat", "sleeps") if word not in [c.word for c in step.top])
+    _, _, panel = trace.plot(0, asked).axes
+    assert words_of(panel) == [*(candidate.word for candidate in step.top), asked]
+    styles = [(label.get_weight(), label.get_style()) for label in panel.get_yticklabels()]
+    assert styles[-1] == ("normal", "italic")
+    assert styles[words_of(panel).index(step.word)] == ("bold", "normal")
+    assert len(panel.texts) == len(step.top) + 1
+
+
+def test_at_most_ten_words_and_those_asked_for_have_bars(photo):
+    many = [f"word{number}" for number in range(30)]
+    trace = photo_captioner(words=many).trace(photo, "word1", num_words=25)
+    _, _, panel = trace.plot(0).axes
+    assert 10 <= len(words_of(panel)) <= 11 and "word1" in words_of(panel)
+
+
+# === Captioners of other kinds ===
+
+
+def test_without_attention_the_map_is_everywhere(photo):
+    trace = photo_captioner(attention="none", context_gate=False).trace(photo, CAPTION)
+    attention, _, _ = trace.plot(0).axes
+    assert attention.get_title() == "attention"
+    assert [text.get_text() for text in attention.texts] == ["everywhere"]
+
+
+def test_a_part_that_the_readout_does_not_have_has_no_bars(photo):
+    trace = photo_captioner(deep_output=False).trace(photo, CAPTION)
+    _, _, panel = trace.plot(0).axes
+    assert list(bars_of(panel)) == ["bias", "memory", "photo"]
+
+
+def test_what_known_objects_added_is_said(trace, monkeypatch):
+    from dataclasses import replace
+
+    assert trace.plot(1).axes[2].get_title() == "logit and probability"
+    raised = replace(trace.steps[1], bonus=1.25)
+    monkeypatch.setattr(trace, "steps", [trace.steps[0], raised, *trace.steps[2:]])
+    assert trace.plot(1).axes[2].get_title().endswith("\nknown objects: +1.2 for dog")
+
+
+def test_words_are_no_formulas(photo):
+    word = "$\\frac$"
+    captioner = photo_captioner(words=[word, "dog"])
+    figure = captioner.trace(photo, "dog").plot(0, word)
+    FigureCanvasAgg(figure).draw()
+    _, votes_panel, panel = figure.axes
+    assert word in words_of(panel)
+    assert votes_panel.get_title().startswith(f"votes for {word}: ")
+
+
+# === The figure ===
+
+
+def caption_of(figure):
+    return [(text.get_text(), text.get_weight() == "bold") for text in figure.texts]
+
+
+def test_above_stands_the_caption_with_the_word_in_bold(trace):
+    words = CAPTION.split()
+    assert caption_of(trace.plot(3)) == [(word, word == "in") for word in words]
+    with_end = [*((word, False) for word in words), ("<end>", True)]
+    assert caption_of(trace.plot(len(words))) == with_end
+
+
+@pytest.mark.parametrize("width", [3.3, 7])
+@pytest.mark.parametrize("shape", [(40, 60), (200, 40), (40, 200)])
+def test_nothing_overlaps_or_leaves_a_figure_of_any_width(trace, width, shape, monkeypatch):
+    from dataclasses import replace
+
+    photo_of_shape = random_pixels(*shape, 3)
+    result = replace(trace.result, image=photo_of_shape, image_path=None)
+    monkeypatch.setattr(trace, "result", result)
+    figure = trace.plot(1, "sleeps", width=width)
+    assert figure.get_figwidth() == width
+    figure.set_dpi(200)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    attention, votes_panel, panel = figure.axes
+    first, last = panel.get_xlim()
+    marks = [
+        label
+        for tick, label in zip(panel.get_xticks(), panel.get_xticklabels())
+        if first <= tick <= last
+    ]
+    (scale,) = votes_panel.child_axes
+    parts = [
+        *figure.texts,
+        attention.patch,
+        votes_panel.patch,
+        *scale.get_xticklabels(),
+        panel.get_legend(),
+    ]
+    parts += [attention.title, votes_panel.title, panel.title, panel.patch]
+    parts += [*panel.texts, *panel.get_yticklabels(), *marks]
+    extents = [part.get_window_extent(renderer) for part in parts]
+    right, top = figure.bbox.size
+    for part, extent in zip(parts, extents):
+        assert extent.x0 >= 0 and extent.x1 <= right, part
+        assert extent.y0 >= 0 and extent.y1 <= top, part
+    for number, one in enumerate(extents):
+        for other in range(number):
+            assert not one.overlaps(extents[other]), (parts[number], parts[other])
+    legend = panel.get_legend().get_texts()
+    texts = [part for part in [*parts, *legend] if isinstance(part, Text)]
+    assert min(text.get_size() for text in texts) >= 8
+    across, down = attention.get_window_extent().size
+    assert across / down == pytest.approx(shape[1] / shape[0], rel=0.03)
+
+
+def test_numbers_have_signs():
+    numbers = [_signed(0.26), _signed(-0.26, 2), _signed(-0.01), _signed(0)]
+    assert numbers == ["+0.3", "\N{MINUS SIGN}0.26", "+0.0", "+0.0"]
+
+
+def test_axes_of_ones_own(trace):
+    axes = Figure().subplots(1, 3)
+    figure = plot_step(trace, 0, None, axes, 8)
+    assert figure is axes[0].figure and not figure.texts
+    assert trace.plot(0, ax=axes) is figure
+    assert axes[2].get_legend() is not None
+
+
+def test_no_window_opens_and_pyplot_keeps_no_figure(trace):
+    from matplotlib import pyplot as plt
+
+    plt.close("all")
+    assert isinstance(trace.plot(0), Figure)
+    assert plt.get_fignums() == []
+
+
+def test_errors(trace):
+    for arguments, message in (
+        ({"t": 9}, "`t` must be a whole number from 0 to 5"),
+        ({"t": 0, "word": "elephant"}, "vocabulary. Received: .*elephant"),
+        ({"t": 0, "width": 1}, "3 to 40 inches. Received: width=1"),
+        ({"t": 0, "ax": Figure().subplots(1, 2)}, "three axes.*Received: ax of 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            trace.plot(**arguments)
