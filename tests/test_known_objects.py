@@ -263,6 +263,7 @@ def test_where_photos_are_missing_it_says_so(seeing_stars, captioner, paths, sce
         captioner.caption(paths[0], known_objects=True)
 
 
+@pytest.mark.usefixtures("quick_meteor")
 def test_evaluate_names_it(seeing_stars, captioner, scenes):
     few = scenes[:4]
     with warnings.catch_warnings():
