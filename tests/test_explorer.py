@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from helpers import WORDS, photo_captioner, random_pixels
 from pages import Elements, Page
+from PIL import Image
 
 import keras_sat
 from keras_sat import show_attend_tell
@@ -242,31 +243,58 @@ def test_boxes_say_where_a_network_differs_from_the_paper(photo):
 # === On the command line ===
 
 
-def test_caption_writes_it(photo, tmp_path, capsys):
-    from PIL import Image
-
+@pytest.fixture
+def command(photo, tmp_path):
     photo_captioner().save(tmp_path / "model")
-    Image.fromarray(photo).save(tmp_path / "photo.png")
-    command = ["caption", str(tmp_path / "photo.png"), "--model", str(tmp_path / "model")]
-    page = tmp_path / "trace.html"
-    captioner = keras_sat.Captioner.load(tmp_path / "model")
-    for options, trace in (
-        (["--say", CAPTION], captioner.trace(tmp_path / "photo.png", CAPTION)),
-        (["--num-beams", "1"], captioner.trace(tmp_path / "photo.png", num_beams=1)),
-    ):
-        assert main([*command, *options, "--trace", str(page)]) == 0
-        printed = capsys.readouterr()
-        assert printed.out.endswith(f"\t{trace.result.caption}\n")
-        assert f"trace: {page}" in printed.err
-        shown = Elements(page.read_text("utf-8"))
-        assert shown("title")[0][1] == trace.result.caption
+    for name, pixels in (("photo", photo), ("other", 255 - photo)):
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    return ["caption", str(tmp_path / "photo.png"), "--model", str(tmp_path / "model")]
 
-    for refused, message in (
+
+def test_caption_writes_the_explorer_of_the_caption_that_it_prints(command, tmp_path, capsys):
+    page = tmp_path / "trace.html"
+    assert main([*command, "--num-beams", "1", "--trace", str(page)]) == 0
+    printed = capsys.readouterr()
+    captioner = keras_sat.Captioner.load(tmp_path / "model")
+    trace = captioner.trace(tmp_path / "photo.png", num_beams=1)
+    assert printed.out.endswith(f"\t{trace.result.caption}\n")
+    assert f"trace: {page}" in printed.err
+    assert page.read_text("utf-8") == explorer_page(trace)
+
+
+@pytest.mark.slow
+def test_caption_writes_explorers_into_a_folder(command, tmp_path, capsys):
+    folder = tmp_path / "pages"
+    pictures = ["caption", str(tmp_path / "other.png"), *command[1:]]
+    assert main([*pictures, "--num-results", "2", "--json", "--trace", str(folder)]) == 0
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
+    pages = [folder / f"{name}-trace.html" for name in ("other", "photo")]
+    assert [line["trace"] for line in lines] == [*map(str, pages)]
+    for line, page in zip(lines, pages):
+        assert Elements(page.read_text("utf-8"))("title")[0][1] == line["caption"]
+    assert f"trace: 2 files in {folder}" in printed.err
+
+
+@pytest.mark.slow
+def test_caption_writes_the_explorer_of_a_sentence(command, tmp_path):
+    page = tmp_path / "trace.html"
+    assert main([*command, "--say", CAPTION, "--trace", str(page)]) == 0
+    trace = keras_sat.Captioner.load(tmp_path / "model").trace(tmp_path / "photo.png", CAPTION)
+    assert page.read_text("utf-8") == explorer_page(trace)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         (["--region", ".1,.1,.9,.9"], "--trace shows the caption of a whole photo"),
-        (["--model", str(tmp_path / "model")], "--trace requires a single model"),
-    ):
-        assert main([*command, *refused, "--trace", str(page)]) == 2
-        assert message in capsys.readouterr().err
+        (["--model", "another"], "--trace requires a single model"),
+        (["--map-kind", "votes"], "--map-kind has no effect without --plot"),
+    ],
+)
+def test_what_does_not_go_with_an_explorer(command, tmp_path, capsys, options, message):
+    assert main([*command, *options, "--trace", str(tmp_path / "trace.html")]) == 2
+    assert message in capsys.readouterr().err
 
 
 # === In a browser ===
@@ -351,8 +379,14 @@ def test_another_word_shows_its_votes_and_what_would_have_followed(opened, plain
     page.choose(other.word)
     assert page.root == (str(t), other.word) and page.pixels() != before
     assert page.find('[data-map="votes"]').get_attribute("aria-pressed") == "true"
-    followed = page.find('.sat-followed [aria-current="true"]').text
-    assert followed.startswith(other.word) and followed.endswith(other.caption)
+    pressed = page.find('.sat-followed [aria-pressed="true"]')
+    assert pressed.text == other.word
+    assert page.find(".sat-followed li:has([aria-pressed=true])").text.endswith(other.caption)
+    next_other = plain.alternatives(t)[1].word
+    page.find(f'[data-other="{next_other}"]').click()
+    assert page.root[1] == next_other
+    focused = page.browser.switch_to.active_element
+    assert focused.get_attribute("data-other") == next_other, "the focus is kept"
 
 
 def test_it_is_used_by_keyboard(opened, plain):
@@ -395,14 +429,17 @@ def test_other_networks_are_shown_too(opened, photo, kind):
 
 
 def test_narrow_and_dark(opened, plain, browser):
+    browser.set_window_size(1200, 900)
     page = opened(plain)
     light = page.find("body").value_of_css_property("background-color")
     dark = {"name": "prefers-color-scheme", "value": "dark"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [dark]})
     assert page.find("body").value_of_css_property("background-color") != light
+    assert not page.find('[data-role="copy"]').is_displayed()
     narrow = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
     page = opened(plain)
+    assert page.find('[data-role="copy"]').is_displayed(), "the map stands by what changes it"
     browser.execute_script("document.querySelectorAll('details').forEach((one) => one.open = true)")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
     unnamed = (

@@ -15,8 +15,8 @@ def drawing_paths(outputs, paths, *, plot_format=None):
 
     Args:
         outputs: dict from "plot", "html", "gif" and "trace" to a file, or a folder for
-            many pictures; from "gallery" to a file for all pictures, or a folder for its
-            index.html.
+            many pictures; from "gallery" to a file for all pictures, or a folder for
+            its index.html.
         paths: list of the paths of pictures.
         plot_format: "png", "pdf" or "svg", of the plots in a folder; None is "png".
 

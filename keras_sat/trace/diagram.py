@@ -25,7 +25,8 @@ class Box:
         title: what it is called.
         sentence: what happens here.
         formula: of this network.
-        equation: its number in the paper, such as "(4)", or where else it is from.
+        equation: its number in the paper, such as "equation (4)", or where else it is
+            from.
         function: of show_attend_tell.py, such as "ShowAttendTell.attend".
         variables: those whose lines in the function are shown; empty for all lines.
         differs: a sentence if this network computes it otherwise than that file, or "".
@@ -92,7 +93,7 @@ def _scores(network):
         differs = f"This network has {network['scoring']} scores; the file adds, as the paper does."
     sentence = (
         "Each region is compared with the memory: the higher its score, the more the network "
-        "will look there. Only differences matter, so the grid shows each score less their mean."
+        "will look there. Only differences matter, so colours show each score less their mean."
     )
     if not network["attends"]:
         sentence = "This network has no attention, so it has no scores."
@@ -102,7 +103,7 @@ def _scores(network):
         title="Scores",
         sentence=sentence,
         formula=formulas.get(network["scoring"], f"e_ti = f_att(a_i, {state})"),
-        equation="(4)",
+        equation="equation (4)",
         function="ShowAttendTell.attend",
         variables=("photo", "state", "e"),
         differs=differs,
@@ -118,7 +119,7 @@ def _softmax(network):
         title="Softmax",
         sentence=sentence,
         formula="alpha_ti = exp(e_ti) / sum_k exp(e_tk)",
-        equation="(5)",
+        equation="equation (5)",
         function="ShowAttendTell.attend",
         variables=("alpha",),
     )
@@ -137,7 +138,7 @@ def _context(network):
         sentence="The regions' vectors are averaged with these weights. The strip is the context "
         "as it leaves the next box.",
         formula="sum_i alpha_ti a_i",
-        equation="(13)",
+        equation="equation (13)",
         function="ShowAttendTell.attend",
         variables=("z",),
         differs=differs,
@@ -162,7 +163,7 @@ def _gate(network):
             sentence="A vector made from the memory, the sentinel, competes with the regions. "
             "What it wins is taken from memory in place of the photo.",
             formula="z_t = from_photo sum_i alpha_ti a_i + (1 - from_photo) sentinel_t",
-            equation="(10) to (12) of Lu et al., 2017",
+            equation="equations (10) to (12) of Lu et al., 2017",
             differs="This network has a sentinel; the file has the gate of the paper.",
         )
     if not network["gate"]:
@@ -200,7 +201,7 @@ def _cells(network):
         sentence="The recurrent cell reads the previous word and updates the memory. Gates lie "
         "between 0 and 1: what to keep, what to let in, what to show.",
         formula=formula.replace("_(t-1)", "_{t-1}"),
-        equation="no equation in the paper" if is_gru else "(1) to (3)",
+        equation="no equation in the paper" if is_gru else "equations (1) to (3)",
         function="ShowAttendTell.step",
         variables=("word", "gates", "i", "c", "h"),
         differs=" ".join(notes),
@@ -227,7 +228,7 @@ def _readout(network):
         "differs from the mean of the photo in the word's direction d, times its attention.",
         formula=f"logits = L_o {activation}({summed}) + b,  "
         f"vote_ti = {share} alpha_ti d . (a_i − mean(a))".replace("  alpha", " alpha"),
-        equation="(7); for votes, see keras_sat.equations.votes",
+        equation="equation (7); for votes, see keras_sat.equations.votes",
         function="ShowAttendTell.step",
         variables=("state", "context", "readout", "logits"),
         differs=" ".join(notes),
@@ -240,7 +241,7 @@ def _probabilities():
         title="Probabilities",
         sentence="The softmax of the logits gives each word of the vocabulary its probability.",
         formula="p(y_t) = exp(logit of y_t) / sum of exp(logits)",
-        equation="(7)",
+        equation="equation (7)",
         function="caption",
         variables=("logits", "y"),
     )

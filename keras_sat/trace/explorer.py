@@ -90,7 +90,7 @@ def _box(box):
 <p>{player.escaped(box.sentence)}</p>
 <div class="sat-numbers" data-numbers="{box.name}"></div>
 <p class="sat-formula"><span>{typeset(box.formula)}</span> {player.escaped(box.equation)}</p>
-{differs}<details><summary>In show_attend_tell.py, lines {_spans(numbers)}</summary>
+{differs}<details><summary>In show_attend_tell.py, {_spans(numbers)}</summary>
 <pre tabindex="0">{player.escaped(code)}</pre></details>
 </li>"""
 
@@ -116,7 +116,7 @@ def _spans(numbers):
     """Return line numbers as text.
 
     >>> _spans([3, 4, 5, 9])
-    '3 to 5, 9'
+    'lines 3 to 5, 9'
     """
     spans = []
     for number in numbers:
@@ -124,7 +124,8 @@ def _spans(numbers):
             spans[-1][1] = number
         else:
             spans.append([number, number])
-    return ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in spans)
+    text = ", ".join(f"{a} to {b}" if a < b else str(a) for a, b in spans)
+    return f"lines {text}" if len(numbers) > 1 else f"line {text}"
 
 
 # === Numbers ===
