@@ -195,7 +195,7 @@ def test_ten_words_on_14_x_14_cells_take_at_most_600_kb():
 def test_each_box_has_its_equation_and_its_lines_of_the_file(trace):
     page = explorer_page(trace)
     lines = Path(show_attend_tell.__file__).read_text("utf-8").splitlines()
-    boxes = boxes_of(trace.describe_decoder())
+    boxes = boxes_of(trace.network)
     assert len(boxes) == 9 and boxes[0].name == "photo" and boxes[-1].name == "probabilities"
     for box in boxes:
         numbers, code = code_of(box)
@@ -206,9 +206,9 @@ def test_each_box_has_its_equation_and_its_lines_of_the_file(trace):
             assert any(re.match(rf"(\w+, )*{name}\b.* = ", line) for line in shown), name
 
 
-def test_the_lines_follow_the_file(tmp_path, monkeypatch):
+def test_the_lines_follow_the_file(plain, tmp_path, monkeypatch):
     """They are found by the names of functions and variables, wherever they stand."""
-    (box,) = [box for box in boxes_of(keras_sat_of_the_paper()) if box.name == "softmax"]
+    (box,) = [box for box in boxes_of(plain.network) if box.name == "softmax"]
     source = Path(show_attend_tell.__file__).read_text("utf-8")
     moved = ast.unparse(ast.parse(source)).replace("alpha = ops.softmax(e)", "alpha = changed(e)")
     (tmp_path / "moved.py").write_text(moved)
@@ -222,14 +222,10 @@ def test_the_lines_follow_the_file(tmp_path, monkeypatch):
         cached.cache_clear()
 
 
-def keras_sat_of_the_paper():
-    return photo_captioner().trace(random_pixels(16, 16, 3), "a dog").describe_decoder()
-
-
 def test_boxes_say_where_a_network_differs_from_the_paper(photo):
     def boxes(**options):
         trace = photo_captioner(**options).trace(photo, "a dog")
-        return {box.name: box for box in boxes_of(trace.describe_decoder())}
+        return {box.name: box for box in boxes_of(trace.network)}
 
     assert [box.differs for box in boxes().values()] == 9 * [""]
     after = boxes(attends="after", sentinel=True)

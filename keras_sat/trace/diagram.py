@@ -11,6 +11,8 @@ import functools
 import textwrap
 from pathlib import Path
 
+from keras_sat.beyond.attend_after import AttendAfter
+
 PAPER_FILE = Path(__file__).parents[1] / "show_attend_tell.py"
 # In place of a function: the comment at the end of the file, on the encoder.
 END_OF_FILE = "end of file"
@@ -42,11 +44,28 @@ class Box:
     differs: str = ""
 
 
+def network_of(decoder):
+    """Return how a CaptionDecoder computes a step, as a dict."""
+    options = decoder.options
+    return {
+        "attends": decoder.chooses,
+        "attends_after": isinstance(decoder, AttendAfter) and decoder.chooses,
+        "scoring": options.scoring,
+        "hard": options.attention == "hard",
+        "gate": decoder.has_gate,
+        "sentinel": "from_photo" in decoder.extra_dims,
+        "cell": options.cell,
+        "layers": options.num_layers,
+        "deep_output": options.deep_output,
+        "activation": options.readout_activation,
+    }
+
+
 def boxes_of(network):
     """Return the Boxes of a step in the order of computation.
 
     Args:
-        network: the dict of `Trace.describe_decoder`.
+        network: the output of `network_of`.
     """
     cells = _cells(network)
     attention = [_scores(network), _softmax(network), _context(network), _gate(network)]

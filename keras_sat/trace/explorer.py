@@ -22,6 +22,7 @@ TEMPLATE = Path(__file__).with_name("explorer.html")
 # As formulas are typeset.
 SIGNS = {"alpha": "α", "beta": "β", "sum<": "Σ<", " . ": " · ", "t-1": "t−1"}
 PARTS = ("previous_word", "memory", "photo", "bias")  # in the order of the bars
+LARGEST_SIDE, QUALITY = 512, 80  # of the photo: most of the page's size is for numbers
 # Gates and h_t lie between -1 and 1: 16 bits hold them to 2e-5.
 STRIP_SCALE = 32767
 FRAME_HEIGHT = "56rem"  # of a notebook's output: it scrolls inside
@@ -38,14 +39,14 @@ def explorer_page(trace, *, title=None):
     first = first_step(trace)
     values = {
         "aspect": f"{image.shape[1] / image.shape[0]:.4f}",
-        "boxes": "\n".join(map(_box, boxes_of(trace.describe_decoder()))),
+        "boxes": "\n".join(map(_box, boxes_of(trace.network))),
         "caption": player.escaped(" ".join(trace.words)),
         "data": player.as_json(explorer_data(trace)),
         "first_step": str(first),
         "first_word": player.escaped(trace.steps[first].word),
         "left_out": f"<p>{player.escaped(trace.left_out)}</p>" if trace.left_out else "",
         "no_scores": " disabled" if trace.steps[0].attention_scores is None else "",
-        "photo": player.data_uri(image),
+        "photo": player.data_uri(image, LARGEST_SIDE, QUALITY),
         "player_style": borrowed["player_style"],
         "policy": player.policy(script),
         "script": script,
@@ -134,7 +135,7 @@ def _spans(numbers):
 def explorer_data(trace):
     """Return the numbers of an explorer, as a dict for JSON."""
     rows, columns, feature_dim = trace.annotations().shape
-    network = trace.describe_decoder()
+    network = trace.network
     return {
         "rows": rows,
         "columns": columns,
@@ -202,7 +203,7 @@ def _what_decided(step):
     if first != step.word:
         sentences.append(
             f"The network's own first choice here is “{first}”. A search compares whole "
-            "captions, so the word said need not come first."
+            "captions, and a given caption is only read, so its word need not come first."
         )
     if step.bonus:
         sentences.append(f"Known objects added {step.bonus:.4f} to log p of this word.")

@@ -18,12 +18,12 @@ from data_utils.atomic_files import write_whole
 from data_utils.captions import words_of_captions
 from data_utils.foreign_text import brief
 from data_utils.images import photos_of
-from keras_sat.beyond.attend_after import AttendAfter
 from keras_sat.checks import ArgumentError
 from keras_sat.options import SearchOptions, count
 from keras_sat.pictures.display import path_ending_in
 from keras_sat.search.result import CaptionResult, with_image_paths
 from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step
+from keras_sat.trace.diagram import network_of
 from keras_sat.trace.explorer import explorer_frame, explorer_page
 from keras_sat.trace.parts import logit_parts, readout_sum, votes_of, votes_of_mean
 from keras_sat.trace.places import words_of_places
@@ -108,6 +108,8 @@ class Trace:
         result: the CaptionResult of the search, or of the given caption: the photo,
             and what decided besides the network (`consensus`, `known_objects`).
         left_out: a sentence that says what the parts do not show, or "".
+        network: a dict that says how the network computes a step; see
+            `keras_sat.trace.diagram.network_of`.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class Trace:
         self.result = result
         self.words = result.words
         self.left_out = "" if captioner.decoder.options.deep_output else NO_PREVIOUS_WORD
+        self.network = network_of(captioner.decoder)
         self._captioner = captioner
         self._vocabulary = vocabulary = captioner.vocabulary
         self._grid = captioner.rows_and_columns()
@@ -248,24 +251,6 @@ class Trace:
         reading = self._reading
         context = reading.photo_context[0, t] + reading.sentinel_context[0, t]
         return ops.convert_to_numpy(context)
-
-    def describe_decoder(self) -> dict[str, Any]:
-        """Return how the network computes a step, as a dict: see
-        `keras_sat.trace.diagram.boxes_of`.
-        """
-        decoder = self._captioner.decoder
-        return {
-            "attends": decoder.chooses,
-            "attends_after": isinstance(decoder, AttendAfter) and decoder.chooses,
-            "scoring": decoder.options.scoring,
-            "hard": decoder.options.attention == "hard",
-            "gate": decoder.has_gate,
-            "sentinel": "from_photo" in decoder.extra_dims,
-            "cell": decoder.options.cell,
-            "layers": decoder.num_layers,
-            "deep_output": decoder.options.deep_output,
-            "activation": decoder.options.readout_activation,
-        }
 
     # === The explorer ===
 
