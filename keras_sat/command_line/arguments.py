@@ -346,6 +346,8 @@ def _add_drawings(parser):
         plot="draw where the model looked: a picture file, or a folder for many",
         html="the same as an interactive page: a file, or a folder for many",
         gif="the same as an animation: a file, or a folder for many",
+        trace="write an interactive page that follows each word from the photo to its "
+        "probability: a file, or a folder for many",
         gallery="write one page with all pictures into this folder",
     )
 

@@ -62,7 +62,7 @@ def run_caption(**arguments):
     page = _gallery_page(drawings[remaining_paths[0]], request.style)
     results = kept_in_files(results, files, page, request.min_confidence)
     with contextlib.closing(results), _progress(paths, remaining_paths, request) as progress:
-        problems, num_drawn = _print_and_draw(results, drawings, request, progress)
+        problems, num_drawn = _print_and_draw(captioner, results, drawings, request, progress)
     _print_places_of_drawings(request.drawings, drawings, num_drawn)
     if problems and files:  # each was printed before
         raise ValueError(f"failed: {len(problems)} pictures")
@@ -176,7 +176,7 @@ def _progress(paths, remaining_paths, request):
 # === Printing and drawing ===
 
 
-def _print_and_draw(results, drawings, request, progress):
+def _print_and_draw(captioner, results, drawings, request, progress):
     """Print each result, and draw it where that was requested.
 
     Return a list of problems, one text for each picture that was not read or not drawn,
@@ -196,6 +196,8 @@ def _print_and_draw(results, drawings, request, progress):
         _print_result(path, result, drawings[path], request)
         if not drawings[path].keys() - {"gallery"}:
             continue
+        if "trace" in drawings[path]:
+            _save_trace(captioner, result, path, drawings[path]["trace"], request)
         problem = _draw(result, path, drawings[path], request.style)
         if problem is None:
             num_drawn += 1
@@ -272,6 +274,14 @@ def _why_unreadable(path, error):
     if isinstance(error, IsADirectoryError):
         return f"{path}: this folder has no pictures"
     return reason_without_number(error)
+
+
+def _save_trace(captioner, result, path, page, request):
+    """Write the explorer of a result to the file `page`."""
+    from keras_sat.trace.trace import trace_of_result
+
+    search = {name: value for name, value in request.search.items() if name != "num_results"}
+    trace_of_result(captioner, result, path, **search).save(page)
 
 
 def _draw(result, path, drawing, style):

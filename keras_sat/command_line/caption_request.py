@@ -10,16 +10,17 @@ from keras_sat.options import BeamSearchOptions, ConsensusOptions, probability
 
 # Which options belong to what; the others are fields of CaptionRequest themselves.
 SEARCH = (*ConsensusOptions.names(), "num_results")
-DRAWINGS = ("plot", "html", "gif", "gallery")
+MAPS = ("plot", "html", "gif", "gallery")
+DRAWINGS = (*MAPS, "trace")
 STYLE = ("words", "width", "shares", "plot_format", "map_kind")
 FILES = ("text_files", "csv", "metadata", "overwrite")
-# The drawings that each option of STYLE is about.
+# The drawings in MAPS that each option of STYLE is about.
 STYLED_DRAWINGS = {
     "words": ("plot", "gif"),
     "width": ("plot",),
     "shares": ("plot",),
     "plot_format": ("plot",),
-    "map_kind": DRAWINGS,
+    "map_kind": MAPS,
 }
 # What can be combined with --ray.
 ALLOWED_WITH_RAY = (
@@ -89,6 +90,7 @@ def read_request(arguments):
     )
     _check_style(request)
     _check_votes(request)
+    _check_trace(request)
     _check_printing(request)
     _check_say(request)
     _check_regions(request)
@@ -121,6 +123,15 @@ def _check_style(request):
 def _check_votes(request):
     if request.votes and len(request.models or ()) > 1:
         raise ValueError("--map-kind votes requires a single model. Pass one --model.")
+
+
+def _check_trace(request):
+    if "trace" not in request.drawings:
+        return
+    if len(request.models or ()) > 1:
+        raise ValueError("--trace requires a single model. Pass one --model.")
+    if request.regions:
+        raise ValueError("--trace shows the caption of a whole photo: leave out --region.")
 
 
 def _check_printing(request):

@@ -45,7 +45,7 @@ def load_captioner(models, request):
 
 def fits_litert(models, request):
     """Return whether LiteRT can be used: it supports one model, its own weights, whole
-    photos, default search, short sentences, and no votes.
+    photos, default search, short sentences, no votes and no traces.
     """
     from keras_sat.deploy.litert_captioner import is_installed
 
@@ -54,7 +54,8 @@ def fits_litert(models, request):
     is_short = len(tokenise(request.say or "")) < default.max_length
     is_one_model = len(models) == 1 and request.encoder_weights is None
     is_supported = is_default_search and is_short and is_one_model and not request.regions
-    return is_supported and not request.votes and is_installed()
+    needs_network = request.votes or "trace" in request.drawings
+    return is_supported and not needs_network and is_installed()
 
 
 def prepare_litert(model):

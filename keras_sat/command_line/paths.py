@@ -14,9 +14,9 @@ def drawing_paths(outputs, paths, *, plot_format=None):
     """Return the output files for each picture, and create their folders.
 
     Args:
-        outputs: dict from "plot", "html" and "gif" to a file, or a folder for many
-            pictures; from "gallery" to a file for all pictures, or a folder for its
-            index.html.
+        outputs: dict from "plot", "html", "gif" and "trace" to a file, or a folder for
+            many pictures; from "gallery" to a file for all pictures, or a folder for
+            its index.html.
         paths: list of the paths of pictures.
         plot_format: "png", "pdf" or "svg", of the plots in a folder; None is "png".
 
@@ -73,13 +73,15 @@ def _file_name(option, picture_name, plot_format):
     """Return the name of a drawing in a folder."""
     if option == "gallery":
         return "index.html"
+    if option == "trace":
+        return f"{picture_name}-trace.html"
     ending = (plot_format or "png") if option == "plot" else option
     return f"{picture_name}-attention.{ending}"
 
 
 def _endings(option):
     """Return the possible file types of a drawing."""
-    if option == "gallery":
+    if option in ("gallery", "trace"):
         return ["html"]
     if option != "plot":
         return [option]

@@ -345,7 +345,7 @@ class AttentionDisplay:
         """
         from keras_sat.pictures.cartoon import cartoon
 
-        path = _path_ending_in(".gif", path)
+        path = path_ending_in(".gif", path)
         width = 480 if width is None else width
         write_whole(path, cartoon(self, self.positions(words), look, seconds_per_word, width))
 
@@ -353,7 +353,7 @@ class AttentionDisplay:
         """Write an interactive player, one page without network access, to a .html
         path; `title` None: the caption.
         """
-        write_whole(_path_ending_in(".html", path), player_page(self, title=title))
+        write_whole(path_ending_in(".html", path), player_page(self, title=title))
 
     def _repr_html_(self):
         return player_frame(self)
@@ -468,7 +468,8 @@ def _as_display(display, image):
     return display if image is None else replace(display, image=image)
 
 
-def _path_ending_in(ending, path):
+def path_ending_in(ending, path):
+    """Return a path; raise ValueError unless it ends in `ending`, such as ".html"."""
     path = Path(path).expanduser()
     if path.suffix.lower() != ending:
         raise ValueError(f"Expected a file name ending in {ending}. Received: {str(path)!r}")

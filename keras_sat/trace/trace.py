@@ -8,20 +8,24 @@ dtype="mixed_bfloat16", parts sum to the logit up to the network's rounding.
 """
 
 import dataclasses
-import functools
+import os
 from typing import Any
 
 import numpy as np
 from keras import ops
 
+from data_utils.atomic_files import write_whole
 from data_utils.captions import words_of_captions
 from data_utils.foreign_text import brief
 from data_utils.images import photos_of
 from keras_sat.checks import ArgumentError
 from keras_sat.options import SearchOptions, count
+from keras_sat.pictures.display import path_ending_in
 from keras_sat.pictures.sheet import WIDTH
 from keras_sat.search.result import CaptionResult, with_image_paths
 from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step
+from keras_sat.trace.diagram import network_of
+from keras_sat.trace.explorer import explorer_frame, explorer_page
 from keras_sat.trace.parts import logit_parts, readout_sum, votes_of, votes_of_mean
 from keras_sat.trace.places import words_of_places
 from keras_sat.trace.reading import read, reveal
@@ -96,7 +100,8 @@ class Trace:
     """What the network computed for each word of a caption; `captioner.trace` makes it.
 
     `places` and `alternatives` are computed when they are asked for, with the weights
-    that the captioner has then.
+    that the captioner has then. `save` writes all of it as a page, the explorer, which
+    a notebook also shows for a Trace in the last line of a cell.
 
     Attributes:
         words: list of the caption's words, without `<end>`.
@@ -104,6 +109,8 @@ class Trace:
         result: the CaptionResult of the search, or of the given caption: the photo,
             and what decided besides the network (`consensus`, `known_objects`).
         left_out: a sentence that says what the parts do not show, or "".
+        network: a dict that says how the network computes a step; see
+            `keras_sat.trace.diagram.network_of`.
     """
 
     def __init__(
@@ -127,6 +134,7 @@ class Trace:
         self.result = result
         self.words = result.words
         self.left_out = "" if captioner.decoder.options.deep_output else NO_PREVIOUS_WORD
+        self.network = network_of(captioner.decoder)
         self._captioner = captioner
         self._vocabulary = vocabulary = captioner.vocabulary
         self._grid = captioner.rows_and_columns()
@@ -136,7 +144,7 @@ class Trace:
         ids = vocabulary.caption_to_ids(self.words)
         self._said_ids = np.array([*ids, vocabulary.end_token_id], np.int32)
         self._previous_ids = np.array([vocabulary.start_token_id, *ids], np.int32)
-        self._places = {}
+        self._places, self._alternatives = {}, {}
 
         decoder = captioner.decoder
         self._annotations, projected_features = reveal(captioner, features)
@@ -201,15 +209,33 @@ class Trace:
             self._places[t] = words.reshape(self._grid), probabilities.reshape(self._grid)
         return self._places[t]
 
-    def alternatives(self, t: int) -> list[Alternative]:
+    def alternatives(self, t: int, number: int | None = None) -> list[Alternative]:
         """Return the most probable Alternatives to the word of step t that a search may
         say, best first, each with the caption that greedy search goes on with.
 
         It follows the network and the rules of repetition, not consensus and known
         objects.
+
+        Args:
+            t: number of the step.
+            number: of Alternatives; None: the `num_alternatives` of the trace.
         """
         self._check_step(t)
-        return self._all_alternatives[t]
+        number = self._num_alternatives if number is None else number
+        count(0).check("number", number)
+        if number not in self._alternatives:
+            # A given caption may be longer than the longest of a search.
+            longest = max(self._rules["max_length"], len(self.steps))
+            self._alternatives[number] = alternatives_at_each_step(
+                self._captioner,
+                self._features,
+                self.words,
+                self._said_ids,
+                self._probabilities,
+                number,
+                self._rules | {"max_length": longest},
+            )
+        return self._alternatives[number][t]
 
     def plot(self, t: int, word: str | None = None, *, ax: Any = None, width: float = WIDTH) -> Any:
         """Draw step t, and return the figure: the map of attention, the votes of each
@@ -231,18 +257,36 @@ class Trace:
 
         return plot_step(self, t, word, ax, width)
 
-    @functools.cached_property
-    def _all_alternatives(self):
-        return alternatives_at_each_step(
-            self._captioner,
-            self._features,
-            self.words,
-            self._said_ids,
-            self._probabilities,
-            self._num_alternatives,
-            # A given caption may be longer than the longest of a search.
-            self._rules | {"max_length": max(self._rules["max_length"], len(self.steps))},
-        )
+    def annotations(self) -> np.ndarray:
+        """Return the annotation vectors a_i of the photo, (rows, columns,
+        feature_dim).
+        """
+        annotations = ops.convert_to_numpy(ops.cast(self._annotations[0], "float32"))
+        return annotations.reshape(*self._grid, -1)
+
+    def context(self, t: int) -> np.ndarray:
+        """Return z_t, (feature_dim,): what the readout reads of the photo, gated or
+        mixed with the sentinel.
+        """
+        self._check_step(t)
+        reading = self._reading
+        context = reading.photo_context[0, t] + reading.sentinel_context[0, t]
+        return ops.convert_to_numpy(context)
+
+    # === The explorer ===
+
+    def save(self, path: str | os.PathLike, *, title: str | None = None) -> None:
+        """Write the explorer of this trace to a .html path: one page without network
+        access, in which each word is followed from the photo to its probability.
+
+        Args:
+            path: of the page.
+            title: of the page; None: the caption.
+        """
+        write_whole(path_ending_in(".html", path), explorer_page(self, title=title))
+
+    def _repr_html_(self):
+        return explorer_frame(self)
 
     # === Steps ===
 
@@ -340,12 +384,30 @@ def make_trace(
         words = words_of_captions(caption, 1)
         results = captioner._given_captions(words, batch.features, batch.photos)
     ((_, result),) = with_image_paths(zip(photos, results))
+    return _trace(captioner, result, batch.features, options, num_words, num_alternatives)
+
+
+def trace_of_result(captioner: Any, result: CaptionResult, image: Any, **search: Any) -> Trace:
+    """Return the Trace of a caption that was found before.
+
+    Args:
+        captioner: Captioner.
+        result: CaptionResult of the whole photo.
+        image: the photo.
+        **search: the options with which it was found.
+    """
+    (batch,) = captioner.batches(photos_of(image)[0], 1)
+    return _trace(captioner, result, batch.features, SearchOptions.of("trace", search), 10, 3)
+
+
+def _trace(captioner, result, features, options, num_words, num_alternatives):
+    """Return the Trace of a CaptionResult; `options` are the SearchOptions."""
     rules = {name: captioner._value(options, name) for name in OWN_RULES}
     rules |= {"max_length": options.max_length, "allow_unknown": options.allow_unknown}
     return Trace(
         captioner,
         result,
-        batch.features,
+        features,
         num_words=num_words,
         num_alternatives=num_alternatives,
         rules=rules,

@@ -1,0 +1,455 @@
+"""The explorer: the page of a trace has its numbers, needs nothing else, and harms
+nobody; and in a browser it shows what is chosen.
+"""
+
+import ast
+import base64
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers import WORDS, photo_captioner, random_pixels
+from pages import Elements, Page
+from PIL import Image
+
+import keras_sat
+from keras_sat import show_attend_tell
+from keras_sat.__main__ import main
+from keras_sat.pictures import player
+from keras_sat.trace.diagram import boxes_of, code_of
+from keras_sat.trace.explorer import PARTS, explorer_page, typeset
+
+CAPTION = "a dog runs in a cat"
+KINDS = {
+    "paper": {},
+    "none": {"attention": "none"},
+    "two layers of gru, hard": {"cell": "gru", "num_layers": 2, "attention": "hard"},
+    "sentinel, after, bilinear": {"sentinel": True, "attends": "after", "scoring": "bilinear"},
+    "no deep output, tanh": {"deep_output": False, "readout_activation": "tanh"},
+    "dot, no gate": {"scoring": "dot", "context_gate": False, "hidden_dim": 66},
+}
+# Words of a vocabulary, which have no spaces.
+HOSTILE = ['</script><script>document.title="harmed"</script>', '"><img/src=x/onerror=alert(1)>']
+HOSTILE += ["{{data}}", "<!--", "’"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def step_by_step():
+    """Run TensorFlow without graphs: to trace one for each captioner takes long."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture(scope="module")
+def photo():
+    return random_pixels(16, 16, 3, seed=4)
+
+
+@pytest.fixture(scope="module", params=[*KINDS])
+def trace(request, photo):
+    return photo_captioner(**KINDS[request.param]).trace(photo, CAPTION)
+
+
+@pytest.fixture(scope="module")
+def plain(photo):
+    """The trace of a captioner as in the paper."""
+    return photo_captioner().trace(photo, CAPTION)
+
+
+@pytest.fixture(scope="module")
+def hostile(photo):
+    captioner = photo_captioner(words=[*WORDS, *HOSTILE])
+    trace = captioner.trace(photo, CAPTION, num_words=len(captioner.vocabulary))
+    assert {*HOSTILE} <= {candidate.word for candidate in trace.steps[0].top}
+    return trace
+
+
+def data_of(page):
+    ((_, text),) = Elements(page)("script", type="application/json")
+    return json.loads(text)
+
+
+def floats(text, kind="<f4"):
+    return np.frombuffer(base64.b64decode(text), kind).astype(float)
+
+
+# === What is in the page ===
+
+
+def test_the_numbers_are_those_of_the_trace(trace):
+    data = data_of(explorer_page(trace))
+    assert len(data["steps"]) == len(trace.steps)
+    for t, (shown, step) in enumerate(zip(data["steps"], trace.steps)):
+        pairs = [(shown["attention"], step.attention_weights), (shown["context"], trace.context(t))]
+        words, probabilities = trace.places(t)
+        pairs.append((shown["places"]["probabilities"], probabilities))
+        if step.attention_scores is None:
+            assert shown["scores"] is None
+        else:
+            pairs.append((shown["scores"], step.attention_scores))
+        if step.cell_state is None:
+            assert shown["cellState"] is None
+        else:
+            pairs.append((shown["cellState"], step.cell_state))
+        for candidate, its in zip(step.top, shown["candidates"], strict=True):
+            assert its["word"] == candidate.word
+            pairs.append((its["votes"], trace.votes(t, candidate.word)))
+            numbers = [its["probability"], its["logit"], its["mean"], *its["parts"]]
+            expected = [candidate.probability, candidate.logit, trace.vote_of_mean(t, its["word"])]
+            expected += [candidate.parts[name] for name in PARTS]
+            np.testing.assert_allclose(numbers, expected, atol=1e-6)
+        for text, values in pairs:
+            np.testing.assert_allclose(floats(text), np.ravel(values), atol=1e-5)
+        for name, values in {**step.gates, "h_t": step.hidden_state}.items():
+            strip = floats(shown["strips"][name], "<i2") / 32767
+            np.testing.assert_allclose(strip, values, atol=1e-4)
+        numbers = floats(shown["places"]["numbers"], "<u2").astype(int)
+        assert [shown["places"]["words"][number] for number in numbers] == words.ravel().tolist()
+        share = step.context_gate if step.from_photo is None else step.from_photo
+        assert shown["share"] == share
+
+
+def test_the_context_is_the_one_that_the_photo_gives(plain):
+    for t, step in enumerate(plain.steps):
+        expected = step.context_gate * np.tensordot(step.attention_weights, plain.annotations(), 2)
+        np.testing.assert_allclose(plain.context(t), expected, atol=1e-5)
+
+
+def test_each_other_word_of_a_search_has_what_would_have_followed(plain):
+    for t, shown in enumerate(data_of(explorer_page(plain))["steps"]):
+        others = {other.word: other.caption for other in plain.alternatives(t, 100)}
+        found = {its["word"]: its["followed"] for its in shown["candidates"]}
+        assert found.pop(shown["word"]) is None
+        assert found == {word: others.get(word) for word in found} and any(found.values())
+    assert len(plain.alternatives(0)) == 3 and len(plain.alternatives(0, 1)) == 1
+
+
+def test_a_page_has_the_hooks_that_programs_read(plain):
+    elements = Elements(explorer_page(plain, title="A title"))
+    ((root, _),) = elements("main")
+    assert root["class"] == "sat-trace" and root["data-step"] == "1" and root["data-word"] == "dog"
+    words = [text for found, text in elements("button", type="button") if "data-step" in found]
+    assert words == [step.word for step in plain.steps]
+    modes = [found["data-map"] for found, _ in elements("button") if "data-map" in found]
+    assert modes == ["scores", "attention", "votes", "places"]
+    assert len(elements("canvas", data_role="map")) == 1
+    assert elements("title")[0][1] == "A title"
+
+
+def test_without_attention_there_are_no_scores_to_show(photo):
+    page = explorer_page(photo_captioner(attention="none").trace(photo, CAPTION))
+    assert "disabled" in Elements(page)("button", data_map="scores")[0][0]
+    assert "has no attention" in page
+
+
+def test_what_decided_besides_the_network_is_said(plain):
+    for shown, step in zip(data_of(explorer_page(plain))["steps"], plain.steps):
+        assert (f"“{step.top[0].word}”" in shown["decided"]) == (step.top[0].word != step.word)
+    assert any(step.top[0].word != step.word for step in plain.steps)
+
+
+def test_a_page_needs_nothing_else(plain):
+    page = explorer_page(plain)
+    without_data = re.sub(r'base64,[^"]*|<script type="application/json".*?</script>', "", page)
+    assert not re.search(r"https?:|//[a-z]|@import|url\(|\beval\b|innerHTML|\{\{", without_data)
+    sources = re.findall(r'(?:src|href)="([^"#]+)"', page)
+    assert len(sources) == 1 and sources[0].startswith("data:image/")
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
+    assert player.policy(script) in page
+
+
+def test_words_and_titles_are_escaped(hostile):
+    page = explorer_page(hostile, title=HOSTILE[0])
+    elements = Elements(page)
+    assert len(elements("script")) == 2 and len(elements("img")) == 1
+    assert elements("title")[0][1] == HOSTILE[0]
+    assert {*HOSTILE} <= {its["word"] for its in data_of(page)["steps"][0]["candidates"]}
+    ((attributes, _),) = Elements(hostile._repr_html_())("iframe")
+    assert attributes["srcdoc"] == explorer_page(hostile)
+    assert attributes["sandbox"] == "allow-scripts"
+
+
+def test_save_writes_the_page_to_an_html_file_only(plain, tmp_path):
+    plain.save(tmp_path / "new" / "trace.html")
+    assert (tmp_path / "new" / "trace.html").read_text("utf-8") == explorer_page(plain)
+    with pytest.raises(ValueError, match="ending in .html"):
+        plain.save(tmp_path / "trace.png")
+
+
+@pytest.mark.slow
+def test_ten_words_on_14_x_14_cells_take_at_most_600_kb():
+    captioner = keras_sat.Captioner.from_pretrained("flickr8k")
+    photo = Path(__file__).parents[1] / "docs" / "photo.jpg"
+    trace = captioner.trace(photo, "a man in a black coat holds a camera outside")
+    assert len(trace.words) == 10 and trace.annotations().shape[:2] == (14, 14)
+    assert len(explorer_page(trace).encode()) <= 600_000
+
+
+# === The boxes of a step ===
+
+
+def test_each_box_has_its_equation_and_its_lines_of_the_file(trace):
+    page = explorer_page(trace)
+    lines = Path(show_attend_tell.__file__).read_text("utf-8").splitlines()
+    boxes = boxes_of(trace.network)
+    assert len(boxes) == 9 and boxes[0].name == "photo" and boxes[-1].name == "probabilities"
+    for box in boxes:
+        numbers, code = code_of(box)
+        shown = [line.strip() for line in code.splitlines() if line.strip() != "..."]
+        assert shown == [lines[number - 1].strip() for number in numbers] and shown
+        assert player.escaped(code) in page and typeset(box.formula) in page
+        for name in {*box.variables} - {"return"}:
+            assert any(re.match(rf"(\w+, )*{name}\b.* = ", line) for line in shown), name
+
+
+def test_the_lines_follow_the_file(plain, tmp_path, monkeypatch):
+    """They are found by the names of functions and variables, wherever they stand."""
+    (box,) = [box for box in boxes_of(plain.network) if box.name == "softmax"]
+    source = Path(show_attend_tell.__file__).read_text("utf-8")
+    moved = ast.unparse(ast.parse(source)).replace("alpha = ops.softmax(e)", "alpha = changed(e)")
+    (tmp_path / "moved.py").write_text(moved)
+    from keras_sat.trace import diagram
+
+    monkeypatch.setattr(diagram, "PAPER_FILE", tmp_path / "moved.py")
+    for cached in (diagram._paper_lines, diagram._paper_tree):
+        cached.cache_clear()
+    assert code_of(box)[1] == "alpha = changed(e)"
+    for cached in (diagram._paper_lines, diagram._paper_tree):
+        cached.cache_clear()
+
+
+def test_boxes_say_where_a_network_differs_from_the_paper(photo):
+    def boxes(**options):
+        trace = photo_captioner(**options).trace(photo, "a dog")
+        return {box.name: box for box in boxes_of(trace.network)}
+
+    assert [box.differs for box in boxes().values()] == 9 * [""]
+    after = boxes(attends="after", sentinel=True)
+    assert [*after].index("cells") < [*after].index("scores")
+    assert after["gate"].title == "Sentinel" and "attends after" in after["cells"].differs
+    assert "GRU" in boxes(cell="gru")["cells"].differs
+    assert "hard" in boxes(attention="hard")["context"].differs
+    assert "tanh" in boxes(readout_activation="tanh")["readout"].differs
+
+
+# === On the command line ===
+
+
+@pytest.fixture
+def command(photo, tmp_path):
+    photo_captioner().save(tmp_path / "model")
+    for name, pixels in (("photo", photo), ("other", 255 - photo)):
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    return ["caption", str(tmp_path / "photo.png"), "--model", str(tmp_path / "model")]
+
+
+def test_caption_writes_the_explorer_of_the_caption_that_it_prints(command, tmp_path, capsys):
+    page = tmp_path / "trace.html"
+    assert main([*command, "--num-beams", "1", "--trace", str(page)]) == 0
+    printed = capsys.readouterr()
+    captioner = keras_sat.Captioner.load(tmp_path / "model")
+    trace = captioner.trace(tmp_path / "photo.png", num_beams=1)
+    assert printed.out.endswith(f"\t{trace.result.caption}\n")
+    assert f"trace: {page}" in printed.err
+    assert page.read_text("utf-8") == explorer_page(trace)
+
+
+@pytest.mark.slow
+def test_caption_writes_explorers_into_a_folder(command, tmp_path, capsys):
+    folder = tmp_path / "pages"
+    pictures = ["caption", str(tmp_path / "other.png"), *command[1:]]
+    assert main([*pictures, "--num-results", "2", "--json", "--trace", str(folder)]) == 0
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
+    pages = [folder / f"{name}-trace.html" for name in ("other", "photo")]
+    assert [line["trace"] for line in lines] == [*map(str, pages)]
+    for line, page in zip(lines, pages):
+        assert Elements(page.read_text("utf-8"))("title")[0][1] == line["caption"]
+    assert f"trace: 2 files in {folder}" in printed.err
+
+
+@pytest.mark.slow
+def test_caption_writes_the_explorer_of_a_sentence(command, tmp_path):
+    page = tmp_path / "trace.html"
+    assert main([*command, "--say", CAPTION, "--trace", str(page)]) == 0
+    trace = keras_sat.Captioner.load(tmp_path / "model").trace(tmp_path / "photo.png", CAPTION)
+    assert page.read_text("utf-8") == explorer_page(trace)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--region", ".1,.1,.9,.9"], "--trace shows the caption of a whole photo"),
+        (["--model", "another"], "--trace requires a single model"),
+        (["--map-kind", "votes"], "--map-kind has no effect without --plot"),
+    ],
+)
+def test_what_does_not_go_with_an_explorer(command, tmp_path, capsys, options, message):
+    assert main([*command, *options, "--trace", str(tmp_path / "trace.html")]) == 2
+    assert message in capsys.readouterr().err
+
+
+# === In a browser ===
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """A function that opens the explorer of a trace."""
+
+    def show(trace):
+        trace.save(tmp_path / "trace.html")
+        browser.get((tmp_path / "trace.html").as_uri())
+        return Explorer(browser)
+
+    return show
+
+
+class Explorer(Page):
+    @property
+    def root(self):
+        root = self.find(".sat-trace")
+        return root.get_attribute("data-step"), root.get_attribute("data-word")
+
+    def text(self, role):
+        return self.find(f'[data-role="{role}"]').text
+
+    def choose(self, word):
+        script = "document.querySelector(`button[data-word=${CSS.escape(arguments[0])}]`).click()"
+        self.browser.execute_script(script, word)
+
+    def mode(self, name):
+        self.find(f'[data-map="{name}"]').click()
+
+    def numbers(self):
+        """Return the logit, its parts and the probability that are shown."""
+        script = (
+            "return [...document.querySelectorAll('[data-value], [data-part]')].map((one) => "
+            "[one.dataset.value ?? one.dataset.part, Number(one.textContent)])"
+        )
+        return dict(self.browser.execute_script(script))
+
+
+def test_thirty_words_show_the_numbers_of_the_trace(opened, plain):
+    page, number = opened(plain), 0
+    for t, step in enumerate(plain.steps):
+        page.word(t).click()
+        assert page.root == (str(t), step.word)
+        for candidate in step.top[:5]:
+            page.choose(candidate.word)
+            expected = {"logit": candidate.logit, "probability": candidate.probability}
+            expected |= candidate.parts
+            assert page.numbers() == pytest.approx(expected, abs=1e-4)
+            number += 1
+        words, probabilities = plain.places(t)
+        page.point_at(0.01, 0.01)
+        note = page.text("note")
+        shown = [float(x) for x in re.findall(r"-?\d+\.\d{4}", note)]
+        vote = plain.votes(t, candidate.word)[0, 0]
+        expected = [step.attention_scores[0, 0], step.attention_weights[0, 0], vote]
+        assert shown == pytest.approx(expected, abs=1e-4)
+        assert note.startswith("Row 1, column 1:") and f"“{words[0, 0]}”" in note
+    assert number >= 30
+
+
+def test_maps_of_all_kinds_are_drawn(opened, plain):
+    page = opened(plain)
+    drawn = set()
+    for name in ("scores", "attention", "votes", "places"):
+        page.mode(name)
+        assert page.find(f'[data-map="{name}"]').get_attribute("aria-pressed") == "true"
+        assert page.text("about").startswith(name.capitalize())
+        drawn.add(page.pixels())
+    assert len(drawn) == 4
+
+
+def test_another_word_shows_its_votes_and_what_would_have_followed(opened, plain):
+    page = opened(plain)
+    t = int(page.root[0])
+    page.mode("attention")
+    before = page.pixels()
+    other = plain.alternatives(t)[0]
+    page.choose(other.word)
+    assert page.root == (str(t), other.word) and page.pixels() != before
+    assert page.find('[data-map="votes"]').get_attribute("aria-pressed") == "true"
+    pressed = page.find('.sat-followed [aria-pressed="true"]')
+    assert pressed.text == other.word
+    assert page.find(".sat-followed li:has([aria-pressed=true])").text.endswith(other.caption)
+    next_other = plain.alternatives(t)[1].word
+    page.find(f'[data-other="{next_other}"]').click()
+    assert page.root[1] == next_other
+    focused = page.browser.switch_to.active_element
+    assert focused.get_attribute("data-other") == next_other, "the focus is kept"
+
+
+def test_it_is_used_by_keyboard(opened, plain):
+    from selenium.webdriver import Keys
+
+    page = opened(plain)
+    page.word(1).send_keys(Keys.ARROW_RIGHT)
+    assert page.root[0] == "2"
+    page.press(Keys.END)
+    assert page.root == (str(len(plain.steps) - 1), "<end>")
+    stage = page.find('[data-role="stage"]')
+    stage.send_keys(Keys.ARROW_UP)
+    stage.send_keys(Keys.HOME, Keys.ARROW_UP)
+    assert page.text("note").startswith("Row ")
+    grid = page.find('[data-numbers="softmax"] canvas')
+    grid.send_keys(Keys.END)
+    value = f"{plain.steps[-1].attention_weights[-1, -1]:.4f}"
+    assert grid.get_attribute("aria-valuetext").endswith(value)
+
+
+def test_hostile_words_do_no_harm_in_a_browser(opened, hostile):
+    page = opened(hostile)
+    for word in HOSTILE:
+        page.choose(word)
+        assert page.root[1] == word and word in page.text("sum")
+        page.mode("places")
+    assert page.browser.title == " ".join(hostile.words)
+    requests = page.browser.execute_script(
+        "return performance.getEntriesByType('resource').map((entry) => entry.name)"
+    )
+    assert all(name.startswith("data:") for name in requests)
+
+
+@pytest.mark.parametrize("kind", ["none", "two layers of gru, hard"])
+def test_other_networks_are_shown_too(opened, photo, kind):
+    page = opened(photo_captioner(**KINDS[kind]).trace(photo, CAPTION))
+    page.word(3).click()
+    page.mode("places")
+    assert page.root[0] == "3" and page.text("places")
+
+
+def test_narrow_and_dark(opened, plain, browser):
+    browser.set_window_size(1200, 900)
+    page = opened(plain)
+    light = page.find("body").value_of_css_property("background-color")
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [dark]})
+    assert page.find("body").value_of_css_property("background-color") != light
+    assert not page.find('[data-role="copy"]').is_displayed()
+    narrow = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    page = opened(plain)
+    assert page.find('[data-role="copy"]').is_displayed(), "the map stands by what changes it"
+    browser.execute_script("document.querySelectorAll('details').forEach((one) => one.open = true)")
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    unnamed = (
+        "return [...document.querySelectorAll('button, canvas[tabindex], summary, a')].filter("
+        "(one) => !one.textContent.trim() && !one.getAttribute('aria-label')).length"
+    )
+    assert browser.execute_script(unnamed) == 0
+
+
+def test_all_it_shows_stands_under_a_sentence(opened, plain):
+    page = opened(plain)
+    sections = page.browser.find_elements("css selector", ".sat-trace section")
+    assert len(sections) == 3
+    for section in sections:
+        assert section.find_element("css selector", "h2 + p").text.endswith((".", ":"))
+    for box in page.browser.find_elements("css selector", ".sat-box"):
+        assert box.find_element("css selector", "h3 + p").text.endswith(".")
