@@ -85,7 +85,7 @@ def _page():
 def _box(box):
     """Return a Box as HTML. The script fills in the numbers of the step."""
     numbers, code = code_of(box)
-    differs = f'<p class="sat-differs">{player.escaped(box.differs)}</p>' if box.differs else ""
+    differs = f'<p class="sat-differs">{typeset(box.differs)}</p>' if box.differs else ""
     return f"""<li class="sat-box" id="box-{box.name}">
 <h3>{player.escaped(box.title)}</h3>
 <p>{player.escaped(box.sentence)}</p>
@@ -97,7 +97,8 @@ def _box(box):
 
 
 def typeset(formula):
-    """Return a formula as HTML, with subscripts and Greek letters.
+    """Return a formula, or a sentence with formulas, as HTML, with subscripts and
+    Greek letters.
 
     >>> typeset("alpha_ti W_h h_{t-1} = from_photo")
     'α<sub>ti</sub> W<sub>h</sub> h<sub>t−1</sub> = from_photo'
