@@ -204,7 +204,7 @@ def _what_decided(step):
     if first != step.word:
         sentences.append(
             f"The network's own first choice here is “{first}”. A search compares whole "
-            "captions, and a given caption is only read, so its word need not come first."
+            "captions, and a given caption is only read, so the word said need not come first."
         )
     if step.bonus:
         sentences.append(f"Known objects added {step.bonus:.4f} to log p of this word.")
