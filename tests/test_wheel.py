@@ -73,6 +73,7 @@ def test_the_wheel_alone_captions_a_scene_and_a_photo_without_network(inside):
     )
     assert "somebody asked for the network" in ran.stderr, "or the next assertions prove nothing"
     drawings = ["--plot", "where.png", "--html", "where.html", "--gif", "where.gif"]
+    drawings += ["--trace", "trace.html"]
     ran = run(
         "-m",
         "keras_sat",
@@ -84,7 +85,7 @@ def test_the_wheel_alone_captions_a_scene_and_a_photo_without_network(inside):
         **inside,
     )
     assert ran.returncode == 0, ran.stderr
-    assert "circle" in ran.stdout and len(list(inside["cwd"].iterdir())) == 3
+    assert "circle" in ran.stdout and len(list(inside["cwd"].iterdir())) == 4
     ran = run("-m", "keras_sat", "caption", ROOT / "docs" / "photo.jpg", **inside)
     assert ran.returncode == 0, ran.stderr
     assert len(ran.stdout.partition("\t")[2].split()) >= 4

@@ -209,17 +209,17 @@ def _cells(network):
             "This network attends after this box: the cells read the mean of the regions for z_t."
         )
     formula = (
-        f"(i, f, o, g) = T [E y_(t-1); h_(t-1); {context}],  "
-        "c_t = f c_(t-1) + i g,  h_t = o tanh(c_t)"
+        f"(i, f, o, g) = T [E y_{{t-1}}; h_{{t-1}}; {context}],  "
+        "c_t = f c_{t-1} + i g,  h_t = o tanh(c_t)"
     )
     if is_gru:
-        formula = "h_t = update h_(t-1) + (1 - update) candidate"
+        formula = "h_t = update h_{t-1} + (1 - update) candidate"
     return Box(
         name="cells",
         title="GRU" if is_gru else "LSTM",
         sentence="The recurrent cell reads the previous word and updates the memory. Gates lie "
         "between 0 and 1: what to keep, what to let in, what to show.",
-        formula=formula.replace("_(t-1)", "_{t-1}"),
+        formula=formula,
         equation="no equation in the paper" if is_gru else "equations (1) to (3)",
         function="ShowAttendTell.step",
         variables=("word", "gates", "i", "c", "h"),
@@ -234,6 +234,8 @@ def _readout(network):
     if network["sentinel"]:
         share = "from_photo"
     notes = []
+    if network["sentinel"]:
+        notes.append("What the sentinel gives counts as memory.")
     if activation:
         notes.append(f"Before L_o, this network applies {activation}; the paper does not.")
     if not network["deep_output"]:

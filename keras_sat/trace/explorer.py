@@ -85,7 +85,7 @@ def _page():
 def _box(box):
     """Return a Box as HTML. The script fills in the numbers of the step."""
     numbers, code = code_of(box)
-    differs = f'<p class="sat-differs">{player.escaped(box.differs)}</p>' if box.differs else ""
+    differs = f'<p class="sat-differs">{typeset(box.differs)}</p>' if box.differs else ""
     return f"""<li class="sat-box" id="box-{box.name}">
 <h3>{player.escaped(box.title)}</h3>
 <p>{player.escaped(box.sentence)}</p>
@@ -97,7 +97,8 @@ def _box(box):
 
 
 def typeset(formula):
-    """Return a formula as HTML, with subscripts and Greek letters.
+    """Return a formula, or a sentence with formulas, as HTML, with subscripts and
+    Greek letters.
 
     >>> typeset("alpha_ti W_h h_{t-1} = from_photo")
     'α<sub>ti</sub> W<sub>h</sub> h<sub>t−1</sub> = from_photo'
@@ -203,7 +204,7 @@ def _what_decided(step):
     if first != step.word:
         sentences.append(
             f"The network's own first choice here is “{first}”. A search compares whole "
-            "captions, and a given caption is only read, so its word need not come first."
+            "captions, and a given caption is only read, so the word said need not come first."
         )
     if step.bonus:
         sentences.append(f"Known objects added {step.bonus:.4f} to log p of this word.")
