@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import WORDS, photo_captioner, random_pixels
+from helpers import WORDS, all_slow_but, photo_captioner, random_pixels
 from pages import Elements, Page
 from PIL import Image
 
@@ -49,7 +49,7 @@ def photo():
     return random_pixels(16, 16, 3, seed=4)
 
 
-@pytest.fixture(scope="module", params=[*KINDS])
+@pytest.fixture(scope="module", params=all_slow_but("sentinel, after, bilinear", [*KINDS]))
 def trace(request, photo):
     return photo_captioner(**KINDS[request.param]).trace(photo, CAPTION)
 
@@ -333,6 +333,7 @@ class Explorer(Page):
         return dict(self.browser.execute_script(script))
 
 
+@pytest.mark.slow
 def test_thirty_words_show_the_numbers_of_the_trace(opened, plain):
     page, number = opened(plain), 0
     for t, step in enumerate(plain.steps):
@@ -416,6 +417,7 @@ def test_hostile_words_do_no_harm_in_a_browser(opened, hostile):
     assert all(name.startswith("data:") for name in requests)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["none", "two layers of gru, hard"])
 def test_other_networks_are_shown_too(opened, photo, kind):
     page = opened(photo_captioner(**KINDS[kind]).trace(photo, CAPTION))

@@ -38,7 +38,7 @@ KINDS = {
     "projected features": {"feature_projection_dim": 5, "normalise_features": True},
 }
 # The others run with `pytest -m ""`.
-QUICK = ("soft", "none", "two layers of gru, hard", "sentinel, after, bilinear", "tanh")
+QUICK = ("soft", "two layers of gru, hard", "sentinel, after, bilinear")
 QUICK += ("no deep output, tanh, sentinel",)
 
 
