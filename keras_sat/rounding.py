@@ -3,6 +3,7 @@
 import numpy as np
 
 LARGEST = 127  # of the numbers from -127 to 127
+SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scales
 
 
 def rounded_to_8_bits(array, axis):

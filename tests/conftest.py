@@ -38,8 +38,7 @@ def no_files_for_litert(request, monkeypatch):
         monkeypatch.setattr("keras_sat.deploy.litert_captioner.is_installed", lambda: False)
 
 
-@pytest.fixture
-def without_graphs():
+def _run_without_graphs():
     """Run TensorFlow step by step: for tests of what surrounds a few updates, whose
     time would mostly be tracing.
     """
@@ -48,6 +47,13 @@ def without_graphs():
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
+
+
+without_graphs = pytest.fixture(_run_without_graphs, name="without_graphs")
+# For a test file whose fixtures run networks too.
+module_without_graphs = pytest.fixture(
+    _run_without_graphs, scope="module", name="module_without_graphs"
+)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from helpers import WORDS, all_slow_but, photo_captioner, random_pixels
 from pages import Elements, Page
 from PIL import Image
@@ -22,6 +21,7 @@ from keras_sat.pictures import player
 from keras_sat.trace.diagram import boxes_of, code_of
 from keras_sat.trace.explorer import PARTS, explorer_page, typeset
 
+pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in a cat"
 KINDS = {
     "paper": {},
@@ -34,14 +34,6 @@ KINDS = {
 # Words of a vocabulary, which have no spaces.
 HOSTILE = ['</script><script>document.title="harmed"</script>', '"><img/src=x/onerror=alert(1)>']
 HOSTILE += ["{{data}}", "<!--", "’"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def step_by_step():
-    """Run TensorFlow without graphs: to trace one for each captioner takes long."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from helpers import photo_captioner, random_pixels
 
 from keras_sat import Captioner, Ensemble
 
+pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in a cat"
 KINDS = {
     "soft": {},
@@ -196,14 +197,6 @@ class InNumPy:
 
 
 # === Fixtures ===
-
-
-@pytest.fixture(scope="module", autouse=True)
-def step_by_step():
-    """Run TensorFlow without graphs: to trace one for each captioner takes long."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture(scope="module")

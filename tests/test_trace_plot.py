@@ -3,7 +3,6 @@
 import matplotlib
 import numpy as np
 import pytest
-import tensorflow as tf
 from helpers import photo_captioner, random_pixels
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
@@ -24,15 +23,8 @@ from keras_sat.trace.plot import (
 )
 
 matplotlib.use("Agg")
+pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in red"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def step_by_step():
-    """Run TensorFlow without graphs: to trace one for each captioner takes long."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture(scope="module")

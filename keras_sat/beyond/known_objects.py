@@ -32,6 +32,7 @@ import numpy as np
 from data_utils.captions import tokenise
 from data_utils.images import load_image
 from data_utils.progress import Progress
+from keras_sat.rounding import SCALE
 
 RAISED_FROM = 0.4  # mentioned(w) from which w is raised
 LOWERED_FROM = -0.5  # the shift from which w is lowered
@@ -42,7 +43,6 @@ PRIOR_PHOTOS, PRIOR_RATE = 10.0, 0.8
 NUM_CLASSES = 1000
 NOUNS = Path(__file__).parent.parent / "files/pretrained/imagenet/nouns.json"
 NETWORK = "network/"  # prefix of the names of the classifier's arrays
-SCALE = "@scale"  # suffix of the scales of an int8 array, for each output of the layer
 DAMAGED = "The recogniser of this captioner is damaged. Copy or save the captioner again."
 
 
@@ -234,6 +234,22 @@ class Recognised:
                 shifts_of_rows.append(shifts)
         shifts_of_rows = np.reshape(shifts_of_rows, (len(rows), len(self.recogniser.words)))
         return rows, self.recogniser.shifts(shifts_of_rows)
+
+    def revised(self, results, search_again):
+        """Return the results after captions that should change were searched again,
+        with their `known_objects` and `evidence`.
+
+        Args:
+            results: list of the CaptionResult of each photo.
+            search_again: function of the numbers of some photos and the shifts of
+                their logits that returns their new results.
+        """
+        results = list(results)
+        rows, shifts = self.changes(results)
+        if rows:
+            for row, result in zip(rows, search_again(rows, shifts)):
+                results[row] = self.noted(row, result, instead_of=results[row])
+        return self.with_evidence(results)
 
     def with_evidence(self, results):
         """Return the CaptionResults of the photos with their `evidence`, and that of

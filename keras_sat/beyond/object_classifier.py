@@ -11,11 +11,10 @@ import numpy as np
 from keras import ops
 
 from keras_sat.model.efficientnet_lite import assign_torch_weights, efficientnet_lite
-from keras_sat.rounding import rounded_to_8_bits
+from keras_sat.rounding import SCALE, rounded_to_8_bits
 
 SIDE = 224  # of its photos, in pixels
 NUM_CLASSES = 1000
-SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scales
 
 
 class ObjectClassifier:

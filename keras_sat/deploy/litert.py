@@ -54,8 +54,8 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, recognises=F
         if captioner.confidence is not None:
             # It is calibrated for whole photos. What describes parts leaves it out.
             features = equations.only_visible(features, visible)
-            compared_probs = captions.word_probs * tf.exp(captions.log_prob_shifts)
-            outputs["confidence"] = captioner.confidence(compared_probs[None], features)[0]
+            compared_probs = captions.compared_probs()[None]
+            outputs["confidence"] = captioner.confidence(compared_probs, features)[0]
         if shifts is not None:
             outputs["log_prob_shift"] = tf.reduce_sum(captions.log_prob_shifts, axis=-1)
         return outputs

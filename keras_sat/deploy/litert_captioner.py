@@ -325,11 +325,9 @@ class LiteRTCaptioner:
         result = self._found(photo, features)
         if self.recogniser is not None:
             recognised = self.recogniser.recognised(**self._run("classify", images=photo[None]))
-            rows, shifts = recognised.changes([result])
-            if rows:
-                found_again = self._found(photo, features, shifts)
-                result = recognised.noted(0, found_again, instead_of=result)
-            (result,) = recognised.with_evidence([result])
+            (result,) = recognised.revised(
+                [result], lambda rows, shifts: [self._found(photo, features, shifts)]
+            )
         if self.second_opinion is not None:
             (result,) = self.second_opinion([result])
         return result

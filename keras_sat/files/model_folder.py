@@ -45,7 +45,7 @@ from keras_sat.checks import near_name
 from keras_sat.files.hub import hub_folder, is_on_hub
 from keras_sat.options import one_of
 from keras_sat.presets import DEFAULT_MODEL
-from keras_sat.rounding import rounded_to_8_bits
+from keras_sat.rounding import SCALE, rounded_to_8_bits
 
 FORMAT_VERSION = 1
 PRETRAINED = Path(__file__).parent / "pretrained"
@@ -61,7 +61,6 @@ OURS = re.compile(
 ENCODER = "encoder"  # may have a separate file; prefix of the names of its arrays
 INDEX, OBJECTS = "index", "objects"
 PARTS = (INDEX, OBJECTS)  # a captioner may have these besides its weights
-SCALE = "@scale"  # suffix of an int8 array's name, for the array with its scales
 
 
 def write_model(directory, settings, vocabulary, arrays, precision="float32", parts=None):

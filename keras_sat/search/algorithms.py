@@ -56,6 +56,10 @@ class SearchResult(NamedTuple):
         """Return log p of each caption, as the search compares them."""
         return self.log_probs + ops.sum(self.log_prob_shifts, axis=-1)
 
+    def compared_probs(self):
+        """Return p of each token, as the search compares them; see `word_probs`."""
+        return self.word_probs * ops.exp(self.log_prob_shifts)
+
 
 def run_search(
     step,

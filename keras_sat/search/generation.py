@@ -308,11 +308,9 @@ class CaptionGenerator:
         results = found(batch)
         if self.recognises(options) and recognises and batch.photos is not None:
             recognised = self.recogniser.recognised(self._probabilities(batch.photos))
-            rows, shifts = recognised.changes(results)
-            again = found(batch.rows(rows), shifts=shifts) if rows else []
-            for row, result in zip(rows, again):
-                results[row] = recognised.noted(row, result, instead_of=results[row])
-            results = recognised.with_evidence(results)
+            results = recognised.revised(
+                results, lambda rows, shifts: found(batch.rows(rows), shifts=shifts)
+            )
         if options.votes:
             results = self.with_votes(results, batch.features)
         if self.second_opinion is None or confidence is not None:
@@ -367,7 +365,7 @@ class CaptionGenerator:
             confidence = self.confidence
         confidences = None
         if confidence is not None and visible is None:  # it is fitted on whole photos
-            compared_probs = search_result.word_probs * np.exp(search_result.log_prob_shifts)
+            compared_probs = search_result.compared_probs()
             confidences = np.asarray(confidence(compared_probs, batch.features))
         return results_of(
             search_result, self.vocabulary, self.rows_and_columns(), batch.photos, confidences
