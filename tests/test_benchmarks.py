@@ -133,6 +133,7 @@ def trio(peers):
     )
 
 
+@pytest.mark.slow
 def test_the_peers_train_on_the_same_loss(trio, peers):
     captioner, *decoders = trio
     random = np.random.default_rng(0)

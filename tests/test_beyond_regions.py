@@ -95,6 +95,7 @@ def test_a_search_starts_a_phrase_and_never_says_its_start():
         np.testing.assert_allclose(log_probs, np.asarray(found.log_probs)[:, 0], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_region_of_a_picture():
     captioner, picture = Captioner.from_pretrained("scenes"), np.full((64, 64, 3), 240, "uint8")
     picture[40:56, 40:56] = (200, 30, 30)

@@ -246,6 +246,7 @@ def rewarded(tmp_path_factory):
     return folder, train(folder, epochs=2, **SELF_CRITICAL)
 
 
+@pytest.mark.slow
 def test_basics(rewarded):
     folder, captioner = rewarded
     assert len(captioner.history["loss"]) == 5
@@ -261,6 +262,7 @@ def test_basics(rewarded):
     assert len(kept) == 3 and all("reward" in figures for figures in kept)
 
 
+@pytest.mark.slow
 def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
     folder, captioner = rewarded
     monkeypatch.setattr(Captioner, "fit", None)

@@ -95,7 +95,8 @@ def first_batch(eight, **options):
 # === Training ===
 
 
-@pytest.mark.parametrize("attention, scoring, cell", all_slow_but(KINDS[0], KINDS))
+@pytest.mark.slow
+@pytest.mark.parametrize("attention, scoring, cell", KINDS)
 def test_every_kind_learns_its_captions_by_heart(eight, attention, scoring, cell, tmp_path):
     images, vocabulary, cache = eight
     kind = {"attention": attention, "scoring": scoring, "cell": cell}
@@ -408,6 +409,7 @@ def test_the_last_layers_of_the_encoder_learn_more_slowly(finishing):
         )
 
 
+@pytest.mark.slow
 def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, finishing, tmp_path):
     captioner, batches = finishing
     captioner.train_step(next(iter(batches)))

@@ -254,6 +254,7 @@ def test_players_and_galleries_show_it(calibrated, scenes, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_command_line_shows_it(calibrated, scenes, saved, monkeypatch, capsys):
     known, black = scenes[0].image_path, str(saved.parent / "black.png")
     Image.new("RGB", (64, 64)).save(black)

@@ -2,14 +2,13 @@ import json
 
 import numpy as np
 import pytest
-from helpers import all_slow_but
 
 from data_utils import draw_scenes
 from keras_sat import Captioner, CaptionResult
 from keras_sat.command_line import demo
 
 
-@pytest.fixture(scope="module", params=all_slow_but("soft", ["soft", "hard", "none"]))
+@pytest.fixture(scope="module", params=["soft", "hard", "none"])
 def small_demo(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
@@ -20,6 +19,7 @@ def small_demo(request, tmp_path_factory):
     return folder, report
 
 
+@pytest.mark.slow
 def test_what_is_written(small_demo):
     folder, report = small_demo
     assert json.loads((folder / "report.json").read_text()) == report

@@ -221,6 +221,7 @@ def test_axes_of_your_own(display):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["pdf", "eps"])
 def test_a_word_that_nobody_sees_is_drawn_as_its_code(photo, maps, ending, tmp_path):
     display = AttentionDisplay(photo, ["\ufeff", "a\ufeff", "$\\nonsense{"], maps)

@@ -239,6 +239,7 @@ def command(photo, tmp_path):
     return ["caption", str(tmp_path / "photo.png"), "--model", str(tmp_path / "model")]
 
 
+@pytest.mark.slow
 def test_caption_writes_the_explorer_of_the_caption_that_it_prints(command, tmp_path, capsys):
     page = tmp_path / "trace.html"
     assert main([*command, "--num-beams", "1", "--trace", str(page)]) == 0

@@ -137,6 +137,7 @@ def test_figures_by_hand():
     assert as_table({"a": nothing}).count(" -") == 14 and " 0.500" in as_table({"a": figures})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["scenes", "scenes-hard"])
 def test_words_of_scenes_depend_on_the_objects(name):
     captioner, scenes = (
@@ -178,6 +179,7 @@ EVALUATE = {
 }
 
 
+@pytest.mark.slow
 def test_through_evaluate_files_and_compare(scene_images, tmp_path, quick_meteor):
     dev = [image for image in scene_images if image.split == "dev"]
     tables = [

@@ -132,6 +132,7 @@ def test_bundled_photo_captioners(name, tmp_path):
     assert Captioner.load(tmp_path / "folder").weights_digest() == captioner.weights_digest()
 
 
+@pytest.mark.slow
 def test_what_captions_depend_on_travels_with_them(captioner, scenes, tmp_path):
     indexed = captioner.adapted(consensus_weight=20.0)
     indexed.consensus = Consensus.build(indexed, scenes, show_progress=False)
@@ -214,6 +215,7 @@ def trained(scene_vocabulary, batches, without_graphs):
     return captioner
 
 
+@pytest.mark.slow
 def test_training_goes_on(trained, batches, tmp_path):
     trained.save(tmp_path / "captioner.keras")
     loaded = keras.saving.load_model(tmp_path / "captioner.keras")
@@ -229,6 +231,7 @@ def test_training_goes_on(trained, batches, tmp_path):
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.slow
 def test_layers_that_are_not_trained(trained, batches, tmp_path):
     trained.decoder.embedding.trainable = False
     trained.compile("adam", learning_rate=0.01)
@@ -298,6 +301,7 @@ def test_photos_alone_are_no_input():
             run(photos)
 
 
+@pytest.mark.slow
 def test_what_is_no_batches(trained, batches):
     photos = tf.data.Dataset.from_tensors((PHOTO[None], np.array([[1, 2]])))
     trained.confidence = "as before"

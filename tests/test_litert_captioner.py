@@ -95,6 +95,7 @@ def test_a_caption_that_is_given_is_read(quick, captioner, pictures):
 REGIONS = [(0.0, 0.0, 0.5, 0.6), (0.3, 0.2, 0.9, 0.95), (0.0, 0.0, 1.0, 1.0)]
 
 
+@pytest.mark.slow
 def test_a_part_is_described_as_by_the_captioner(quick, captioner, pictures, tmp_path):
     picture = pictures / "00.png"
     options = {"encoder": "tiny", "image_size": 64, "hidden_dim": 9, "seed": 3}
@@ -151,6 +152,7 @@ def test_many_photos_in_parallel_give_the_same_in_their_order(quick, pictures, m
     assert found == pytest.approx(right, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     folder = captioner.export(tmp_path / "exported", "litert")
     greedy = load_litert(folder)

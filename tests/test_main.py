@@ -88,6 +88,7 @@ def test_the_help_of_fit_is_one_screen_and_help_all_has_every_option_by_kind(mon
             assert in_its_group or name in FIRST or name in TrainingOptions.names(), name
 
 
+@pytest.mark.slow
 def test_features_of_the_bundled_encoder(tmp_path, capsys):
     write_photos(tmp_path / "mine", ["a.jpg", "b.jpg"])
     (tmp_path / "mine" / "captions.csv").write_text("image,caption\na.jpg,A dog\nb.jpg,A cat\n")
@@ -378,6 +379,7 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(
     assert capsys.readouterr().err.removesuffix("\n").isprintable()
 
 
+@pytest.mark.slow
 def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, capsys):
     folder, _ = whole_training
     model = ["--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]

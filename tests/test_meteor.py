@@ -79,6 +79,7 @@ def test_meteor_1_5_is_what_coco_caption_computes(captions):
     np.testing.assert_allclose(found.photo_scores, golden["of_photos"]["meteor"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_nltk_with_the_weights_of_1_5_comes_close(captions, wordnet, monkeypatch):
     references, candidates, golden = captions
     monkeypatch.setattr(meteor, "meteor_jar", lambda: None)

@@ -372,6 +372,7 @@ def has_echo(tokens, joining):
     return twice or any(a == c and b == joining for a, b, c in zip(tokens, tokens[1:], tokens[2:]))
 
 
+@pytest.mark.slow
 def test_a_captioner_passes_it_on(scene_images):
     captioner = Captioner.from_pretrained("scenes")
     photos = [image.image_path for image in scene_images[:12]]

@@ -94,6 +94,7 @@ def test_arrays_as_they_were(known):
     assert arrays["count"] == 7 and arrays["count"].dtype == np.int64
 
 
+@pytest.mark.slow
 def test_equal_to_what_torch_reads(known, tmp_path):
     torch = pytest.importorskip("torch", reason="the extra `bench` brings PyTorch")
     made = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)).state_dict()

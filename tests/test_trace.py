@@ -441,6 +441,7 @@ def test_alternatives_are_the_next_best_words_and_greedy_captions(photo):
             assert said[t + 1 :] == greedy[t + 1 : len(said)]
 
 
+@pytest.mark.slow
 def test_alternatives_are_the_same_in_a_graph(photo):
     captioner = photo_captioner(attends="after", sentinel=True)
     step_by_step = captioner.trace(photo, CAPTION)

@@ -60,6 +60,7 @@ def test_they_are_those_of_the_trace(photos, options):
         assert_votes_are_those_of_the_trace(captioner, photo, result)
 
 
+@pytest.mark.slow
 def test_those_of_a_search_belong_to_its_words(photos):
     captioner = photo_captioner()
     found = captioner.caption(photos, num_results=3, max_length=5, votes=True, batch_size=2)
