@@ -13,13 +13,13 @@ import keras_sat
 from data_utils import draw_scenes, photos_of_split, tokenise
 from data_utils.atomic_files import read_json
 from data_utils.datasets.phrase_boxes import read_boxes
-from keras_sat.beyond.calibration import FRACTION_NAMED, fraction_named
 from keras_sat.beyond.extensions import HOOKS, hooks_of
 from keras_sat.command_line.demo import report_on
 from keras_sat.files.model_folder import ENCODERS, pretrained_directory, pretrained_names
 from keras_sat.model import encoder_weights
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.scoring.bleu import bleu
+from keras_sat.scoring.calibration_error import FRACTION_NAMED, fraction_named
 from keras_sat.scoring.cider import cider
 from keras_sat.scoring.phrases import figures_of, ground_phrases
 
