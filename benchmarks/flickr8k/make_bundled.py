@@ -142,7 +142,7 @@ PHASES = ("epochs", "consistency_epochs", "self_critical_epochs")
 
 _SEARCH = {"length_penalty": 0.4, "consensus_weight": 40.0, "known_objects": True}
 FINISHES = {
-    "flickr8k": Finish({"flickr8k-phrases": 0.5, "flickr8k-phrases-rewards": 0.5}, _SEARCH),
+    "flickr8k": Finish({"flickr8k-phrases-rewards": 0.4, "flickr8k-last-rewards": 0.6}, _SEARCH),
     "flickr8k-hard": Finish({"hard-words": 0.5, "hard-rewards": 0.5}, _SEARCH),
     "flickr8k-paper": Finish({"paper-words": 1.0}),
 }
