@@ -16,6 +16,7 @@ from keras_sat.pictures.display import (
 )
 from keras_sat.pictures.sheet import GAP, MARGIN, WORD_SPACE, font_size, text_width, wrapped
 from keras_sat.pictures.spotlight import DARK, spotlight, upsampled
+from keras_sat.trace.votes import LEAST_STRONGEST
 
 MOST_BARS = 10
 # Of each part of a logit, in the order of the bars. Okabe and Ito's colours, which
@@ -28,9 +29,6 @@ PART_COLOURS = {
 }
 FOR, AGAINST = (255, 165, 0), (200, 70, 255)  # of votes
 STRONGEST_COLOUR = 0.8  # the rest is the photo, so that it can be made out
-# The largest vote has this colour, unless it is smaller than LEAST_STRONGEST: the map
-# of a word that hardly depends on the photo has hardly any colour.
-LEAST_STRONGEST = 0.1
 NARROWEST_SCALE = 14  # times the size of text: both ends of the scale fit below it
 ONE_ROW = 6.0  # inches: a narrower figure has the bars below the maps
 SHARE_OF_A_MAP = 0.3  # of the figure's width, if the bars are beside the maps
