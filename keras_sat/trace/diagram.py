@@ -324,7 +324,7 @@ def _readout(network):
         sentence="Previous word, memory and photo are the summands p of s, so each word's logit "
         f"splits into parts exactly. {shared_out}The photo's part splits further, into one vote "
         "for each place: how far the place differs from the mean of the photo in the word's "
-        "direction d, times the attention it got. (w is the word's row of L_o.)",
+        "direction d, times the attention it got. Here w is the word's row of L_o.",
         formula="\n".join(lines),
         equation="equation (7) before its softmax; for parts and votes, `keras_sat.equations`",
         function="ShowAttendTell.step",

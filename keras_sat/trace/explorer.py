@@ -178,7 +178,7 @@ def explorer_data(trace):
         "parts": PARTS,
         "memory": memory_in_words(network),
         "leastStrongest": LEAST_STRONGEST,
-        "largestShare": max(map(_share, trace.steps)),
+        "usualShare": float(np.median([_share(step) for step in trace.steps])),
         "colours": colours_of_places(places),
         "otherColour": OTHERS,
         "steps": [_step(trace, t) for t in range(len(trace.steps))],

@@ -19,15 +19,15 @@ from keras_sat.pictures.spotlight import DARK, spotlight, upsampled
 from keras_sat.trace.votes import LEAST_STRONGEST
 
 MOST_BARS = 10
-# Of each part of a logit, in the order of the bars. Okabe and Ito's colours, which
-# colour-blind readers tell apart.
+# Of each part of a logit, in the order of the bars: the same as in explorer.html. They
+# differ in lightness too. Orange and blue stand for signs alone.
 PART_COLOURS = {
-    "bias": "#999999",
-    "previous_word": "#56b4e9",
-    "memory": "#0072b2",
-    "photo": "#e69f00",
+    "bias": "#8a8a8a",
+    "previous_word": "#009e73",
+    "memory": "#6a4fb3",
+    "photo": "#d0559f",
 }
-FOR, AGAINST = (255, 165, 0), (200, 70, 255)  # of votes
+FOR, AGAINST = (255, 165, 0), (70, 140, 255)  # of votes
 STRONGEST_COLOUR = 0.8  # the rest is the photo, so that it can be made out
 NARROWEST_SCALE = 14  # times the size of text: both ends of the scale fit below it
 ONE_ROW = 6.0  # inches: a narrower figure has the bars below the maps
