@@ -174,8 +174,8 @@ class Trace:
 
     def votes(self, t: int, word: str | None = None) -> np.ndarray:
         """Return what each place adds to the logit of a word, compared with the mean of
-        the photo, (rows, columns): positive where it speaks for the word, negative
-        where against it.
+        the photo, (rows, columns): positive where it fits the word better than an
+        average place of this photo, negative where less well.
 
         See `equations.votes`. The sum is the photo's part of the logit less
         `vote_of_mean`.
@@ -252,8 +252,9 @@ class Trace:
         """Draw step t, and return the figure: the map of attention, the votes of each
         place, and the logits of the most probable words, stacked by their parts.
 
-        Votes are in two colours: for the word, and against it. The word that was said
-        is bold. The figure is not one of pyplot's: a notebook draws it where it ends a
+        Votes are in two colours: orange where a place fits the word better than an
+        average place of the photo, blue where less well. The word that was said is
+        bold. The figure is not one of pyplot's: a notebook draws it where it ends a
         cell; elsewhere, save it with its `savefig`.
 
         Args:
