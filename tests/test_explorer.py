@@ -18,8 +18,8 @@ from PIL import Image
 import keras_sat
 from keras_sat import show_attend_tell
 from keras_sat.__main__ import main
-from keras_sat.pictures import player
 from keras_sat.options import SearchOptions
+from keras_sat.pictures import player
 from keras_sat.trace.decision import ChoiceRule, decision_at, rule_of
 from keras_sat.trace.diagram import boxes_of, code_of, memory_in_words
 from keras_sat.trace.explorer import PARTS, explorer_page, typeset, typeset_formula
@@ -456,9 +456,7 @@ class Explorer(Page):
 
     def place_of(self, selector):
         """Return how far below the page's top an element is."""
-        script = (
-            "return document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY"
-        )
+        script = "return document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY"
         return self.browser.execute_script(script, selector)
 
 

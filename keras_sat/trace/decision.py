@@ -9,10 +9,9 @@ from typing import Any
 
 from keras_sat.search.result import caption_score
 
-UNKNOWN = "“<unk>” stands for all words that the network does not know."
 SPECIAL_WORDS = {
     "<start>": "“<start>” stands before the first word.",
-    "<unk>": UNKNOWN,
+    "<unk>": "“<unk>” stands for all words that the network does not know.",
     "<end>": "“<end>” ends the caption.",
 }
 
@@ -28,7 +27,6 @@ class ChoiceRule:
         has_consensus: whether agreement with captions of similar training photos chose
             one of the beams.
         has_known_objects: whether a recogniser's words may have come in.
-        allows_unknown: whether it may say `<unk>`.
     """
 
     kind: str
@@ -36,7 +34,9 @@ class ChoiceRule:
     length_penalty: float = 0.0
     has_consensus: bool = False
     has_known_objects: bool = False
-    allows_unknown: bool = False
+
+
+GIVEN = ChoiceRule("given")
 
 
 def rule_of(captioner: Any, options: Any, *, is_given: bool) -> ChoiceRule:
@@ -48,7 +48,7 @@ def rule_of(captioner: Any, options: Any, *, is_given: bool) -> ChoiceRule:
         is_given: whether it was given, not searched for.
     """
     if is_given:
-        return ChoiceRule("given")
+        return GIVEN
     consensus = captioner.consensus_options(options)
     arguments = captioner.arguments_of_search(options, consensus)
     num_beams = arguments.get("num_beams", 1)
@@ -59,7 +59,6 @@ def rule_of(captioner: Any, options: Any, *, is_given: bool) -> ChoiceRule:
         length_penalty=arguments.get("length_penalty", 0.0),
         has_consensus=consensus is not None,
         has_known_objects=bool(captioner.recognises(options)),
-        allows_unknown=options.allow_unknown,
     )
 
 
@@ -91,7 +90,7 @@ def decision_at(trace, t, alternatives):
     is_first = first == step.word
     sentences = [_how_chosen(rule)]
     if is_first:
-        sentences.append(f"“{step.word}” is also the most probable word at this step.")
+        sentences.append(f"“{step.word}” is the most probable word at this step.")
     else:
         sentences.append(f"The most probable word at this step is “{first}”.")
     if step.bonus:
@@ -105,9 +104,11 @@ def decision_at(trace, t, alternatives):
         sentences.append(f"The search may not say “{first}”.")
     elif rule.kind == "beam":
         captions = _both_captions(trace, rule, found[0])
-        sentences.append(_how_they_compare(rule, captions))
+        sentences.append(_how_they_compare(rule, captions, first))
+        if trace.result.log_prob_shift:
+            sentences.append("Log p of the caption said includes what known objects added.")
     else:
-        sentences.append(_why_greedy_left_it(rule, step, first))
+        sentences.append(_why_greedy_left_it(step, first))
     text = " ".join(sentence for sentence in sentences if sentence)
     return {"text": text, "captions": captions, "hasScore": rule.length_penalty != 0}
 
@@ -116,7 +117,7 @@ def _how_chosen(rule):
     if rule.kind == "given":
         return "You gave this caption: the network only read it."
     if rule.kind == "sample":
-        return "The words were drawn at random, each with about its probability."
+        return "The words were drawn at random, probable ones more often."
     if rule.kind == "greedy":
         return "Greedy search says the most probable word that it may say."
     if rule.length_penalty == 0:
@@ -150,11 +151,11 @@ def _both_captions(trace, rule, other):
     ]
 
 
-def _how_they_compare(rule, captions):
+def _how_they_compare(rule, captions, first):
     ours, theirs = (caption["score"] for caption in captions)
     if ours >= theirs:
-        return "As a whole caption, the one with it scores less:"
-    sentence = "The whole caption with it scores more"
+        return f"The whole caption with “{first}” scores less."
+    sentence = f"The whole caption with “{first}” scores more"
     if rule.has_consensus:
         return f"{sentence}: the search dropped its beginning on the way, or agreement decided."
     if rule.has_known_objects:
@@ -162,9 +163,9 @@ def _how_they_compare(rule, captions):
     return f"{sentence}, but the search dropped its beginning on the way."
 
 
-def _why_greedy_left_it(rule, step, first):
-    if rule.has_known_objects and step.bonus:
-        return ""
+def _why_greedy_left_it(step, first):
+    if step.bonus:
+        return ""  # what known objects added stands there already
     return f"The search may not say “{first}” here: it would repeat what was said."
 
 

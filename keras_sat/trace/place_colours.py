@@ -51,9 +51,7 @@ def colours_of_places(words_of_steps):
     """
     counts_of_steps = [Counter(words) for words in words_of_steps]
     totals = sum(counts_of_steps, Counter())
-    frequent = [
-        {word for word, _ in counts.most_common(NUM_NAMED)} for counts in counts_of_steps
-    ]
+    frequent = [{word for word, _ in counts.most_common(NUM_NAMED)} for counts in counts_of_steps]
     wanted = [word for word, _ in totals.most_common() if any(word in step for step in frequent)]
     colours = {word: NAMED_COLOURS[word] for word in wanted if word in NAMED_COLOURS}
     usable = [

@@ -24,7 +24,7 @@ from keras_sat.pictures.display import path_ending_in
 from keras_sat.pictures.sheet import WIDTH
 from keras_sat.search.result import CaptionResult, with_image_paths
 from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step
-from keras_sat.trace.decision import ChoiceRule, rule_of
+from keras_sat.trace.decision import GIVEN, ChoiceRule, rule_of
 from keras_sat.trace.diagram import network_of
 from keras_sat.trace.explorer import explorer_frame, explorer_page
 from keras_sat.trace.parts import logit_parts, readout_sum, votes_of, votes_of_mean
@@ -128,7 +128,7 @@ class Trace:
         num_words: int,
         num_alternatives: int,
         rules: dict[str, Any],
-        choice_rule: ChoiceRule,
+        choice_rule: ChoiceRule = GIVEN,
     ):
         """Read the caption of a CaptionResult.
 
