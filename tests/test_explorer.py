@@ -572,6 +572,27 @@ def test_a_click_keeps_a_place_and_escape_lets_it_go(opened, plain):
     assert page.text("note").startswith(kept.partition(":")[0]), "another word, the same place"
     page.press(Keys.ESCAPE)
     assert page.text("note").startswith("Point at")
+    for kept in (True, False):
+        page.find('[data-role="stage"]').click()
+        assert ("kept" in page.text("note")) == kept
+
+
+@pytest.mark.slow
+def test_a_tap_reads_a_square_of_a_grid_and_of_a_strip(opened, plain):
+    page = opened(plain)
+    tap = (
+        "const grid = document.querySelector(arguments[0]), box = grid.getBoundingClientRect();"
+        "const at = { pointerType: 'touch', clientX: box.right - 2, clientY: box.bottom - 2 };"
+        "for (const name of ['pointerdown', 'pointerup', 'pointerleave'])"
+        " grid.dispatchEvent(new PointerEvent(name, at));"
+    )
+    last = {"softmax": plain.steps[1].attention_weights, "cells": plain.steps[1].gates["input"]}
+    for name, values in last.items():
+        page.browser.execute_script(tap, f'[data-numbers="{name}"] canvas')
+        figure = page.find(f'[data-numbers="{name}"] figure')
+        assert figure.find_element("css selector", ".sat-mark").is_displayed()
+        shown = figure.find_element("css selector", "figcaption [title]").get_attribute("title")
+        assert exact(shown) == pytest.approx(values.ravel()[-1], abs=1e-4)
 
 
 def test_another_word_than_the_one_said_is_named_with_the_way_back(opened, plain):
@@ -602,6 +623,7 @@ def test_the_votes_and_the_average_place_sum_to_the_photo_below_the_map(opened, 
     assert page.text("photo-sum") == ""
 
 
+@pytest.mark.slow
 def test_a_word_without_the_photo_has_a_dim_map(opened, plain, monkeypatch):
     without = [dataclasses.replace(plain.steps[0], context_gate=1e-5), *plain.steps[1:]]
     monkeypatch.setattr(plain, "steps", without)
