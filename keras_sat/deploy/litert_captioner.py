@@ -9,7 +9,8 @@ makes the same file without TensorFlow:
     KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`
 
 DIGEST is the digest of config.json, which contains the digests of the captioner's other
-files. A folder with config.json is a saved captioner: a LiteRT file in it is never run.
+files; for bundled captioners, of the graph, which contains that of config.json. A
+folder with config.json is a saved captioner: a LiteRT file in it is never run.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_folder
+from data_utils.atomic_files import (
+    clear_half_written,
+    exclusive_lock,
+    file_digest,
+    whole_folder,
+)
 from data_utils.captions import tokenise
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
@@ -47,7 +53,7 @@ from keras_sat.deploy.litert_folder import (
     read_second_opinion,
     write_litert,
 )
-from keras_sat.deploy.litert_graph import filled, has_graph
+from keras_sat.deploy.litert_graph import GRAPH, filled, has_graph
 from keras_sat.files.model_folder import INDEX, OBJECTS, model_digest, model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
 from keras_sat.search.result import CaptionResult, with_image_paths
@@ -125,7 +131,8 @@ def export_folder(model):
 
 def made_folder(model):
     """Return the folder in which the LiteRT file of a saved captioner is cached."""
-    digest = model_digest(model_directory(model))
+    directory = model_directory(model)
+    digest = file_digest(directory / GRAPH) if has_graph(directory) else model_digest(directory)
     return keras_home() / "keras_sat" / f"litert-{digest[:32]}"
 
 
