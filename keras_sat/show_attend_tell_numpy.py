@@ -1,0 +1,624 @@
+"""Show, Attend and Tell (Xu et al., 2015) in numpy, with the backward pass by hand.
+
+show_attend_tell.py has the same model, with the same names and letters. There,
+TensorFlow finds the gradients. Here nothing is hidden: each function of the forward
+pass is followed by its backward pass, which takes the lines of the function from the
+last one to the first. Read this file from top to bottom; train it with
+
+    python -m keras_sat.show_attend_tell_numpy [--hard]
+
+One number is minimised. d_x is its derivative with respect to x, so d_x has the shape
+of x. Above the lines that compute d_x stands the line of the forward pass in which x
+was used. Four rules are enough for almost all of them:
+
+    y = x @ W         d_x = d_y @ W.T    d_W = x.T @ d_y
+    y = tanh(x)       d_x = d_y * (1 - y**2)
+    y = sigmoid(x)    d_x = d_y * y * (1 - y)
+    y = p * q         d_p = d_y * q      d_q = d_y * p
+
+What was used in several places gets the sum of what comes from each of them. What was
+broadcast over an axis was used in several places: it gets the sum over this axis.
+
+Two steps need more thought: the softmax, and the draw of hard attention, which has no
+derivative. docs/backward.md derives both.
+
+Shapes are at the ends of lines: B captions, C words, L regions, K words in the
+vocabulary; D, m, n: sizes of annotation vectors, word vectors, LSTM. A is the size of
+the hidden layer of f_att. Numbers in parentheses are the paper's equations.
+
+tests/test_show_attend_tell_numpy.py compares every gradient with TensorFlow's.
+"""
+
+import argparse
+import shutil
+import sys
+
+import numpy as np
+
+# From the code that the authors released.
+PENALTY_WEIGHT = 0.33  # lambda of (14)
+REWARD_WEIGHT = 0.1  # lambda_r of (12)
+ENTROPY_WEIGHT = 0.002  # lambda_e of (12)
+DROPOUT = 0.5
+MAX_NORM = 5.0  # of all gradients together
+NO_DROPOUT = (1.0, 1.0)  # masks that keep everything
+
+
+# === The weights ===
+
+
+def make_weights(
+    vocabulary_size,
+    feature_dim,
+    *,
+    embedding_dim=512,
+    hidden_dim=512,
+    attention_dim=512,
+    seed=0,
+):
+    """Return a dict of the weights, with random values as Keras starts them."""
+    random = np.random.default_rng(seed)
+
+    def kernel(rows, columns):
+        limit = np.sqrt(6 / (rows + columns))
+        return random.uniform(-limit, limit, (rows, columns)).astype("float32")
+
+    def bias(size):
+        return np.zeros(size, "float32")
+
+    word_vectors = random.uniform(-0.05, 0.05, (vocabulary_size, embedding_dim))
+    lstm_input_dim = embedding_dim + hidden_dim + feature_dim
+    return {
+        "embedding": word_vectors.astype("float32"),  # E, (K, m)
+        "initial_hidden": kernel(feature_dim, hidden_dim),  # f_init,h, (D, n)
+        "initial_hidden_bias": bias(hidden_dim),
+        "initial_cell": kernel(feature_dim, hidden_dim),  # f_init,c, (D, n)
+        "initial_cell_bias": bias(hidden_dim),
+        # f_att is an MLP with one hidden layer:
+        "feature_projection": kernel(feature_dim, attention_dim),  # W_a, (D, A)
+        "feature_projection_bias": bias(attention_dim),  # b
+        "state_projection": kernel(hidden_dim, attention_dim),  # W_h, (n, A)
+        "score": kernel(attention_dim, 1)[:, 0],  # v, (A,)
+        "gate": kernel(hidden_dim, 1),  # f_beta, (n, 1)
+        "gate_bias": bias(1),
+        "lstm_gates": kernel(lstm_input_dim, 4 * hidden_dim),  # T, (m + n + D, 4n)
+        "lstm_gates_bias": bias(4 * hidden_dim),
+        "state_readout": kernel(hidden_dim, embedding_dim),  # L_h, (n, m)
+        "context_readout": kernel(feature_dim, embedding_dim),  # L_z, (D, m)
+        "word_logits": kernel(embedding_dim, vocabulary_size),  # L_o, (m, K)
+        "word_logits_bias": bias(vocabulary_size),
+    }
+
+
+def sigmoid(x):
+    """Return 1 / (1 + exp(-x)), written so that no large x overflows."""
+    return 0.5 * (1 + np.tanh(0.5 * x))
+
+
+def softmax(x):
+    """Return the softmax over the last axis."""
+    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+# === Before the first word ===
+
+
+def start(w, a):
+    """Return h_0, c_0 and W_a a_i + b, which is the same for each word of a caption.
+
+    The last of the returned values is what the backward pass needs, here as in the
+    other functions of the forward pass.
+    """
+    mean = a.mean(axis=1)  # (B, D)
+    h = np.tanh(mean @ w["initial_hidden"] + w["initial_hidden_bias"])  # (B, n)
+    c = np.tanh(mean @ w["initial_cell"] + w["initial_cell_bias"])  # (B, n)
+    photo = a @ w["feature_projection"] + w["feature_projection_bias"]  # (B, L, A)
+    return h, c, photo, (a, mean, h, c)
+
+
+def start_backward(d_w, kept, d_h, d_c, d_photo):
+    """Add to the gradients `d_w` of the weights what `start` contributes.
+
+    The photo is given, so nothing needs the gradient of a.
+    """
+    a, mean, h, c = kept
+
+    # photo = a @ feature_projection + feature_projection_bias
+    d_w["feature_projection"] += np.tensordot(a, d_photo, axes=([0, 1], [0, 1]))  # (D, A)
+    d_w["feature_projection_bias"] += d_photo.sum(axis=(0, 1))  # (A,)
+
+    # c = tanh(mean @ initial_cell + initial_cell_bias)
+    d_before_tanh = d_c * (1 - c**2)  # (B, n)
+    d_w["initial_cell"] += mean.T @ d_before_tanh  # (D, n)
+    d_w["initial_cell_bias"] += d_before_tanh.sum(axis=0)  # (n,)
+
+    # h = tanh(mean @ initial_hidden + initial_hidden_bias)
+    d_before_tanh = d_h * (1 - h**2)  # (B, n)
+    d_w["initial_hidden"] += mean.T @ d_before_tanh  # (D, n)
+    d_w["initial_hidden_bias"] += d_before_tanh.sum(axis=0)  # (n,)
+
+
+# === One word: attend ===
+
+
+def attend(w, a, photo, h, noise=None, sampled=None):
+    """Return the context z_t, the attention weights alpha_t, and the selection s_t.
+
+    With Gumbel noise (B, L), s_t is drawn where `sampled` (B,) is 1.
+    """
+    # (4): e_ti = v . tanh(W_a a_i + b + W_h h_{t-1})
+    state = h @ w["state_projection"]  # (B, A)
+    hidden = np.tanh(photo + state[:, None])  # (B, L, A)
+    e = hidden @ w["score"]  # (B, L)
+    alpha = softmax(e)  # (5), (B, L)
+
+    s = alpha
+    if noise is not None:
+        # (8): s_t ~ Multinoulli(alpha_t) is where log alpha_t + noise is highest
+        place = np.argmax(np.log(alpha + 1e-30) + noise, axis=-1)  # (B,)
+        drawn = np.eye(alpha.shape[-1], dtype=alpha.dtype)[place]  # (B, L)
+        s = np.where(sampled[:, None] > 0, drawn, alpha)  # (B, L)
+
+    # (9) for a draw; (13), its expectation, is soft attention: the sum of s_i a_i
+    z = (s[:, None] @ a)[:, 0]  # (B, D)
+    # Section 4.2.1: how much does the next word depend on the photo?
+    beta = sigmoid(h @ w["gate"] + w["gate_bias"])  # (B, 1)
+    gated_z = beta * z  # (B, D)
+    return gated_z, alpha, s, (a, h, hidden, alpha, s, z, beta, sampled)
+
+
+def attend_backward(w, d_w, kept, d_gated_z, d_alpha):
+    """Return the gradients of photo and h, and that of the scores e to look at.
+
+    `d_alpha` (B, L) is what the loss says of alpha by itself: through the penalty and,
+    where regions were drawn, through the reward.
+    """
+    a, h, hidden, alpha, s, z, beta, sampled = kept
+
+    # gated_z = beta * z
+    d_beta = (d_gated_z * z).sum(axis=1, keepdims=True)  # (B, 1)
+    d_z = d_gated_z * beta  # (B, D)
+
+    # beta = sigmoid(h @ gate + gate_bias)
+    d_before_sigmoid = d_beta * beta * (1 - beta)  # (B, 1)
+    d_w["gate"] += h.T @ d_before_sigmoid  # (n, 1)
+    d_w["gate_bias"] += d_before_sigmoid.sum(axis=0)  # (1,)
+    d_h = d_before_sigmoid @ w["gate"].T  # (B, n)
+
+    # z = sum of s_i a_i: more of region i moves z along a_i
+    d_s = (a @ d_z[:, :, None])[:, :, 0]  # (B, L)
+
+    # s = alpha: soft attention gets its whole gradient here.
+    # s = drawn: another alpha, a little away, draws the same region. So s does not
+    # depend on alpha, and what z says does not reach alpha. Where to look is learned
+    # from d_alpha alone: see `objective_backward`.
+    if sampled is not None:
+        d_s = np.where(sampled[:, None] > 0, 0, d_s)  # (B, L)
+    d_alpha = d_alpha + d_s  # (B, L)
+
+    # alpha = softmax(e): e_i raises alpha_i, and lowers the others so that the sum
+    # stays 1. What counts is how much d_alpha_i differs from the mean of all.
+    mean_d_alpha = (alpha * d_alpha).sum(axis=1, keepdims=True)  # (B, 1)
+    d_e = alpha * (d_alpha - mean_d_alpha)  # (B, L)
+
+    # e = hidden @ score
+    d_w["score"] += np.tensordot(d_e, hidden, axes=2)  # (A,)
+    d_hidden = d_e[:, :, None] * w["score"]  # (B, L, A)
+
+    # hidden = tanh(photo + state): state is the same for all regions
+    d_photo = d_hidden * (1 - hidden**2)  # (B, L, A)
+    d_state = d_photo.sum(axis=1)  # (B, A)
+
+    # state = h @ state_projection
+    d_w["state_projection"] += h.T @ d_state  # (n, A)
+    d_h += d_state @ w["state_projection"].T  # (B, n), besides what came through beta
+    return d_photo, d_h, d_e
+
+
+# === One word: read it and tell the next ===
+
+
+def step(w, a, photo, y, h, c, noise=None, sampled=None, masks=NO_DROPOUT):
+    """Read y_{t-1}; return the logits of y_t, and h_t, c_t, alpha_t and s_t.
+
+    The masks of dropout, (B, n) and (B, m), are 0 for what is dropped, and 2 for the
+    rest.
+    """
+    h_mask, readout_mask = masks
+    old_h, old_c = h, c
+    z, alpha, s, kept_by_attend = attend(w, a, photo, old_h, noise, sampled)
+    word = w["embedding"][y]  # E y_{t-1}, (B, m)
+
+    lstm_input = np.concatenate([word, old_h, z], axis=-1)  # (B, m + n + D)
+    gates = lstm_input @ w["lstm_gates"] + w["lstm_gates_bias"]  # (1), (B, 4n)
+    i, f, o, g = np.split(gates, 4, axis=-1)  # (B, n) each
+    i, f, o, g = sigmoid(i), sigmoid(f), sigmoid(o), np.tanh(g)
+    c = f * old_c + i * g  # (2), (B, n)
+    tanh_c = np.tanh(c)  # (B, n)
+    h = o * tanh_c  # (3), (B, n)
+
+    # (7), before the softmax: L_o(E y_{t-1} + L_h h_t + L_z z_t)
+    masked_h = h * h_mask  # (B, n)
+    state = masked_h @ w["state_readout"]  # (B, m)
+    context = z @ w["context_readout"]  # (B, m)
+    readout = (word + state + context) * readout_mask  # (B, m)
+    logits = readout @ w["word_logits"] + w["word_logits_bias"]  # (B, K)
+
+    kept = (y, z, lstm_input, i, f, o, g, old_c, tanh_c, masked_h, readout, masks, kept_by_attend)
+    return logits, h, c, alpha, s, kept
+
+
+def step_backward(w, d_w, kept, d_logits, d_alpha, d_h, d_c):
+    """Return the gradients of photo, h_{t-1}, c_{t-1}, and that of the scores e.
+
+    `d_logits` (B, K) and `d_alpha` (B, L) come from the loss; `d_h` and `d_c` (B, n)
+    come from the later words, which read h_t and c_t.
+    """
+    y, z, lstm_input, i, f, o, g, old_c, tanh_c, masked_h, readout, masks, kept_by_attend = kept
+    h_mask, readout_mask = masks
+    m, n = readout.shape[1], tanh_c.shape[1]
+
+    # logits = readout @ word_logits + word_logits_bias
+    d_w["word_logits"] += readout.T @ d_logits  # (m, K)
+    d_w["word_logits_bias"] += d_logits.sum(axis=0)  # (K,)
+    d_readout = d_logits @ w["word_logits"].T  # (B, m)
+
+    # readout = (word + state + context) * readout_mask: the three get the same
+    d_sum = d_readout * readout_mask  # (B, m)
+    d_word = d_sum  # (B, m), of the first of its two uses
+
+    # context = z @ context_readout
+    d_w["context_readout"] += z.T @ d_sum  # (D, m)
+    d_z = d_sum @ w["context_readout"].T  # (B, D), of the first of its two uses
+
+    # state = masked_h @ state_readout
+    d_w["state_readout"] += masked_h.T @ d_sum  # (n, m)
+    d_masked_h = d_sum @ w["state_readout"].T  # (B, n)
+
+    # masked_h = h * h_mask: besides what came from the later words
+    d_h = d_h + d_masked_h * h_mask  # (B, n)
+
+    # h = o * tanh_c
+    d_o = d_h * tanh_c  # (B, n)
+    d_tanh_c = d_h * o  # (B, n)
+
+    # tanh_c = tanh(c): besides what came from the later words
+    d_c = d_c + d_tanh_c * (1 - tanh_c**2)  # (B, n)
+
+    # c = f * old_c + i * g
+    d_f = d_c * old_c  # (B, n)
+    d_old_c = d_c * f  # (B, n)
+    d_i = d_c * g  # (B, n)
+    d_g = d_c * i  # (B, n)
+
+    # i, f, o, g = sigmoid(i), sigmoid(f), sigmoid(o), tanh(g)
+    d_i = d_i * i * (1 - i)  # (B, n)
+    d_f = d_f * f * (1 - f)  # (B, n)
+    d_o = d_o * o * (1 - o)  # (B, n)
+    d_g = d_g * (1 - g**2)  # (B, n)
+
+    # i, f, o, g = split(gates)
+    d_gates = np.concatenate([d_i, d_f, d_o, d_g], axis=-1)  # (B, 4n)
+
+    # gates = lstm_input @ lstm_gates + lstm_gates_bias
+    d_w["lstm_gates"] += lstm_input.T @ d_gates  # (m + n + D, 4n)
+    d_w["lstm_gates_bias"] += d_gates.sum(axis=0)  # (4n,)
+    d_lstm_input = d_gates @ w["lstm_gates"].T  # (B, m + n + D)
+
+    # lstm_input = concatenate([word, old_h, z])
+    d_word = d_word + d_lstm_input[:, :m]  # (B, m)
+    d_old_h = d_lstm_input[:, m : m + n]  # (B, n)
+    d_z = d_z + d_lstm_input[:, m + n :]  # (B, D)
+
+    # word = embedding[y]: several captions may have read the same word, whose row gets
+    # the sum (which `d_w["embedding"][y] += d_word` would not compute)
+    np.add.at(d_w["embedding"], y, d_word)  # (K, m)
+
+    # z, alpha, s = attend(old_h)
+    d_photo, d_h_of_attend, d_e = attend_backward(w, d_w, kept_by_attend, d_z, d_alpha)
+    d_old_h = d_old_h + d_h_of_attend  # (B, n)
+    return d_photo, d_old_h, d_old_c, d_e
+
+
+# === All words of a caption ===
+
+
+def call(w, a, input_ids, noise=None, sampled=None, masks=NO_DROPOUT):
+    """Return logits (B, C, K), alpha (B, C, L) and s (B, C, L) of whole captions.
+
+    `input_ids` are (B, C), noise is (B, C, L); the masks are (B, C, n) and (B, C, m).
+    """
+    h, c, photo, kept_by_start = start(w, a)
+    steps, kept_by_steps = [], []
+    for t in range(input_ids.shape[1]):
+        y = input_ids[:, t]  # (B,)
+        noise_t = None if noise is None else noise[:, t]
+        masks_t = masks if masks is NO_DROPOUT else (masks[0][:, t], masks[1][:, t])
+        logits, h, c, alpha, s, kept = step(w, a, photo, y, h, c, noise_t, sampled, masks_t)
+        steps.append((logits, alpha, s))
+        kept_by_steps.append(kept)
+    logits, alpha, s = (np.stack(outputs, axis=1) for outputs in zip(*steps))
+    return logits, alpha, s, (kept_by_start, kept_by_steps)
+
+
+def call_backward(w, kept, d_logits, d_alpha):
+    """Return the gradients of all weights, and those of the scores e, (B, C, L).
+
+    `d_logits` (B, C, K) and `d_alpha` (B, C, L) come from the loss.
+    """
+    kept_by_start, kept_by_steps = kept
+    *_, h, c = kept_by_start
+    d_w = {name: np.zeros_like(weight) for name, weight in w.items()}
+    d_e = np.zeros_like(d_alpha)  # (B, C, L)
+
+    # From the last word to the first: h_t and c_t were read by word t + 1, so their
+    # gradients must be known. Nothing reads the state after the last word.
+    d_h, d_c = np.zeros_like(h), np.zeros_like(c)  # (B, n)
+    d_photo = 0.0
+    for t in reversed(range(len(kept_by_steps))):
+        d_photo_t, d_h, d_c, d_e[:, t] = step_backward(
+            w, d_w, kept_by_steps[t], d_logits[:, t], d_alpha[:, t], d_h, d_c
+        )
+        d_photo = d_photo + d_photo_t  # (B, L, A): each word used it
+    start_backward(d_w, kept_by_start, d_h, d_c, d_photo)
+    return d_w, d_e
+
+
+# === What is minimised ===
+
+
+def objective(
+    w,
+    batch,
+    *,
+    b=0.0,
+    noise=None,
+    sampled=None,
+    masks=NO_DROPOUT,
+    penalty_weight=PENALTY_WEIGHT,
+):
+    """Return the loss (14), the value to minimise, and the next baseline b.
+
+    The value to minimise is the loss; with noise, it is a surrogate with gradient (12).
+    """
+    (a, input_ids), target_ids, token_weights = batch
+    input_ids = input_ids.reshape(-1, input_ids.shape[-1])  # (B, C)
+    target_ids = target_ids.reshape(-1, target_ids.shape[-1])  # (B, C)
+    weights = token_weights.reshape(-1, token_weights.shape[-1])  # (B, C), 0 for padding
+    # A photo may have several captions:
+    a = np.repeat(a, len(input_ids) // len(a), axis=0)  # (B, L, D)
+    # A row of only padding completes a batch, and is no caption:
+    is_caption = weights[:, 0]  # (B,)
+    num_captions = is_caption.sum()
+
+    logits, alpha, s, kept_by_call = call(w, a, input_ids, noise, sampled, masks)
+    probabilities = softmax(logits)  # (7), (B, C, K)
+    # log p(y_t | a, y_1 .. y_{t-1}):
+    largest = logits.max(axis=-1, keepdims=True)  # (B, C, 1)
+    log_sum = np.log(np.exp(logits - largest).sum(axis=-1, keepdims=True)) + largest
+    target_logits = np.take_along_axis(logits, target_ids[:, :, None], axis=-1)  # (B, C, 1)
+    word_log_p = (target_logits - log_sum)[:, :, 0]  # (B, C)
+    # log p(y | a), or log p(y | s, a) where s was drawn:
+    log_p = (word_log_p * weights).sum(axis=1)  # (B,)
+    # Doubly stochastic: over the caption, each region should get as much attention.
+    attention = (alpha * weights[:, :, None]).sum(axis=1)  # (B, L)
+    penalty = is_caption * ((1 - attention) ** 2).sum(axis=1)  # (B,)
+    loss = (-log_p + penalty_weight * penalty).sum() / num_captions  # (14)
+    minimised, next_b = loss, b
+
+    log_alpha = reward = None
+    if noise is not None:
+        log_alpha = np.log(alpha + 1e-30)  # finite where a weight has rounded to 0
+        log_alpha = log_alpha * weights[:, :, None]  # (B, C, L)
+        # log p(s | a) where s was drawn; elsewhere `reward` is 0:
+        log_p_s = (s * log_alpha).sum(axis=(1, 2))  # (B,)
+        entropy = -(alpha * log_alpha).sum(axis=(1, 2))  # H[s], (B,)
+        reward = sampled * (log_p - b)  # (B,), from here on a given number
+        # log p + this has the gradient (12):
+        surrogate = REWARD_WEIGHT * reward * log_p_s + ENTROPY_WEIGHT * entropy  # (B,)
+        minimised = loss - surrogate.sum() / num_captions
+
+        # The moving average of section 4.1, over the captions for which s was drawn:
+        num_drawn = (sampled * is_caption).sum()
+        if num_drawn > 0:
+            next_b = 0.9 * b + 0.1 * (sampled * log_p).sum() / num_drawn
+
+    kept = (target_ids, weights, is_caption, num_captions, penalty_weight)
+    kept += (probabilities, attention, alpha, s, log_alpha, reward, kept_by_call)
+    return loss, minimised, next_b, kept
+
+
+def objective_backward(w, kept):
+    """Return the gradients of all weights, and those of the scores e, (B, C, L)."""
+    target_ids, weights, is_caption, num_captions, penalty_weight = kept[:5]
+    probabilities, attention, alpha, s, log_alpha, reward, kept_by_call = kept[5:]
+
+    # loss = (-log_p + penalty_weight * penalty).sum() / num_captions
+    d_log_p = -1 / num_captions  # the same for each caption
+    d_penalty = penalty_weight / num_captions
+
+    # log_p = (word_log_p * weights).sum(axis=1)
+    d_word_log_p = d_log_p * weights  # (B, C)
+
+    # word_log_p = target_logits - log_sum: the first is 1 of the logits, the derivative
+    # of the second is their softmax
+    is_target = np.eye(probabilities.shape[-1], dtype=probabilities.dtype)[target_ids]
+    d_logits = d_word_log_p[:, :, None] * (is_target - probabilities)  # (B, C, K)
+
+    # penalty = is_caption * ((1 - attention) ** 2).sum(axis=1)
+    d_attention = d_penalty * is_caption[:, None] * -2 * (1 - attention)  # (B, L)
+
+    # attention = (alpha * weights[:, :, None]).sum(axis=1)
+    d_alpha = d_attention[:, None] * weights[:, :, None]  # (B, C, L)
+
+    if reward is not None:
+        # minimised = loss - surrogate.sum() / num_captions
+        # surrogate = REWARD_WEIGHT * reward * log_p_s + ENTROPY_WEIGHT * entropy
+        d_log_p_s = -REWARD_WEIGHT * reward / num_captions  # (B,)
+        d_entropy = -ENTROPY_WEIGHT / num_captions  # the same for each caption
+
+        # entropy = -(alpha * log_alpha).sum(axis=(1, 2))
+        d_alpha = d_alpha - d_entropy * log_alpha  # (B, C, L)
+        d_log_alpha = -d_entropy * alpha  # (B, C, L)
+
+        # log_p_s = (s * log_alpha).sum(axis=(1, 2)): this is how hard attention learns.
+        # After a caption that was better than b, the regions that it looked at become
+        # more probable; after a worse one, less. (s is given where it was drawn;
+        # elsewhere `reward` is 0.)
+        d_log_alpha = d_log_alpha + d_log_p_s[:, None, None] * s  # (B, C, L)
+
+        # log_alpha = log(alpha + 1e-30) * weights[:, :, None]
+        d_alpha = d_alpha + d_log_alpha * weights[:, :, None] / (alpha + 1e-30)  # (B, C, L)
+
+    return call_backward(w, kept_by_call, d_logits, d_alpha)
+
+
+# === Training ===
+
+
+def start_training(w):
+    """Return what training remembers from one update to the next, as a dict."""
+    return {
+        "updates": 0,
+        "mean": {name: np.zeros_like(weight) for name, weight in w.items()},
+        "square": {name: np.zeros_like(weight) for name, weight in w.items()},
+        "baseline": 0.0,  # b of hard attention
+    }
+
+
+def train_step(
+    w,
+    training,
+    batch,
+    random,
+    *,
+    attention="soft",
+    dropout=DROPOUT,
+    learning_rate=4e-4,
+    penalty_weight=PENALTY_WEIGHT,
+):
+    """Update the weights once, in place, and return the loss (14).
+
+    `random` is a numpy Generator, attention is "soft" or "hard".
+    """
+    (a, input_ids), *_ = batch
+    num_rows = input_ids.size // input_ids.shape[-1]  # B
+    num_words, num_regions = input_ids.shape[-1], a.shape[1]
+    noise = sampled = None
+    if attention == "hard":
+        noise = random.gumbel(size=(num_rows, num_words, num_regions))  # (B, C, L)
+        # A coin for each photo: draw, or take the expectation.
+        coins = random.random(len(a)) >= 0.5  # (photos,)
+        sampled = np.repeat(coins, num_rows // len(a)).astype(a.dtype)  # (B,)
+    masks = NO_DROPOUT
+    if dropout > 0:
+        sizes = w["state_readout"].shape  # n, m
+        are_kept = [random.random((num_rows, num_words, size)) >= dropout for size in sizes]
+        # Divided, so that the mean stays what it was:
+        masks = [kept.astype(a.dtype) / (1 - dropout) for kept in are_kept]
+
+    loss, _, next_b, kept = objective(
+        w,
+        batch,
+        b=training["baseline"],
+        noise=noise,
+        sampled=sampled,
+        masks=masks,
+        penalty_weight=penalty_weight,
+    )
+    d_w, _ = objective_backward(w, kept)
+    clip(d_w)
+    adam(w, training, d_w, learning_rate)
+    training["baseline"] = next_b
+    return loss
+
+
+def clip(d_w):
+    """Shorten the gradients, in place, so that their common norm is at most MAX_NORM."""
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in d_w.values()))
+    if norm > MAX_NORM:
+        for gradient in d_w.values():
+            gradient *= MAX_NORM / norm
+
+
+def adam(w, training, d_w, learning_rate):
+    """Update the weights in place: Adam (Kingma and Ba, 2015) with its usual settings."""
+    training["updates"] += 1
+    # The averages start at 0. This makes up for it:
+    correction = np.sqrt(1 - 0.999 ** training["updates"]) / (1 - 0.9 ** training["updates"])
+    for name, gradient in d_w.items():
+        mean, square = training["mean"][name], training["square"][name]
+        mean += 0.1 * (gradient - mean)
+        square += 0.001 * (gradient**2 - square)
+        w[name] -= float(learning_rate * correction) * mean / (np.sqrt(square) + 1e-7)
+
+
+def caption(w, a, vocabulary, max_length=20):
+    """Caption photos by greedy search with the expected z_t.
+
+    Return the words and the attention maps (words, L) of each photo.
+    """
+    h, c, photo, _ = start(w, a)
+    y = np.full(len(a), vocabulary.start_token_id)  # (B,)
+    steps = []
+    for _ in range(max_length):
+        logits, h, c, alpha, *_ = step(w, a, photo, y, h, c)
+        y = np.argmax(logits, axis=-1)  # (B,)
+        steps.append((y, alpha))
+    ids, maps = (np.stack(x, axis=1) for x in zip(*steps))
+
+    captions = []
+    for photo_ids, photo_maps in zip(ids, maps):
+        words = vocabulary.ids_to_words(photo_ids)  # up to the first <end>
+        captions.append((words, photo_maps[: len(words)]))
+    return captions
+
+
+# === The scenes ===
+# From here on there is nothing about the model: pictures, their features, what is
+# printed, and the options of the command line.
+
+GRID = (8, 8)  # of the 64 regions
+SIZES = {"embedding_dim": 32, "hidden_dim": 128, "attention_dim": 64}
+SCENES_PER_BATCH, CAPTIONS_PER_SCENE = 32, 2
+TRAIN_SEED, UNSEEN_SEED = 10_000, 1502
+NUM_UNSEEN = 400  # about half of them have two objects
+HARD_EPOCHS = 2  # that `--hard` adds
+SCENE_PENALTY_WEIGHT = 0.1  # ten words cannot look at each of 64 regions once
+SHADES = " .:-=+*#%@"
+
+
+def scenes_of_two_objects(num_scenes, seed):
+    """Draw scenes, and return those of two different objects."""
+    scenes = draw_scenes(num_scenes, seed=seed, twin_share=0)
+    return [scene for scene in scenes if len(scene.objects) == 2]
+
+
+def encode(encoder, scenes):
+    """Return the annotation vectors of scenes, (scenes, 64, 264).
+
+    `encoder` is the LiteRTCaptioner of scenes; its 16 x 16 vectors of 66 numbers are
+    joined by fours.
+    """
+    cells = encoder.encode(np.stack([scene.image for scene in scenes]))  # (scenes, 256, 66)
+    rows, columns = GRID
+    blocks = cells.reshape(-1, rows, 2, columns, 2, cells.shape[-1])
+    blocks = blocks.transpose(0, 1, 3, 2, 4, 5)  # (scenes, 8, 8, 2, 2, 66)
+    return blocks.reshape(len(scenes), rows * columns, -1)
+
+
+def make_batch(encoder, scenes):
+    """Return ((a, input_ids), target_ids, token_weights) of scenes and their captions."""
+    vocabulary = encoder.vocabulary
+    texts = [text for scene in scenes for text in scene.captions[:CAPTIONS_PER_SCENE]]
+    captions = [vocabulary.caption_to_ids(text) for text in texts]
+    num_words = 1 + max(len(words) for words in captions)  # with <start> or <end>
+    input_ids = np.full((len(captions), num_words), vocabulary.pad_token_id)
+    target_ids = np.full_like(input_ids, vocabulary.pad_token_id)
+    token_weights = np.zeros(input_ids.shape, "float32")
+    for row, words in enumerate(captions):
+        input_ids[row, : len(words) + 1] = [vocabulary.start_token_id, *words]
+        target_ids[row, : len(words) + 1] = [*words, vocabulary.end_token_id]
+        token_weights[row, : len(words) + 1] = 1
+    return (encode(encoder, scenes), input_ids), target_ids, token_weights
