@@ -128,12 +128,12 @@ def start_backward(d_w, kept, d_h, d_c, d_photo):
     d_w["feature_projection"] += np.tensordot(a, d_photo, axes=([0, 1], [0, 1]))  # (D, A)
     d_w["feature_projection_bias"] += d_photo.sum(axis=(0, 1))  # (A,)
 
-    # c = tanh(mean @ initial_cell + initial_cell_bias)
+    # c = np.tanh(mean @ initial_cell + initial_cell_bias)
     d_before_tanh = d_c * (1 - c**2)  # (B, n)
     d_w["initial_cell"] += mean.T @ d_before_tanh  # (D, n)
     d_w["initial_cell_bias"] += d_before_tanh.sum(axis=0)  # (n,)
 
-    # h = tanh(mean @ initial_hidden + initial_hidden_bias)
+    # h = np.tanh(mean @ initial_hidden + initial_hidden_bias)
     d_before_tanh = d_h * (1 - h**2)  # (B, n)
     d_w["initial_hidden"] += mean.T @ d_before_tanh  # (D, n)
     d_w["initial_hidden_bias"] += d_before_tanh.sum(axis=0)  # (n,)
@@ -186,13 +186,13 @@ def attend_backward(w, d_w, kept, d_gated_z, d_alpha):
     d_w["gate_bias"] += d_before_sigmoid.sum(axis=0)  # (1,)
     d_h = d_before_sigmoid @ w["gate"].T  # (B, n)
 
-    # z = sum of s_i a_i: more of region i moves z along a_i
+    # z = (s[:, None] @ a)[:, 0], the sum of s_i a_i: more of region i moves z along a_i
     d_s = (a @ d_z[:, :, None])[:, :, 0]  # (B, L)
 
-    # s = alpha: soft attention gets its whole gradient here.
-    # s = drawn: another alpha, a little away, draws the same region. So s does not
-    # depend on alpha, and what z says does not reach alpha. Where to look is learned
-    # from d_alpha alone: see `objective_backward`.
+    # s = alpha: with soft attention, what z says reaches alpha as it is.
+    # s = np.where(sampled[:, None] > 0, drawn, alpha): after a draw it does not. Another
+    # alpha, a little away, draws the same region, so the derivative of s is 0. Where to
+    # look is then learned from `d_alpha` alone: `objective_backward` has its reward.
     if sampled is not None:
         d_s = np.where(sampled[:, None] > 0, 0, d_s)  # (B, L)
     d_alpha = d_alpha + d_s  # (B, L)
@@ -206,7 +206,7 @@ def attend_backward(w, d_w, kept, d_gated_z, d_alpha):
     d_w["score"] += np.tensordot(d_e, hidden, axes=2)  # (A,)
     d_hidden = d_e[:, :, None] * w["score"]  # (B, L, A)
 
-    # hidden = tanh(photo + state): state is the same for all regions
+    # hidden = np.tanh(photo + state[:, None]): state is the same for all regions
     d_photo = d_hidden * (1 - hidden**2)  # (B, L, A)
     d_state = d_photo.sum(axis=1)  # (B, A)
 
@@ -283,7 +283,7 @@ def step_backward(w, d_w, kept, d_logits, d_alpha, d_h, d_c):
     d_o = d_h * tanh_c  # (B, n)
     d_tanh_c = d_h * o  # (B, n)
 
-    # tanh_c = tanh(c): besides what came from the later words
+    # tanh_c = np.tanh(c): besides what came from the later words
     d_c = d_c + d_tanh_c * (1 - tanh_c**2)  # (B, n)
 
     # c = f * old_c + i * g
@@ -292,13 +292,13 @@ def step_backward(w, d_w, kept, d_logits, d_alpha, d_h, d_c):
     d_i = d_c * g  # (B, n)
     d_g = d_c * i  # (B, n)
 
-    # i, f, o, g = sigmoid(i), sigmoid(f), sigmoid(o), tanh(g)
+    # i, f, o, g = sigmoid(i), sigmoid(f), sigmoid(o), np.tanh(g)
     d_i = d_i * i * (1 - i)  # (B, n)
     d_f = d_f * f * (1 - f)  # (B, n)
     d_o = d_o * o * (1 - o)  # (B, n)
     d_g = d_g * (1 - g**2)  # (B, n)
 
-    # i, f, o, g = split(gates)
+    # i, f, o, g = np.split(gates, 4, axis=-1)
     d_gates = np.concatenate([d_i, d_f, d_o, d_g], axis=-1)  # (B, 4n)
 
     # gates = lstm_input @ lstm_gates + lstm_gates_bias
@@ -306,7 +306,7 @@ def step_backward(w, d_w, kept, d_logits, d_alpha, d_h, d_c):
     d_w["lstm_gates_bias"] += d_gates.sum(axis=0)  # (4n,)
     d_lstm_input = d_gates @ w["lstm_gates"].T  # (B, m + n + D)
 
-    # lstm_input = concatenate([word, old_h, z])
+    # lstm_input = np.concatenate([word, old_h, z], axis=-1)
     d_word = d_word + d_lstm_input[:, :m]  # (B, m)
     d_old_h = d_lstm_input[:, m : m + n]  # (B, n)
     d_z = d_z + d_lstm_input[:, m + n :]  # (B, D)
@@ -315,7 +315,7 @@ def step_backward(w, d_w, kept, d_logits, d_alpha, d_h, d_c):
     # the sum (which `d_w["embedding"][y] += d_word` would not compute)
     np.add.at(d_w["embedding"], y, d_word)  # (K, m)
 
-    # z, alpha, s = attend(old_h)
+    # z, alpha, s, kept_by_attend = attend(w, a, photo, old_h, noise, sampled)
     d_photo, d_h_of_attend, d_e = attend_backward(w, d_w, kept_by_attend, d_z, d_alpha)
     d_old_h = d_old_h + d_h_of_attend  # (B, n)
     return d_photo, d_old_h, d_old_c, d_e
@@ -441,8 +441,9 @@ def objective_backward(w, kept):
     # log_p = (word_log_p * weights).sum(axis=1)
     d_word_log_p = d_log_p * weights  # (B, C)
 
-    # word_log_p = target_logits - log_sum: the first is 1 of the logits, the derivative
-    # of the second is their softmax
+    # word_log_p = (target_logits - log_sum)[:, :, 0]
+    # The first is one of the logits. The derivative of log_sum, the logarithm of the
+    # sum of their exponentials, is their softmax.
     is_target = np.eye(probabilities.shape[-1], dtype=probabilities.dtype)[target_ids]
     d_logits = d_word_log_p[:, :, None] * (is_target - probabilities)  # (B, C, K)
 
@@ -468,8 +469,11 @@ def objective_backward(w, kept):
         # elsewhere `reward` is 0.)
         d_log_alpha = d_log_alpha + d_log_p_s[:, None, None] * s  # (B, C, L)
 
-        # log_alpha = log(alpha + 1e-30) * weights[:, :, None]
-        d_alpha = d_alpha + d_log_alpha * weights[:, :, None] / (alpha + 1e-30)  # (B, C, L)
+        # log_alpha = log_alpha * weights[:, :, None]
+        d_log_alpha = d_log_alpha * weights[:, :, None]  # (B, C, L)
+
+        # log_alpha = np.log(alpha + 1e-30)
+        d_alpha = d_alpha + d_log_alpha / (alpha + 1e-30)  # (B, C, L)
 
     return call_backward(w, kept_by_call, d_logits, d_alpha)
 
