@@ -30,10 +30,17 @@ tests/test_show_attend_tell_numpy.py compares every gradient with TensorFlow's.
 """
 
 import argparse
+import os
 import shutil
 import sys
 
-import numpy as np
+if __name__ == "__main__":
+    # The matrices are small: with a second thread, numpy would wait more than compute.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402 (after this setting)
+
+from data_utils.scenes import COLOURS, SHAPES, draw_scenes, is_true  # noqa: E402
 
 # From the code that the authors released.
 PENALTY_WEIGHT = 0.33  # lambda of (14)
@@ -190,9 +197,10 @@ def attend_backward(w, d_w, kept, d_gated_z, d_alpha):
     d_s = (a @ d_z[:, :, None])[:, :, 0]  # (B, L)
 
     # s = alpha: with soft attention, what z says reaches alpha as it is.
-    # s = np.where(sampled[:, None] > 0, drawn, alpha): after a draw it does not. Another
-    # alpha, a little away, draws the same region, so the derivative of s is 0. Where to
-    # look is then learned from `d_alpha` alone: `objective_backward` has its reward.
+    # s = np.where(sampled[:, None] > 0, drawn, alpha)
+    # After a draw it does not. Another alpha, a little away, draws the same region, so
+    # the derivative of s is 0. Where to look is then learned from the given `d_alpha`
+    # alone: `objective_backward` puts the reward into it.
     if sampled is not None:
         d_s = np.where(sampled[:, None] > 0, 0, d_s)  # (B, L)
     d_alpha = d_alpha + d_s  # (B, L)
@@ -381,6 +389,8 @@ def objective(
     """Return the loss (14), the value to minimise, and the next baseline b.
 
     The value to minimise is the loss; with noise, it is a surrogate with gradient (12).
+    In a batch, a is (photos, L, D). The others are (photos, captions, C): the words to
+    read, those to tell, and 1, or 0 for padding.
     """
     (a, input_ids), target_ids, token_weights = batch
     input_ids = input_ids.reshape(-1, input_ids.shape[-1])  # (B, C)
@@ -539,7 +549,7 @@ def train_step(
 
 
 def clip(d_w):
-    """Shorten the gradients, in place, so that their common norm is at most MAX_NORM."""
+    """Shorten the gradients in place, so that their common norm is at most MAX_NORM."""
     norm = np.sqrt(sum((gradient**2).sum() for gradient in d_w.values()))
     if norm > MAX_NORM:
         for gradient in d_w.values():
@@ -547,7 +557,7 @@ def clip(d_w):
 
 
 def adam(w, training, d_w, learning_rate):
-    """Update the weights in place: Adam (Kingma and Ba, 2015) with its usual settings."""
+    """Update the weights in place: Adam (Kingma and Ba, 2015) as usually set."""
     training["updates"] += 1
     # The averages start at 0. This makes up for it:
     correction = np.sqrt(1 - 0.999 ** training["updates"]) / (1 - 0.9 ** training["updates"])
@@ -579,17 +589,22 @@ def caption(w, a, vocabulary, max_length=20):
     return captions
 
 
-# === The scenes ===
-# From here on there is nothing about the model: pictures, their features, what is
-# printed, and the options of the command line.
+# === Training on scenes ===
+# From here on nothing is about the model: pictures and their features, what is printed,
+# and the options of the command line.
 
-GRID = (8, 8)  # of the 64 regions
+PROGRAM = "python -m keras_sat.show_attend_tell_numpy"
 SIZES = {"embedding_dim": 32, "hidden_dim": 128, "attention_dim": 64}
-SCENES_PER_BATCH, CAPTIONS_PER_SCENE = 32, 2
+ROWS = COLUMNS = 8  # of the grid of 64 regions
 TRAIN_SEED, UNSEEN_SEED = 10_000, 1502
-NUM_UNSEEN = 400  # about half of them have two objects
-HARD_EPOCHS = 2  # that `--hard` adds
-SCENE_PENALTY_WEIGHT = 0.1  # ten words cannot look at each of 64 regions once
+NUM_SCENES, NUM_UNSEEN = 18_000, 400  # to draw: about half of them have two objects
+SCENES_PER_BATCH, CAPTIONS_PER_SCENE = 32, 2
+EPOCHS, HARD_EPOCHS = 8, 2
+LEARNING_RATE, HARD_LEARNING_RATE = 1e-2, 2e-3  # at their highest
+WARMUP = 50  # updates
+# Ten words cannot look at each of 64 regions once, and should look at the objects.
+SCENE_PENALTY_WEIGHT = 0.0
+NUM_SHOWN = 4  # captions
 SHADES = " .:-=+*#%@"
 
 
@@ -602,18 +617,20 @@ def scenes_of_two_objects(num_scenes, seed):
 def encode(encoder, scenes):
     """Return the annotation vectors of scenes, (scenes, 64, 264).
 
-    `encoder` is the LiteRTCaptioner of scenes; its 16 x 16 vectors of 66 numbers are
-    joined by fours.
+    `encoder` is the LiteRTCaptioner of scenes. It returns 16 x 16 vectors of 66
+    numbers; the vectors of four neighbours are joined, to save time.
     """
     cells = encoder.encode(np.stack([scene.image for scene in scenes]))  # (scenes, 256, 66)
-    rows, columns = GRID
-    blocks = cells.reshape(-1, rows, 2, columns, 2, cells.shape[-1])
-    blocks = blocks.transpose(0, 1, 3, 2, 4, 5)  # (scenes, 8, 8, 2, 2, 66)
-    return blocks.reshape(len(scenes), rows * columns, -1)
+    cells = cells.reshape(len(scenes), ROWS, 2, COLUMNS, 2, -1)
+    neighbours_last = cells.transpose(0, 1, 3, 2, 4, 5)  # (scenes, 8, 8, 2, 2, 66)
+    return neighbours_last.reshape(len(scenes), ROWS * COLUMNS, -1)
 
 
 def make_batch(encoder, scenes):
-    """Return ((a, input_ids), target_ids, token_weights) of scenes and their captions."""
+    """Return ((a, input_ids), target_ids, token_weights) of scenes with captions.
+
+    `objective` says what they are.
+    """
     vocabulary = encoder.vocabulary
     texts = [text for scene in scenes for text in scene.captions[:CAPTIONS_PER_SCENE]]
     captions = [vocabulary.caption_to_ids(text) for text in texts]
@@ -625,4 +642,220 @@ def make_batch(encoder, scenes):
         input_ids[row, : len(words) + 1] = [vocabulary.start_token_id, *words]
         target_ids[row, : len(words) + 1] = [*words, vocabulary.end_token_id]
         token_weights[row, : len(words) + 1] = 1
-    return (encode(encoder, scenes), input_ids), target_ids, token_weights
+    by_scene = (len(scenes), CAPTIONS_PER_SCENE, num_words)
+    input_ids, target_ids = input_ids.reshape(by_scene), target_ids.reshape(by_scene)
+    return (encode(encoder, scenes), input_ids), target_ids, token_weights.reshape(by_scene)
+
+
+def batches(encoder, scenes, epochs, random):
+    """Yield the batches of all epochs, each in another order of the scenes."""
+    for _ in range(epochs):
+        order = random.permutation(len(scenes))
+        for first in range(0, len(scenes) - SCENES_PER_BATCH + 1, SCENES_PER_BATCH):
+            numbers = order[first : first + SCENES_PER_BATCH]
+            yield make_batch(encoder, [scenes[number] for number in numbers])
+
+
+def learning_rate_of(update, num_updates, highest):
+    """Return the learning rate of an update, counted from 0: it rises to the highest
+    value, and then falls to 0 along half a cosine.
+    """
+    warmup = min(WARMUP, num_updates // 2)
+    if update < warmup:
+        return highest * update / warmup
+    progress = (update - warmup) / (num_updates - warmup)
+    return highest * (1 + np.cos(np.pi * progress)) / 2
+
+
+def train(w, encoder, scenes, random, *, attention, epochs, highest_rate):
+    """Train on scenes, and print the loss as it falls."""
+    training = start_training(w)
+    num_updates = epochs * (len(scenes) // SCENES_PER_BATCH)
+    updates_per_line = max(1, num_updates // 20)
+    losses = []
+    for update, batch in enumerate(batches(encoder, scenes, epochs, random)):
+        loss = train_step(
+            w,
+            training,
+            batch,
+            random,
+            attention=attention,
+            dropout=0,  # the world of the scenes is small
+            learning_rate=learning_rate_of(update, num_updates, highest_rate),
+            penalty_weight=SCENE_PENALTY_WEIGHT,
+        )
+        losses.append(loss)
+        if len(losses) == updates_per_line:
+            mean = np.mean(losses)
+            print(f"update {update + 1:5} of {num_updates}  loss {mean:5.2f}  {'#' * round(mean)}")
+            sys.stdout.flush()
+            losses = []
+
+
+def share_of_true_captions(scenes, captions):
+    truths = [is_true(scene, " ".join(words)) for scene, (words, _) in zip(scenes, captions)]
+    return np.mean([truth is True for truth in truths])  # None: it could not be told
+
+
+# === In characters ===
+
+
+def map_in_characters(weights):
+    """Return the lines of an attention map (L,): the darker, the more attention."""
+    levels = np.round(weights / weights.max() * (len(SHADES) - 1)).astype(int)
+    rows = levels.reshape(ROWS, COLUMNS)
+    return ["".join(2 * SHADES[level] for level in row) for row in rows]
+
+
+def scene_in_characters(scene):
+    """Return the lines of a scene: 1 and 2 where the middle of a cell is in the box of
+    the first or the second object.
+    """
+    height, width, _ = scene.image.shape
+    cells = np.full((ROWS, COLUMNS), "  ")
+    for row in range(ROWS):
+        for column in range(COLUMNS):
+            y, x = (row + 0.5) * height / ROWS, (column + 0.5) * width / COLUMNS
+            for number, item in enumerate(scene.objects, start=1):
+                left, top, right, bottom = item.box
+                if left <= x < right and top <= y < bottom:
+                    cells[row, column] = 2 * str(number)
+    return ["".join(row) for row in cells]
+
+
+def show_caption(scene, words, maps):
+    """Print a caption, the scene, and the maps of the words for colours and shapes."""
+    text = " ".join(words)
+    is_right = "true" if is_true(scene, text) else "not true"
+    objects = [f"{n}: {' '.join(item.looks)}" for n, item in enumerate(scene.objects, start=1)]
+    print(f"\n{text}  ({is_right}; {', '.join(objects)})\n")
+
+    pictures = [("scene", scene_in_characters(scene))]
+    for word, weights in zip(words, maps):
+        if word in COLOURS or word in SHAPES:
+            pictures.append((word, map_in_characters(weights)))
+    picture_width = 2 * COLUMNS + 2  # with a frame
+    columns, _ = shutil.get_terminal_size()
+    per_line = max(1, columns // (picture_width + 1))
+    for first in range(0, len(pictures), per_line):
+        together = pictures[first : first + per_line]
+        print(" ".join(f"{title:^{picture_width}}" for title, _ in together).rstrip())
+        for lines in zip(*(lines for _, lines in together)):
+            print(" ".join(f"|{line}|" for line in lines))
+
+
+def show_results(w, encoder, scenes):
+    """Caption unseen scenes. Print how many captions are true, and some of them."""
+    captions = caption(w, encode(encoder, scenes), encoder.vocabulary)
+    share = share_of_true_captions(scenes, captions)
+    print(f"\n{share:.0%} of the captions of {len(scenes)} unseen scenes are true.")
+    for scene, (words, maps) in list(zip(scenes, captions))[:NUM_SHOWN]:
+        show_caption(scene, words, maps)
+
+
+# === The command line ===
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """It reports an error in one line."""
+
+    def error(self, message):
+        self.exit(2, f"{PROGRAM}: {message}. See `{PROGRAM} --help`.\n")
+
+
+def number_from(lowest):
+    """Return a function that reads a whole number of at least `lowest`."""
+
+    def read(text):
+        if not text.isdecimal() or int(text) < lowest:
+            expected = f"expected a whole number of at least {lowest}"
+            raise argparse.ArgumentTypeError(f"{expected}. Received: {text!r}")
+        return int(text)
+
+    return read
+
+
+def parse(arguments):
+    parser = OneLineParser(
+        prog=PROGRAM,
+        description="Train Show, Attend and Tell on scenes, in numpy alone.",
+    )
+    parser.add_argument(
+        "--hard", action="store_true", help="go on with hard attention after soft attention"
+    )
+    parser.add_argument(
+        "--scenes",
+        type=number_from(100),
+        default=NUM_SCENES,
+        metavar="N",
+        help="scenes to draw; those of two objects are used (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=number_from(1),
+        default=EPOCHS,
+        metavar="N",
+        help="passes over the scenes (default: %(default)s)",
+    )
+    parser.add_argument("--seed", type=number_from(0), default=0, metavar="N")
+    return parser.parse_args(arguments)
+
+
+def run(options):
+    """Train, and print the loss, the share of true captions and some of them."""
+    from keras_sat.deploy.litert_captioner import load_litert
+
+    encoder = load_litert("scenes", num_threads=1)
+    scenes = scenes_of_two_objects(options.scenes, TRAIN_SEED)
+    unseen = scenes_of_two_objects(NUM_UNSEEN, UNSEEN_SEED)
+    feature_dim = encode(encoder, unseen[:1]).shape[-1]
+    w = make_weights(len(encoder.vocabulary), feature_dim, **SIZES, seed=options.seed)
+    random = np.random.default_rng(options.seed)
+    num_weights = sum(weight.size for weight in w.values())
+    print(f"{len(scenes)} scenes of two objects, {num_weights:,} weights")
+
+    print("\nsoft attention")
+    train(
+        w,
+        encoder,
+        scenes,
+        random,
+        attention="soft",
+        epochs=options.epochs,
+        highest_rate=LEARNING_RATE,
+    )
+    show_results(w, encoder, unseen)
+    if options.hard:
+        print("\nhard attention")
+        train(
+            w,
+            encoder,
+            scenes,
+            random,
+            attention="hard",
+            epochs=HARD_EPOCHS,
+            highest_rate=HARD_LEARNING_RATE,
+        )
+        show_results(w, encoder, unseen)
+
+
+def main(arguments=None):
+    """Run the command and return its exit status."""
+    options = parse(arguments)
+    try:
+        run(options)
+    except KeyboardInterrupt:
+        new_line = "\n" if sys.stderr.isatty() else ""  # the terminal has written ^C
+        print(f"{new_line}{PROGRAM}: stopped. The same command starts over.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of the output has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

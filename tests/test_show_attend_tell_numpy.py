@@ -7,7 +7,10 @@ TensorFlow.
 """
 
 import inspect
+import os
 import re
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -15,8 +18,10 @@ import pytest
 import tensorflow as tf
 from helpers import randomise
 
+from data_utils import CaptionedImage, make_batches
 from keras_sat import show_attend_tell
 from keras_sat import show_attend_tell_numpy as in_numpy
+from keras_sat.deploy import litert_captioner
 from keras_sat.show_attend_tell import ShowAttendTell
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 5, "attention_dim": 4}
@@ -190,7 +195,8 @@ def test_names_sizes_and_settings_are_those_of_show_attend_tell(model):
     assert model.dropout.rate == in_numpy.DROPOUT
     assert model.optimizer.global_clipnorm == in_numpy.MAX_NORM
     step_options = inspect.signature(in_numpy.train_step).parameters
-    assert float(model.optimizer.learning_rate) == step_options["learning_rate"].default
+    rate = step_options["learning_rate"].default
+    assert float(model.optimizer.learning_rate) == pytest.approx(rate)
 
 
 def test_weights_start_as_keras_starts_them():
@@ -294,3 +300,103 @@ def test_each_gradient_names_a_line_of_the_forward_pass(name):
     assert comments
     for comment in comments:
         assert any(comment.startswith(line) for line in forward), comment
+
+
+def test_each_equation_has_its_number():
+    numbers = {str(number) for number in (1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 14)}
+    assert set(re.findall(r"\((\d+)\)", inspect.getsource(in_numpy))) >= numbers
+
+
+# === Training on scenes ===
+
+
+def test_maps_and_scenes_in_characters():
+    weights = np.zeros(64)
+    weights[[0, 63]] = 0.5, 1.0
+    lines = in_numpy.map_in_characters(weights)
+    assert len(lines) == 8 and {len(line) for line in lines} == {16}
+    half, full = in_numpy.SHADES[4], in_numpy.SHADES[-1]
+    assert lines[0] == 2 * half + 14 * " " and lines[-1] == 14 * " " + 2 * full
+
+    (scene,) = in_numpy.scenes_of_two_objects(10, 1502)[:1]
+    cells = np.array([list(line[::2]) for line in in_numpy.scene_in_characters(scene)])
+    for number, item in enumerate(scene.objects, start=1):
+        left, top, right, bottom = np.array(item.box) / 8  # in cells of 8 x 8 pixels
+        rows, columns = np.nonzero(cells == str(number))
+        assert top - 0.5 <= rows.min() and rows.max() < bottom - 0.5
+        assert left - 0.5 <= columns.min() and columns.max() < right - 0.5
+
+
+def test_a_shown_caption_has_the_maps_of_its_colours_and_shapes(monkeypatch, capsys):
+    (scene,) = in_numpy.scenes_of_two_objects(10, 1502)[:1]
+    words = scene.captions[0].split()
+    monkeypatch.setenv("COLUMNS", "80")
+    in_numpy.show_caption(scene, words, np.eye(64)[: len(words)])
+    shown = capsys.readouterr().out
+    assert f"{scene.captions[0]}  (true; 1: " in shown
+    titles = [word for item in scene.objects for word in (item.colour, item.shape)]
+    for title in ["scene", *titles]:
+        assert re.search(rf"^ .*\b{title}\b", shown, re.MULTILINE), title
+    assert max(map(len, shown.splitlines()[2:])) <= 80
+
+
+def test_a_batch_of_scenes_is_that_of_make_batches(captioner):
+    scenes = in_numpy.scenes_of_two_objects(20, 5)[:6]
+    (a, input_ids), *others = in_numpy.make_batch(captioner, scenes)
+    images = [
+        CaptionedImage(scene.image_id, scene.image, list(scene.captions[:2]), "train")
+        for scene in scenes
+    ]
+    options = {"batch_size": 12, "image_size": 64, "group_by": "image", "shuffle": False}
+    batches = make_batches(images, captioner.vocabulary, **options)
+    ((photos, their_ids), *theirs) = next(batches.as_numpy_iterator())
+    drawn = [scene.image for scene in scenes]
+    order = [[np.array_equal(photo, image) for image in drawn].index(True) for photo in photos]
+    for mine, expected in zip([input_ids, *others], [their_ids, *theirs], strict=True):
+        np.testing.assert_array_equal(mine[order], expected)
+    cells = captioner.encode(np.stack(drawn)).reshape(6, 16, 16, 66)
+    assert a.shape == (6, 64, 264)
+    np.testing.assert_array_equal(a[:, 0], cells[:, :2, :2].reshape(6, 264))
+    np.testing.assert_array_equal(a[:, 10], cells[:, 2:4, 4:6].reshape(6, 264))
+
+
+@pytest.mark.parametrize("options", [["--scenes", "3"], ["--epochs", "x"], ["--soft"], ["more"]])
+def test_bad_options_end_in_one_line(options, capsys):
+    with pytest.raises(SystemExit) as end:
+        in_numpy.main(options)
+    assert end.value.code == 2
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1 and options[-1] in err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [(KeyboardInterrupt(), 130, "stopped"), (ValueError("no such file"), 2, "no such file")],
+)
+def test_ctrl_c_and_errors_end_in_one_line(error, status, said, monkeypatch, capsys):
+    def load_litert(*_, **__):
+        raise error
+
+    monkeypatch.setattr(litert_captioner, "load_litert", load_litert)
+    assert in_numpy.main([]) == status
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1 and said in err
+
+
+@pytest.mark.slow
+def test_it_trains_without_tensorflow():
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    program = (
+        "import sys; from keras_sat import show_attend_tell_numpy as twin; "
+        "status = twin.main(['--hard', '--scenes', '2000', '--epochs', '4']); "
+        "print(status, {'tensorflow', 'keras'} & {*sys.modules})"
+    )
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    *_, last = done.stdout.splitlines()
+    assert last == "0 set()" and not done.stderr
+    losses = [float(loss) for loss in re.findall(r"loss +([\d.]+)", done.stdout)]
+    assert losses[0] > 40 and min(losses) < 20
+    assert len(re.findall(r"% of the captions of 215 unseen scenes are true", done.stdout)) == 2
