@@ -40,6 +40,7 @@ if __name__ == "__main__":
 
 import numpy as np  # noqa: E402 (after this setting)
 
+from data_utils.batches import inputs_and_targets  # noqa: E402
 from data_utils.scenes import COLOURS, SHAPES, draw_scenes, is_true  # noqa: E402
 
 # From the code that the authors released.
@@ -631,20 +632,13 @@ def make_batch(encoder, scenes):
 
     `objective` says what they are.
     """
-    vocabulary = encoder.vocabulary
     texts = [text for scene in scenes for text in scene.captions[:CAPTIONS_PER_SCENE]]
-    captions = [vocabulary.caption_to_ids(text) for text in texts]
-    num_words = 1 + max(len(words) for words in captions)  # with <start> or <end>
-    input_ids = np.full((len(captions), num_words), vocabulary.pad_token_id)
-    target_ids = np.full_like(input_ids, vocabulary.pad_token_id)
-    token_weights = np.zeros(input_ids.shape, "float32")
-    for row, words in enumerate(captions):
-        input_ids[row, : len(words) + 1] = [vocabulary.start_token_id, *words]
-        target_ids[row, : len(words) + 1] = [*words, vocabulary.end_token_id]
-        token_weights[row, : len(words) + 1] = 1
-    by_scene = (len(scenes), CAPTIONS_PER_SCENE, num_words)
-    input_ids, target_ids = input_ids.reshape(by_scene), target_ids.reshape(by_scene)
-    return (encode(encoder, scenes), input_ids), target_ids, token_weights.reshape(by_scene)
+    captions = [encoder.vocabulary.caption_to_ids(text) for text in texts]
+    rows = inputs_and_targets(captions, encoder.vocabulary)  # each (captions, C)
+    input_ids, target_ids, token_weights = (
+        array.reshape(len(scenes), CAPTIONS_PER_SCENE, -1) for array in rows
+    )
+    return (encode(encoder, scenes), input_ids), target_ids, token_weights
 
 
 def batches(encoder, scenes, epochs, random):

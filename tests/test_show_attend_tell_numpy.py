@@ -18,7 +18,6 @@ import pytest
 import tensorflow as tf
 from helpers import randomise
 
-from data_utils import CaptionedImage, make_batches
 from keras_sat import show_attend_tell
 from keras_sat import show_attend_tell_numpy as in_numpy
 from keras_sat.deploy import litert_captioner
@@ -340,24 +339,18 @@ def test_a_shown_caption_has_the_maps_of_its_colours_and_shapes(monkeypatch, cap
     assert max(map(len, shown.splitlines()[2:])) <= 80
 
 
-def test_a_batch_of_scenes_is_that_of_make_batches(captioner):
-    scenes = in_numpy.scenes_of_two_objects(20, 5)[:6]
-    (a, input_ids), *others = in_numpy.make_batch(captioner, scenes)
-    images = [
-        CaptionedImage(scene.image_id, scene.image, list(scene.captions[:2]), "train")
-        for scene in scenes
-    ]
-    options = {"batch_size": 12, "image_size": 64, "group_by": "image", "shuffle": False}
-    batches = make_batches(images, captioner.vocabulary, **options)
-    ((photos, their_ids), *theirs) = next(batches.as_numpy_iterator())
-    drawn = [scene.image for scene in scenes]
-    order = [[np.array_equal(photo, image) for image in drawn].index(True) for photo in photos]
-    for mine, expected in zip([input_ids, *others], [their_ids, *theirs], strict=True):
-        np.testing.assert_array_equal(mine[order], expected)
-    cells = captioner.encode(np.stack(drawn)).reshape(6, 16, 16, 66)
+def test_a_batch_of_scenes_has_two_captions_each_and_joined_cells(captioner):
+    scenes, vocabulary = in_numpy.scenes_of_two_objects(20, 5)[:6], captioner.vocabulary
+    (a, input_ids), target_ids, token_weights = in_numpy.make_batch(captioner, scenes)
+    cells = captioner.encode(np.stack([scene.image for scene in scenes])).reshape(6, 16, 16, 66)
     assert a.shape == (6, 64, 264)
     np.testing.assert_array_equal(a[:, 0], cells[:, :2, :2].reshape(6, 264))
     np.testing.assert_array_equal(a[:, 10], cells[:, 2:4, 4:6].reshape(6, 264))
+    assert input_ids.shape == target_ids.shape == token_weights.shape
+    assert input_ids.shape[:2] == (6, 2)
+    text = scenes[3].captions[1]
+    assert vocabulary.ids_to_words(target_ids[3, 1]) == text.split()
+    assert token_weights[3, 1].sum() == len(text.split()) + 1
 
 
 @pytest.mark.parametrize("options", [["--scenes", "3"], ["--epochs", "x"], ["--soft"], ["more"]])
