@@ -679,7 +679,7 @@ def train(w, encoder, scenes, random, *, attention, epochs, highest_rate):
             penalty_weight=SCENE_PENALTY_WEIGHT,
         )
         losses.append(loss)
-        if len(losses) == updates_per_line:
+        if len(losses) == updates_per_line or update + 1 == num_updates:
             mean = np.mean(losses)
             print(f"update {update + 1:5} of {num_updates}  loss {mean:5.2f}  {'#' * round(mean)}")
             sys.stdout.flush()

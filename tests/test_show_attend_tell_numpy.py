@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import randomise
+from helpers import ROOT, python_blocks, randomise
 
 from keras_sat import show_attend_tell
 from keras_sat import show_attend_tell_numpy as in_numpy
@@ -393,3 +393,14 @@ def test_it_trains_without_tensorflow():
     losses = [float(loss) for loss in re.findall(r"loss +([\d.]+)", done.stdout)]
     assert losses[0] > 40 and min(losses) < 20
     assert len(re.findall(r"% of the captions of 215 unseen scenes are true", done.stdout)) == 2
+
+
+# === docs/backward.md ===
+
+
+@pytest.mark.parametrize("block", python_blocks(ROOT / "docs" / "backward.md"))
+def test_blocks_of_the_page_run_as_they_stand(block, capsys):
+    """They compare what the page derives with central differences."""
+    assert "assert_allclose" in block
+    exec(compile(block, "docs/backward.md", "exec"), {})
+    assert capsys.readouterr().out
