@@ -141,7 +141,7 @@ def draw_backward():
         panels[f"hard: draw {number + 1}"] = hard[number, position]
     panels["hard: mean of 4,000 draws"] = hard[:, position].mean(axis=0)
 
-    figure = Figure(figsize=(WIDTH, 2.1), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.75), layout="constrained")
     axes = figure.subplots(1, 2 + len(panels))
     axes[0].imshow(scene.image)
     axes[0].set_title("scene", fontsize=8)
