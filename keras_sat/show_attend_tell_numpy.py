@@ -8,8 +8,10 @@ last one to the first. Read this file from top to bottom; train it with
     python -m keras_sat.show_attend_tell_numpy [--hard]
 
 One number is minimised. d_x is its derivative with respect to x, so d_x has the shape
-of x. Above the lines that compute d_x stands the line of the forward pass in which x
-was used. Four rules are enough for almost all of them:
+of x. Above the lines that compute d_x stands, as a comment, the line of the forward
+pass in which x was used (w["score"] is called score there). A function of the forward
+pass returns last, as `kept`, what its backward pass needs. Gradients of the weights are
+added up in the dict d_w. Four rules are enough for almost all lines:
 
     y = x @ W         d_x = d_y @ W.T    d_W = x.T @ d_y
     y = tanh(x)       d_x = d_y * (1 - y**2)
@@ -112,29 +114,18 @@ def softmax(x):
 # === Before the first word ===
 
 
-def start(w, a):
-    """Return h_0, c_0 and W_a a_i + b, which is the same for each word of a caption.
-
-    The last of the returned values is what the backward pass needs, here as in the
-    other functions of the forward pass.
-    """
+def initial_state(w, a):
+    """Return h_0 and c_0."""
     mean = a.mean(axis=1)  # (B, D)
     h = np.tanh(mean @ w["initial_hidden"] + w["initial_hidden_bias"])  # (B, n)
     c = np.tanh(mean @ w["initial_cell"] + w["initial_cell_bias"])  # (B, n)
-    photo = a @ w["feature_projection"] + w["feature_projection_bias"]  # (B, L, A)
-    return h, c, photo, (a, mean, h, c)
+    kept = (mean, h, c)
+    return h, c, kept
 
 
-def start_backward(d_w, kept, d_h, d_c, d_photo):
-    """Add to the gradients `d_w` of the weights what `start` contributes.
-
-    The photo is given, so nothing needs the gradient of a.
-    """
-    a, mean, h, c = kept
-
-    # photo = a @ feature_projection + feature_projection_bias
-    d_w["feature_projection"] += np.tensordot(a, d_photo, axes=([0, 1], [0, 1]))  # (D, A)
-    d_w["feature_projection_bias"] += d_photo.sum(axis=(0, 1))  # (A,)
+def initial_state_backward(d_w, kept, d_h, d_c):
+    """Add to d_w. The photo is given, so nothing needs the gradient of mean or a."""
+    mean, h, c = kept
 
     # c = np.tanh(mean @ initial_cell + initial_cell_bias)
     d_before_tanh = d_c * (1 - c**2)  # (B, n)
@@ -145,6 +136,22 @@ def start_backward(d_w, kept, d_h, d_c, d_photo):
     d_before_tanh = d_h * (1 - h**2)  # (B, n)
     d_w["initial_hidden"] += mean.T @ d_before_tanh  # (D, n)
     d_w["initial_hidden_bias"] += d_before_tanh.sum(axis=0)  # (n,)
+
+
+def project(w, a):
+    """Return W_a a_i + b of (4), which is the same for each word of a caption."""
+    photo = a @ w["feature_projection"] + w["feature_projection_bias"]  # (B, L, A)
+    kept = a
+    return photo, kept
+
+
+def project_backward(d_w, kept, d_photo):
+    """Add to d_w."""
+    a = kept
+
+    # photo = a @ feature_projection + feature_projection_bias
+    d_w["feature_projection"] += np.tensordot(a, d_photo, axes=([0, 1], [0, 1]))  # (D, A)
+    d_w["feature_projection_bias"] += d_photo.sum(axis=(0, 1))  # (A,)
 
 
 # === One word: attend ===
@@ -173,16 +180,17 @@ def attend(w, a, photo, h, noise=None, sampled=None):
     # Section 4.2.1: how much does the next word depend on the photo?
     beta = sigmoid(h @ w["gate"] + w["gate_bias"])  # (B, 1)
     gated_z = beta * z  # (B, D)
-    return gated_z, alpha, s, (a, h, hidden, alpha, s, z, beta, sampled)
+    kept = (a, h, hidden, alpha, z, beta, sampled)
+    return gated_z, alpha, s, kept
 
 
 def attend_backward(w, d_w, kept, d_gated_z, d_alpha):
-    """Return the gradients of photo and h, and that of the scores e to look at.
+    """Return the gradients of photo and h, and that of the scores e, to be looked at.
 
     `d_alpha` (B, L) is what the loss says of alpha by itself: through the penalty and,
     where regions were drawn, through the reward.
     """
-    a, h, hidden, alpha, s, z, beta, sampled = kept
+    a, h, hidden, alpha, z, beta, sampled = kept
 
     # gated_z = beta * z
     d_beta = (d_gated_z * z).sum(axis=1, keepdims=True)  # (B, 1)
@@ -338,7 +346,8 @@ def call(w, a, input_ids, noise=None, sampled=None, masks=NO_DROPOUT):
 
     `input_ids` are (B, C), noise is (B, C, L); the masks are (B, C, n) and (B, C, m).
     """
-    h, c, photo, kept_by_start = start(w, a)
+    h, c, kept_by_initial_state = initial_state(w, a)
+    photo, kept_by_project = project(w, a)
     steps, kept_by_steps = [], []
     for t in range(input_ids.shape[1]):
         y = input_ids[:, t]  # (B,)
@@ -348,7 +357,8 @@ def call(w, a, input_ids, noise=None, sampled=None, masks=NO_DROPOUT):
         steps.append((logits, alpha, s))
         kept_by_steps.append(kept)
     logits, alpha, s = (np.stack(outputs, axis=1) for outputs in zip(*steps))
-    return logits, alpha, s, (kept_by_start, kept_by_steps)
+    kept = (kept_by_initial_state, kept_by_project, kept_by_steps)
+    return logits, alpha, s, kept
 
 
 def call_backward(w, kept, d_logits, d_alpha):
@@ -356,8 +366,8 @@ def call_backward(w, kept, d_logits, d_alpha):
 
     `d_logits` (B, C, K) and `d_alpha` (B, C, L) come from the loss.
     """
-    kept_by_start, kept_by_steps = kept
-    *_, h, c = kept_by_start
+    kept_by_initial_state, kept_by_project, kept_by_steps = kept
+    _, h, c = kept_by_initial_state
     d_w = {name: np.zeros_like(weight) for name, weight in w.items()}
     d_e = np.zeros_like(d_alpha)  # (B, C, L)
 
@@ -370,7 +380,8 @@ def call_backward(w, kept, d_logits, d_alpha):
             w, d_w, kept_by_steps[t], d_logits[:, t], d_alpha[:, t], d_h, d_c
         )
         d_photo = d_photo + d_photo_t  # (B, L, A): each word used it
-    start_backward(d_w, kept_by_start, d_h, d_c, d_photo)
+    project_backward(d_w, kept_by_project, d_photo)
+    initial_state_backward(d_w, kept_by_initial_state, d_h, d_c)
     return d_w, d_e
 
 
@@ -435,15 +446,17 @@ def objective(
         if num_drawn > 0:
             next_b = 0.9 * b + 0.1 * (sampled * log_p).sum() / num_drawn
 
-    kept = (target_ids, weights, is_caption, num_captions, penalty_weight)
-    kept += (probabilities, attention, alpha, s, log_alpha, reward, kept_by_call)
+    given = (target_ids, weights, is_caption, num_captions, penalty_weight)
+    computed = (probabilities, attention, alpha, s, log_alpha, reward)
+    kept = (given, computed, kept_by_call)
     return loss, minimised, next_b, kept
 
 
 def objective_backward(w, kept):
     """Return the gradients of all weights, and those of the scores e, (B, C, L)."""
-    target_ids, weights, is_caption, num_captions, penalty_weight = kept[:5]
-    probabilities, attention, alpha, s, log_alpha, reward, kept_by_call = kept[5:]
+    given, computed, kept_by_call = kept
+    target_ids, weights, is_caption, num_captions, penalty_weight = given
+    probabilities, attention, alpha, s, log_alpha, reward = computed
 
     # loss = (-log_p + penalty_weight * penalty).sum() / num_captions
     d_log_p = -1 / num_captions  # the same for each caption
@@ -476,8 +489,10 @@ def objective_backward(w, kept):
 
         # log_p_s = (s * log_alpha).sum(axis=(1, 2)): this is how hard attention learns.
         # After a caption that was better than b, the regions that it looked at become
-        # more probable; after a worse one, less. (s is given where it was drawn;
-        # elsewhere `reward` is 0.)
+        # more probable; after a worse one, less. The softmax of `attend_backward` makes
+        # of it, for the scores: REWARD_WEIGHT * reward * (s - alpha), with the sign of
+        # what is maximised. (s has no gradient where it was drawn; elsewhere `reward`
+        # is 0.)
         d_log_alpha = d_log_alpha + d_log_p_s[:, None, None] * s  # (B, C, L)
 
         # log_alpha = log_alpha * weights[:, :, None]
@@ -566,7 +581,8 @@ def adam(w, training, d_w, learning_rate):
         mean, square = training["mean"][name], training["square"][name]
         mean += 0.1 * (gradient - mean)
         square += 0.001 * (gradient**2 - square)
-        w[name] -= float(learning_rate * correction) * mean / (np.sqrt(square) + 1e-7)
+        step_size = float(learning_rate * correction)  # as a float, it keeps float32
+        w[name] -= step_size * mean / (np.sqrt(square) + 1e-7)
 
 
 def caption(w, a, vocabulary, max_length=20):
@@ -574,7 +590,8 @@ def caption(w, a, vocabulary, max_length=20):
 
     Return the words and the attention maps (words, L) of each photo.
     """
-    h, c, photo, _ = start(w, a)
+    h, c, _ = initial_state(w, a)
+    photo, _ = project(w, a)
     y = np.full(len(a), vocabulary.start_token_id)  # (B,)
     steps = []
     for _ in range(max_length):

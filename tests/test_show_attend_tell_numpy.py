@@ -290,7 +290,7 @@ def statements(function):
     return {re.sub(r'w\["(\w+)"\]', r"\1", line) for line in lines if " = " in line}
 
 
-@pytest.mark.parametrize("name", ["start", "attend", "step", "objective"])
+@pytest.mark.parametrize("name", ["initial_state", "project", "attend", "step", "objective"])
 def test_each_gradient_names_a_line_of_the_forward_pass(name):
     """The comments of the backward pass are lines of the forward pass as they are."""
     backward = inspect.getsource(getattr(in_numpy, f"{name}_backward"))
