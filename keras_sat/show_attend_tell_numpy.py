@@ -704,6 +704,7 @@ def train(w, encoder, scenes, random, *, attention, epochs, highest_rate):
 
 
 def share_of_true_captions(scenes, captions):
+    """Return the share of captions, from `caption`, that are true of their scenes."""
     truths = [is_true(scene, " ".join(words)) for scene, (words, _) in zip(scenes, captions)]
     return np.mean([truth is True for truth in truths])  # None: it could not be told
 
@@ -712,7 +713,7 @@ def share_of_true_captions(scenes, captions):
 
 
 def map_in_characters(weights):
-    """Return the lines of an attention map (L,): the darker, the more attention."""
+    """Return the lines of an attention map (L,): the denser, the more attention."""
     levels = np.round(weights / weights.max() * (len(SHADES) - 1)).astype(int)
     rows = levels.reshape(ROWS, COLUMNS)
     return ["".join(2 * SHADES[level] for level in row) for row in rows]
