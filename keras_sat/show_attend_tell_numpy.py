@@ -809,7 +809,13 @@ def parse(arguments):
         metavar="N",
         help="passes over the scenes (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=number_from(0), default=0, metavar="N")
+    parser.add_argument(
+        "--seed",
+        type=number_from(0),
+        default=0,
+        metavar="N",
+        help="of the weights, the order of the scenes, and the draws (default: %(default)s)",
+    )
     return parser.parse_args(arguments)
 
 
