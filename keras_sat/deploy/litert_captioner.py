@@ -39,6 +39,7 @@ from data_utils.atomic_files import (
     whole_folder,
 )
 from data_utils.captions import tokenise
+from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
@@ -280,6 +281,29 @@ class LiteRTCaptioner:
                     "Export the captioner again or, "
                     "if this folder is in KERAS_HOME, remove it."
                 ) from None
+
+    # === Features of photos ===
+
+    def encode(self, photos: np.ndarray) -> np.ndarray:
+        """Return the features of photos, (photos, regions, feature_dim).
+
+        Args:
+            photos: uint8 (photos, height, width, 3) in `photo_size`, as
+                data_utils.load_image reads them.
+        """
+        expected = (*self.photo_size, 3)
+        if getattr(photos, "shape", ())[1:] != expected:
+            raise ValueError(
+                f"Expected an array of photos (photos, {', '.join(map(str, expected))}), as "
+                f"data_utils.load_image reads them. Received: {brief(photos)}"
+            )
+        if "encode" not in self._runners:
+            raise ValueError(
+                "A LiteRT file from `export --tflite` returns no features; use one from "
+                "`export --web`."
+            )
+        features = [self._run("encode", images=photo[None])["features"] for photo in photos]
+        return np.concatenate(features)
 
     # === Captions of photos ===
 
