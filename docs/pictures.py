@@ -23,9 +23,10 @@ EXAMPLES = HERE.parent / "keras_sat" / "deploy" / "page" / "examples"  # with CR
 # From the pictures of trace.md to a photo and the word that is explained. With other
 # weights the captions may be others: then choose other words, and mend trace.md.
 TRACES = {
-    "trace_right.png": (EXAMPLES / "raft.jpg", "raft"),
-    "trace_wrong.png": (HERE / "photo.jpg", "cigarette"),
+    "trace_right.png": (HERE / "photo.jpg", "hat"),
+    "trace_wrong.png": (EXAMPLES / "beach.jpg", "girls"),
 }
+MISTAKE = (EXAMPLES / "beach.jpg", "mistake.png")
 
 
 def draw_scenes_and_captions():
@@ -59,12 +60,16 @@ def draw_attention():
     draw_beside(results, list(KINDS), "attention.png", words=looks)
 
 
-def draw_photo():
-    """Where the bundled captioner looks when it reads a true sentence about a free
-    photo.
+def draw_photos():
+    """Where the bundled captioner looks for the words of its own captions of two free
+    photos: one that it tells rightly, and one that it does not.
     """
-    (display,) = readings("flickr8k")
-    display.save(HERE / "photo_attention.png", words=WORDS, columns=2, width=WIDTH, dpi=100)
+    captioner = keras_sat.Captioner.from_pretrained("flickr8k")
+    for photo, file in ((HERE / "photo.jpg", "photo_attention.png"), MISTAKE):
+        result = captioner.caption(photo)
+        print(f"{file}: {result.caption}")
+        display = keras_sat.AttentionDisplay.from_result(result)
+        display.save(HERE / file, width=WIDTH, dpi=100)
 
 
 def draw_paper_and_beyond():
@@ -186,7 +191,7 @@ if __name__ == "__main__":
     draw_scenes_and_captions()
     save_scene()
     draw_attention()
-    draw_photo()
+    draw_photos()
     draw_paper_and_beyond()
     draw_traces()
     draw_cartoon()
