@@ -395,7 +395,9 @@ def test_captions_in_german(in_empty_folder, without_graphs, capsys):
 def test_a_transformer_trains_on_the_same_batches(
     in_empty_folder, without_graphs, quick_meteor, capsys
 ):
-    names = run_question("transformer.fit(", {"num_scenes=2000": "num_scenes=40"})
+    names = run_question(
+        "transformer.fit(", {"num_scenes=2000": "num_scenes=40", "epochs=20": "epochs=1"}
+    )
     assert len(names["captions"]) == 4
     num_heads = names["maps"].shape[1]
     assert num_heads == 4
