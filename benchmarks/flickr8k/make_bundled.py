@@ -85,7 +85,12 @@ _CONSISTENCY = {**_PRESET, "epochs": 0, "self_critical_epochs": 0}
 _REWARDS = {**_PRESET, "epochs": 0, "consistency_epochs": 0, "num_views": 1}
 _BOXES = {"box_weight": 1.0}
 _PHRASES = {"box_weight": 1.0, "region_weight": 1.0}
-_FROZEN = {"encoder_training": "frozen", "encoder_rate": 1.0, "first_layer_rate": 1.0}
+_FROZEN = {
+    "encoder_training": "frozen",
+    "encoder_rate": 1.0,
+    "first_layer_rate": 1.0,
+    "photo_jitter": 0.0,
+}
 _HARD = {"attention": "hard", **_FROZEN, "num_views": 1}
 
 STAGES = {
