@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -158,17 +159,22 @@ def of_ours(node):
 
 
 def test_from_a_clone_to_a_caption_in_two_commands(in_empty_folder, monkeypatch, capsys):
-    """The second of README's first two commands, on the files of the repository."""
-    install, caption = blocks(ROOT / "README.md")[0].splitlines()
+    """The second of README's first two commands, on the files of the repository, prints
+    on a terminal what the block below promises.
+    """
+    commands_to_type, promised = blocks(ROOT / "README.md")[:2]
+    install, caption = commands_to_type.splitlines()
     assert install == "make install"
-    command, promised = caption.split("#")
-    program, *arguments = shlex.split(command)
+    program, *arguments = shlex.split(caption)
     assert program == ".venv/bin/keras-sat"
     shutil.copytree(ROOT / "docs", "docs")
     # The command line sets its own.
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert not main(arguments)
-    assert capsys.readouterr().out.strip().split("\t")[-1] == promised.strip()
+    printed = capsys.readouterr()
+    lines = [*printed.out.splitlines(), *printed.err.splitlines()]
+    assert sorted(lines) == sorted(promised.splitlines())
     assert Path("where.png").stat().st_size > 5000
 
 
@@ -259,10 +265,15 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
 
 
 def anchors(page):
-    """Return what GitHub calls the headings of a page in links."""
+    """Return what GitHub calls the headings of a page in links, and the names of its
+    anchors: headings as they were called before.
+    """
     prose = FENCE.sub("", page.read_text(encoding="utf-8"))
     headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    names = re.findall(r'^<a id="([\w-]+)"></a>$', prose, re.MULTILINE)
+    return {*names} | {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+    }
 
 
 @pytest.fixture
