@@ -1,7 +1,10 @@
 """Run the notebooks: `make notebooks-check`. With --write, `make notebooks`, the executed .ipynb files are made anew.
 
-The sources are notebooks/src/*.py in jupytext's percent format. Each is run from top to bottom in an empty folder; it
-ends with assertions of what its text claims. The committed .ipynb must have the cells of its source, and be small.
+Each notebook is made from its source (assemble.py) and run from top to bottom in an empty folder, with its gaps empty. It
+ends with assertions of what its text claims. The committed .ipynb must have the same cells, and be small.
+
+Then a trial runs it once more. It fills each gap with a mistake, which the check after it must notice, and with the
+solution, which must pass; in the end it runs the solutions of the exercises.
 """
 
 import argparse
@@ -11,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import jupytext
+import assemble
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -23,8 +26,8 @@ REAL_DATA = "KERAS_SAT_DATA"
 
 def sources(names=()):
     """Return the paths of the sources: all of them, or those that begin with one of the names (01, say)."""
-    every = sorted((FOLDER / "src").glob("*.py"))
-    stems = [Path(name).stem for name in names]  # "notebooks/src/01_words_and_ids.py" is a name too
+    every = sorted((FOLDER / "src").glob("*.py")) + sorted((FOLDER / "src" / "rooms").glob("*.py"))
+    stems = [Path(name).stem for name in names]  # "notebooks/src/01_words.py" is a name too
     unknown = [stem for stem in stems if not any(source.stem.startswith(stem) for source in every)]
     if unknown:
         raise ValueError(
@@ -32,19 +35,6 @@ def sources(names=()):
             f"Received: {', '.join(unknown)}"
         )
     return [source for source in every if not stems or any(source.stem.startswith(stem) for stem in stems)]
-
-
-def read_source(source):
-    """Return the notebook of a source file, not executed."""
-    notebook = jupytext.read(source)
-    notebook.metadata = {
-        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
-        "language_info": {"name": "python"},
-    }
-    for number, cell in enumerate(notebook.cells):
-        cell["id"] = f"cell-{number}"  # the same in every run, so that differences are real ones
-        cell.metadata = {}
-    return notebook
 
 
 def code_cells(notebook):
@@ -57,24 +47,29 @@ def execute(notebook):
         resources = {"metadata": {"path": directory}}
         NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
     for cell in code_cells(notebook):
-        cell.metadata = {}
-        # What TensorFlow logs of its devices is about this machine, not about the story.
+        cell.metadata.pop("execution", None)  # the times of this run
+        # What TensorFlow logs of its devices is about this machine, not about the notebook.
         cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
 
 
 def cells_of(notebook):
-    return [(cell.cell_type, cell.source) for cell in notebook.cells]
+    """Return what a notebook has in common with the same notebook in another run."""
+    return [(cell.cell_type, cell.source, cell.metadata, cell.get("attachments")) for cell in notebook.cells]
 
 
 def problem_with(source, write=False):
-    """Run one source, and return what is wrong with it or with its .ipynb, or None."""
-    target = FOLDER / f"{source.stem}.ipynb"
-    notebook = read_source(source)
+    """Run one notebook and its trial, and return what is wrong with them or with the .ipynb, or None."""
+    target = assemble.target_of(source)
+    notebook = assemble.assemble(source)
     try:
         execute(notebook)
+        problems = problems_of_trial(source)
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         return str(error)
+    if problems:
+        return "; ".join(problems)
     if write:
+        target.parent.mkdir(exist_ok=True)
         nbformat.write(notebook, target)
     if not target.exists():
         return f"{target.name} is missing: run `make notebooks`"
@@ -83,6 +78,15 @@ def problem_with(source, write=False):
     if target.stat().st_size > MAX_BYTES:
         return f"{target.name} has {target.stat().st_size} bytes, more than {MAX_BYTES}"
     return None
+
+
+def problems_of_trial(source):
+    """Try the solutions of a notebook, if it has any."""
+    if not assemble.read_solutions(source):
+        return []
+    notebook = assemble.trial(source)
+    execute(notebook)
+    return assemble.problems_of_trial(notebook)
 
 
 def main():
