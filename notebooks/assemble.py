@@ -135,23 +135,25 @@ def with_colab_link(text, source, address):
 
 
 def trial(source):
-    """Return a notebook that tries each gap twice, wrong and solved, and then the solutions of all exercises."""
+    """Return a notebook that tries each gap solved and wrong, and in the end the solutions of the exercises."""
     solutions = read_solutions(source)
     cells = []
     for original in read_cells(source):
         cell = assembled_cell(original, source, solutions)
         if "gap" in original.metadata:
-            name = original.metadata["gap"]
-            cell = v4.new_code_cell(solutions["gap", name], metadata={"gap": name})
+            continue
         if "check" in original.metadata:
             name = original.metadata["check"]
-            solved = cells.pop()
-            cells.append(v4.new_code_cell(solutions["wrong", name]))
-            expected_to_fail = {"tags": ["raises-exception"], "wrong": name}
-            cells.append(v4.new_code_cell(cell.source, metadata=expected_to_fail))
-            cells.append(solved)
-            cell = v4.new_code_cell(cell.source, metadata={"solved": name})
-        cells.append(cell)
+            solved = solutions["gap", name]
+            cells += [
+                v4.new_code_cell(solved),
+                v4.new_code_cell(cell.source, metadata={"solved": name}),
+                v4.new_code_cell(solutions["wrong", name]),
+                v4.new_code_cell(cell.source, metadata={"wrong": name, "tags": ["raises-exception"]}),
+                v4.new_code_cell(solved),
+            ]
+        else:
+            cells.append(cell)
     exercises = [key for key in solutions if key[0] == "exercise"]
     cells += [v4.new_code_cell(solutions[key]) for key in exercises]
     return v4.new_notebook(cells=cells)

@@ -1,10 +1,10 @@
 """Run the notebooks: `make notebooks-check`. With --write, `make notebooks`, the executed .ipynb files are made anew.
 
-Each notebook is made from its source (assemble.py) and run from top to bottom in an empty folder, with its gaps empty. It
-ends with assertions of what its text claims. The committed .ipynb must have the same cells, and be small.
+Each notebook is made from its source (assemble.py) and run from top to bottom in an empty folder, with its gaps empty.
+It ends with assertions of what its text claims. The committed .ipynb must have the same cells, and be small.
 
-Then a trial runs it once more. It fills each gap with a mistake, which the check after it must notice, and with the
-solution, which must pass; in the end it runs the solutions of the exercises.
+Then a trial runs it once more. It fills each gap with the solution, which must pass the check after it, and with a
+mistake, which the check must notice. In the end it runs the solutions of the exercises.
 """
 
 import argparse
