@@ -8,6 +8,8 @@ mistake, which the check must notice. In the end it runs the solutions of the ex
 """
 
 import argparse
+import base64
+import io
 import os
 import sys
 import tempfile
@@ -18,6 +20,7 @@ import assemble
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from PIL import Image
 
 FOLDER = Path(__file__).resolve().parent
 MAX_BYTES = 500_000
@@ -50,6 +53,20 @@ def execute(notebook):
         cell.metadata.pop("execution", None)  # the times of this run
         # What TensorFlow logs of its devices is about this machine, not about the notebook.
         cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                output.data["image/png"] = with_palette(output.data["image/png"])
+
+
+def with_palette(picture):
+    """Return a picture, PNG in base64, in 256 colours if it is a large one: a photo has then a third of the bytes."""
+    content = base64.b64decode(picture)
+    if len(content) < 100_000:
+        return picture
+    smaller = io.BytesIO()
+    pixels = Image.open(io.BytesIO(content)).convert("RGB")
+    pixels.quantize(256, dither=Image.Dither.FLOYDSTEINBERG).save(smaller, format="png", optimize=True)
+    return base64.b64encode(smaller.getvalue()).decode("ascii")
 
 
 def cells_of(notebook):

@@ -408,9 +408,8 @@ sorted_padding = padding_fraction(np.sort(lengths))
 figure, ax = plt.subplots(figsize=(10, 2.4))
 ax.bar(counts.keys(), counts.values())
 ax.set(xlabel="words in a caption", ylabel="captions")
-print(
-    f"spent on padding: {random_padding:.0%} of the steps in random batches, {sorted_padding:.0%} in batches of one length"
-)
+print(f"spent on padding: {random_padding:.0%} of the steps in random batches")
+print(f"                  {sorted_padding:.0%} in batches of one length")
 
 # %% [markdown]
 # With random batches nearly half of the steps would be for nothing. `data_utils.make_batches` groups captions by
