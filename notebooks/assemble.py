@@ -20,6 +20,7 @@ FOLDER = Path(__file__).resolve().parent
 PLACEHOLDER = "https://example.org/"
 YOUR_TURN = "...  # your turn"
 NOT_YET = "Not yet: the notebook goes on with the solution."
+RIGHT = "Right."
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form", "tags": ["hide-input"]}
 
 
@@ -105,12 +106,13 @@ def check_cell(checks, solution, empty):
     indented = "\n".join(f"    {line}" if line else "" for line in solution.splitlines())
     lines = [
         "# @title Run this cell to check yours (the solution is folded in it)",
-        f"if ({empty}) is ...:",
+        f"is_yours = ({empty}) is not ...",
+        "if not is_yours:",
         f'    print("{NOT_YET}")',
         indented,
-        "else:",
-        '    print("Checking yours.")',
         checks,
+        "if is_yours:",
+        f'    print("{RIGHT}")',
     ]
     return v4.new_code_cell("\n".join(lines), metadata=FOLDED)
 
@@ -167,6 +169,6 @@ def problems_of_trial(notebook):
         if "wrong" in cell.metadata and errors != ["AssertionError"]:
             problems.append(f"the check of {cell.metadata['wrong']} did not notice the mistake: {errors}")
         printed = "".join(output.get("text", "") for output in cell.get("outputs", []))
-        if "solved" in cell.metadata and NOT_YET in printed:
-            problems.append(f"the check of {cell.metadata['solved']} takes the solution for an empty gap")
+        if "solved" in cell.metadata and RIGHT not in printed:
+            problems.append(f"the check of {cell.metadata['solved']} does not accept the solution")
     return problems

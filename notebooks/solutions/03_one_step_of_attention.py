@@ -40,7 +40,7 @@ def softmax_rows(scores):
 
 
 def head(Q, K, V):
-    """Return the contexts (T, d) of T queries, by scaled dot-product attention."""
+    """Return the contexts (C, d) of C queries, by scaled dot-product attention."""
     d = Q.shape[1]
     return softmax_rows(Q @ K.T / np.sqrt(d)) @ V
 

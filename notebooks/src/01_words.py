@@ -441,7 +441,8 @@ print(f"                  {sorted_padding:.0%} in batches of one length")
 # ## Next
 #
 # The words are ready; [chapter 2](02_a_picture_as_vectors.ipynb) does the same for the photo. To read:
-# [Karpathy, *The unreasonable effectiveness of recurrent neural networks*](https://karpathy.github.io/2015/05/21/rnn-effectiveness/),
+# [Karpathy, *The unreasonable effectiveness of recurrent neural
+# networks*](https://karpathy.github.io/2015/05/21/rnn-effectiveness/),
 # on language models that write.
 
 # %% maintainers=true

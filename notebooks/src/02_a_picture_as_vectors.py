@@ -71,7 +71,8 @@ plt.show()
 # %% [markdown]
 # So $L = 14 \cdot 14 = 196$ and $D = 512$. The fourth pooling has divided the size by $2^4 = 16$, so each cell
 # belongs to a square of 16 x 16 pixels. The decoder reads the grid as a list, row by row: the cell in row $r$ and
-# column $q$ is number $14r + q$.
+# column $q$ is number $14r + q$. To attention the list is a set: of a cell's place it knows only what the cell's
+# vector says.
 #
 # ## Why not the last layer?
 #
@@ -143,7 +144,7 @@ columns = np.flatnonzero(influence.any(axis=0))
 measured = (int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1)
 middle = influence[71:169, 71:169].sum() / influence.sum()
 
-figure, ax = plt.subplots(figsize=(4.5, 4.5))
+figure, ax = plt.subplots(figsize=(3.8, 3.8))
 ax.imshow(influence**0.5, cmap="magma")
 ax.add_patch(plt.Rectangle((columns[0], rows[0]), measured[1], measured[0], fill=False, color="white"))
 ax.add_patch(plt.Rectangle((112, 112), 16, 16, fill=False, color="cyan"))

@@ -116,8 +116,8 @@ print("h_0", h_0.shape, " c_0", c_0.shape, " y_0", tokens[y_0])
 # $$e_{ti} = f_{att}(\mathbf{a}_i, \mathbf{h}_{t-1}) =
 #   \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a + \mathbf{W}_h \mathbf{h}_{t-1})$$
 #
-# The query is the state *before* this step. The keys do not change from word to word, so they are computed once for
-# each picture.
+# The query is the state *before* this step: the LSTM needs the context to compute the next one. The keys do not
+# change from word to word, so they are computed once for each picture.
 #
 # **Your turn.** Write (4) for all regions at once. `keys` is (256, 64), `query` is (64,), and numpy adds the query to
 # each row.
@@ -183,9 +183,11 @@ for ax in axes:
 # $$\hat{\mathbf{z}}_t = \beta_t \sum_{i=1}^L \alpha_{ti} \mathbf{a}_i, \qquad
 #   \beta_t = \sigma(\mathbf{W}_\beta \mathbf{h}_{t-1} + b_\beta)$$
 #
-# The *context vector* is the weighted mean of the values: 256 vectors have become one. These three steps (score,
-# normalise, average) are the same in every attention. The gate $\beta_t$, one number between 0 and 1, is the paper's
-# section 4.2.1. It is close to 0 where a word does not need the picture.
+# The *context vector* is the weighted mean of the values: 256 vectors have become one. The paper first writes it as
+# $\hat{\mathbf{z}}_t = \phi(\{\mathbf{a}_i\}, \{\alpha_{ti}\})$, equation (6), and leaves $\phi$ open: with *soft
+# attention* it is this mean, with *hard attention* one region that is drawn with the probabilities $\alpha_{ti}$. The
+# three steps (score, normalise, average) are the same in every soft attention. The gate $\beta_t$, one number between
+# 0 and 1, is from the paper's section 4.2.1. It is close to 0 where a word does not need the picture.
 #
 # **Your turn.** Write the context vector.
 
@@ -468,9 +470,9 @@ print(f"largest {left_over.max():.2f}, median {np.median(left_over):.0e}")
 #
 # ## Why three terms are added, (7)
 #
-# Multiply (7) out. Each of the three terms passes through $\mathbf{L}_o$ on its own and gives every word a number;
-# the three numbers are added. So each of them votes for and against each word, and adding logits means multiplying
-# (unnormalised) probabilities: a word needs the support of all.
+# Multiply (7) out. Each of the three terms passes through $\mathbf{L}_o$ on its own and gives every word a number; the
+# three numbers are added. So each of them votes for and against each word, and a strong vote can outvote the other two.
+# (Adding logits means multiplying unnormalised probabilities.)
 #
 # The previous word goes in again because what follows "left" is "of", whatever the picture shows. The readout can
 # know that from the word alone, and the memory is free for other things. The context goes in again because a colour
@@ -619,7 +621,7 @@ for name, (once, each_word) in costs.items():
 #
 # $$\text{head} = \text{softmax}\Big(\frac{\mathbf{Q}\mathbf{K}^\top}{\sqrt{d}}\Big)\mathbf{V}$$
 #
-# **Your turn.** Write one head. `Q` is (T, d), `K` and `V` are (256, d); `softmax_rows` works on each row.
+# **Your turn.** Write one head. `Q` is (C, d), `K` and `V` are (256, d); `softmax_rows` works on each row.
 
 
 # %% gap="head"
@@ -628,7 +630,7 @@ def softmax_rows(scores):
 
 
 def head(Q, K, V):
-    """Return the contexts (T, d) of T queries, by scaled dot-product attention."""
+    """Return the contexts (C, d) of C queries, by scaled dot-product attention."""
     return ...  # your turn
 
 
@@ -644,7 +646,7 @@ np.testing.assert_allclose(head(trial_Q, trial_K, trial_V), expected, err_msg="N
 
 # %%
 multi_head = keras.layers.MultiHeadAttention(num_heads=2, key_dim=16, use_bias=False)
-X, A = np.array(queries), a  # (T, 128) and (256, 66)
+X, A = np.array(queries), a  # (C, 128) and (256, 66)
 by_layer = plain(multi_head(X[None].astype("float32"), A[None].astype("float32")))[0]
 W_Q, W_K, W_V, W_O = (plain(weight) for weight in multi_head.weights)  # (128, 2, 16), (66, 2, 16), ..., (2, 16, 128)
 heads = [head(X @ W_Q[:, number], A @ W_K[:, number], A @ W_V[:, number]) for number in range(2)]
