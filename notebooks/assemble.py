@@ -21,6 +21,10 @@ PLACEHOLDER = "https://example.org/"
 YOUR_TURN = "...  # your turn"
 NOT_YET = "Not yet: the notebook goes on with the solution."
 RIGHT = "Right."
+HOW_GAPS_WORK = (
+    "*Cells with `...  # your turn` are gaps for you to fill. The folded cell after each of them checks what you wrote; "
+    "if the gap is empty, it goes on with the solution.*"
+)
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form", "tags": ["hide-input"]}
 
 
@@ -85,10 +89,12 @@ def text_cell(text, source, solutions):
         text = text.replace(f"[solution {number}]", folded_code(solutions["exercise", int(number)]))
     if "[diagram]" not in text:
         return v4.new_markdown_cell(text)
-    chapter = int(source.stem[:2])
+    chapter = int(source.stem[:2]) if source.stem[:2].isdigit() else 0  # a room: all parts are coloured
     picture = (FOLDER / "figures" / f"model_{chapter}.png").read_bytes()
     picture = base64.b64encode(picture).decode("ascii")
     link = "![The model, with the part of this chapter coloured](attachment:model.png)"
+    if any(kind == "gap" for kind, _ in solutions):
+        link = f"{HOW_GAPS_WORK}\n\n{link}"
     cell = v4.new_markdown_cell(text.replace("[diagram]", link))
     cell["attachments"] = {"model.png": {"image/png": picture}}
     return cell

@@ -256,7 +256,7 @@ def test_the_captioner_for_photos_has_the_scores_of_its_model_card():
         r"^\| this model \| (.*) \|$", card, re.MULTILINE
     )[1].split(" | ")
     text = "\n".join(texts_of(read(FOLDER / "08_how_good_is_it.ipynb")))
-    assert f"the shipped captioner has BLEU-4 {bleu_4} and a person" in text
+    assert f"the bundled captioner has BLEU-4 {bleu_4} and a person" in text
     assert f"METEOR ({meteor} and" in text and f"CIDEr ({f'{float(cider):.2f}'[1:]} and" in text
 
 

@@ -138,7 +138,7 @@ print(f"BLEU-4 as written {as_written:.3f}, tidied {as_tidied:.3f}")
 # frame a caption, and `<unk>` (unknown) replaces each word that the vocabulary does not have. The words follow, the
 # most frequent first.
 #
-# Count the training split only. A model that knows the words of the test captions would be measured too well.
+# Count the training split only. A model that knows the words of the test captions would look better than it is.
 #
 # **Your turn.** List the words that occur at least `min_count` times in the captions, the most frequent first, and
 # words of the same count in the order of the alphabet. `Counter` counts; `sorted` takes a `key`.

@@ -73,9 +73,9 @@ for column, pair in zip(axes.T, zip(scenes, swapped)):
         ax.axis("off")
 
 # %% [markdown]
-# Two captioners come with the package that differ in one thing: `scenes` has attention, `scenes-none` has none. At
-# each word, the latter gets the mean annotation vector. Let both caption the 300 pairs. A *pair* is right if both its
-# captions are true.
+# Two captioners for scenes come with the package: `scenes` has attention, `scenes-none` has none. At each word, the
+# latter gets the mean annotation vector. Let both caption the 300 pairs. A *pair* is right if both its captions are
+# true.
 #
 # **Your turn.** `truths` has a row for the scenes and a row for their swapped twins. Which fraction of the pairs is
 # right?
@@ -128,9 +128,9 @@ for number in range(3):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without attention, 1 % of the pairs are right; with attention, 95 %. Both name the right colours and shapes. But
-# without attention, 86 % of the scenes get the same caption as their swapped twin, word for word. It is true of at
-# most one of the two.
+# Without attention, 1 % of the pairs are right; with attention, 95 %. In these examples, both name the right colours
+# and shapes. But without attention, 86 % of the scenes get the same caption as their swapped twin, word for word. It
+# is true of at most one of the two.
 #
 # </details>
 #
@@ -207,9 +207,11 @@ print(f"means of an encoder with random weights: {ratio['random']:.0%}")
 #
 # ## Train both
 #
-# The two bundled captioners also differ in how their encoders were trained. A fair comparison changes one thing. So
-# train two decoders yourself: the same scenes of two objects, the same features, the same number of updates, the same
-# seed. Only `attention` differs. A third one has attention and another recurrent cell; it has its turn below.
+# The two bundled captioners also have encoders of their own, each trained with its decoder. A fair comparison changes
+# one thing. So train two decoders yourself: the same scenes of two objects, the same features, the same number of
+# updates, the same seed. Only `attention` differs. A third one has attention and another recurrent cell; it has its
+# turn below. This takes a minute or two. (`twin_share=0` leaves out scenes whose two objects look alike, and
+# `group_by="image"` keeps the captions of a scene in one batch, so that its features are read once.)
 
 # %%
 training = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
@@ -390,15 +392,17 @@ for name in ("soft", "soft, GRU"):
 # ## In five sentences
 #
 # One vector for a picture says what there is, and hardly where. So a captioner without attention says the same of a
-# scene and of its mirror world, and is almost never right about both. Attention lets each word look at the regions that
-# it needs, so nothing has to pass through one vector. In translation the bottleneck was the encoder's last state, and
-# attention came from there. The loss hardly shows the difference: look at what the captions say.
+# scene and of its swapped twin, and is almost never right about both. Attention lets each word look at the regions
+# that it needs, so nothing has to pass through one vector. In translation the bottleneck was the encoder's last
+# state, and attention came from there. The loss hardly shows the difference: look at what the captions say.
 #
 # ## Next
 #
 # In [chapter 5](06_soft_attention_trained.ipynb) you take the training apart. To read:
 # [Show and Tell](https://arxiv.org/abs/1411.4555), the best captioner of its time without attention, and
-# [Weng, *Attention? Attention!*](https://lilianweng.github.io/posts/2018-06-24-attention/), on the history.
+# [Weng, *Attention? Attention!*](https://lilianweng.github.io/posts/2018-06-24-attention/), on the history. What came
+# after: [Lu et al.](https://arxiv.org/abs/1612.01887) let the model decide *when* to look, and
+# [Anderson et al.](https://arxiv.org/abs/1707.07998) let it attend to detected objects instead of cells.
 
 # %% maintainers=true
 decoder = Captioner(trained.vocabulary, encoder=None, attention="none", hidden_dim=128)
