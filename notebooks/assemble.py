@@ -22,8 +22,8 @@ YOUR_TURN = "...  # your turn"
 NOT_YET = "Not yet: the notebook goes on with the solution."
 RIGHT = "Right."
 HOW_GAPS_WORK = (
-    "*Cells with `...  # your turn` are gaps for you to fill. The folded cell after each of them checks what you wrote; "
-    "if the gap is empty, it goes on with the solution.*"
+    "*Cells with `...  # your turn` are gaps for you to fill. The folded cell after each of them checks what you "
+    "wrote; if the gap is empty, it goes on with the solution.*"
 )
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form", "tags": ["hide-input"]}
 
