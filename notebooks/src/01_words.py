@@ -128,7 +128,7 @@ print(f"BLEU-4 as written {as_written:.3f}, tidied {as_tidied:.3f}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# .42: 7 points of 49 (a *point* is a hundredth), without a word that is wrong. Papers fight for less than one.
+# .42: 7 points of 49 (a *point* is a hundredth), without a word that is wrong.
 #
 # </details>
 #
@@ -180,7 +180,7 @@ print("unknown:", *(word for word in ("dog", "elephant", "giraffe", "unicorn") i
 # %% [markdown]
 # ## What `<unk>` costs
 #
-# Why not keep all words? Each word has a row in two matrices, and a word that occurs twice teaches neither of them
+# Why not keep all words? Each word has a row in two matrices, and a word that occurs twice hardly teaches them
 # anything. So keep fewer and fewer of the scenes' 41 words, and measure three things on the dev split:
 #
 # * the fraction of **words** that become `<unk>`
@@ -238,7 +238,8 @@ for ax in (left, right):
 #
 # *Sub-words* avoid the problem: frequent words stay whole and rare ones are spelled from pieces ("gir", "affe"), so
 # that nothing is unknown ([Sennrich et al., 2016](https://arxiv.org/abs/1508.07909)); large language models do this.
-# For photos of five captions each they gain little, and a piece of a word has no place in the picture to attend to.
+# Here and in the paper a token is a whole word: then each map of attention belongs to a word, and not to a piece of
+# one.
 #
 # ## From ids to vectors
 #
@@ -336,7 +337,7 @@ for word in ("star", "circle", "is"):
 # $$\exp\Big(-\frac{1}{C} \sum_{t=1}^C \log p(\mathbf{y}_t | \mathbf{y}_1, \dots, \mathbf{y}_{t-1})\Big).$$
 #
 # You can read it as a number of words: a model that always guesses among 5 equally probable words has perplexity 5.
-# The sum is the loss that captioners are trained with, the *cross-entropy*.
+# What is in the exponent is the loss that captioners are trained with, the *cross-entropy* for each word.
 #
 # **Your turn.** Compute the perplexity from the probabilities that a model gave to the true words.
 
@@ -385,7 +386,7 @@ print(f"perplexity after a wrong word   {perplexity(np.array(misled)):.0f}")
 # What helps: feed the model its own words now and then while it is trained (*scheduled sampling*,
 # [Bengio et al., 2015](https://arxiv.org/abs/1506.03099)); train it on whole captions of its own, with a score as the
 # reward ([Rennie et al., 2017](https://arxiv.org/abs/1612.00563)); or keep several beginnings while it writes
-# ([chapter 7](07_words_out.ipynb)). The paper does the last.
+# ([chapter 7](07_words_out.ipynb)).
 #
 # ## Why a batch holds captions of one length
 #

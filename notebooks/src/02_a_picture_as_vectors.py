@@ -185,10 +185,12 @@ for name, layer in choices:
 #
 # ## What the vectors of a real photo know
 #
-# The bundled captioner for photos has an EfficientNet-Lite0 that was trained in this way, with 14 x 14 cells of 1,280
-# numbers. Take the vector of one cell and compare it with all others. The usual measure is the *cosine* of the angle
-# between two vectors, $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top \mathbf{w} / (|\mathbf{u}||\mathbf{w}|)$: 1 for
-# the same direction, 0 for unrelated ones. What all cells have in common, the mean vector, is subtracted first.
+# The bundled captioner for photos has an EfficientNet-Lite0, with 14 x 14 cells of 1,280 numbers. It was trained on
+# ImageNet and then fine-tuned on Flickr8k together with its decoder: with captions, and with boxes that people drew
+# around the things in them. Take the vector of one cell and compare it with all others. The usual measure is the
+# *cosine* of the angle between two vectors, $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top \mathbf{w} /
+# (|\mathbf{u}||\mathbf{w}|)$: 1 for the same direction, 0 for unrelated ones. What all cells have in common, the mean
+# vector, is subtracted first.
 #
 # **Your turn.** Compute the cosine of one vector with each of `vectors`.
 
@@ -234,9 +236,9 @@ for name, cosine in similar.items():
 # %% [markdown]
 # Below each photo, bright cells resemble the marked one. The cells that resemble the face lie on the face and the
 # brim of the hat; neither the uniform nor the flag is among them. Those that resemble the crew follow the raft across
-# the photo, and those that resemble one of the two people on the beach show both. Nobody has drawn these outlines:
-# the encoder has seen photos and the names of their classes. The borders are soft, since neighbouring cells have seen
-# nearly the same pixels. (Raft and beach are from the Kodak Lossless True Color Image Suite.)
+# the photo, and those that resemble one of the two people on the beach show both. The encoder has never seen these
+# photos, nor an outline of anything. The borders are soft, since neighbouring cells have seen nearly the same pixels.
+# (Raft and beach are from the Kodak Lossless True Color Image Suite.)
 #
 # ## Can a classifier read the colour?
 #
@@ -265,9 +267,8 @@ for (above, below), scene, vectors_of_scene, cell in zip(axes.T, scenes, vectors
         ax.axis("off")
 
 # %% [markdown]
-# Fit one matrix from the vector of the object's middle cell to the eight colours on 300 scenes, and try it on the
-# other
-# 100. Then do the same with a cell that is eight rows and eight columns away.
+# Fit one matrix from the vector of the object's middle cell to the eight colours on 300 scenes, and try it on the 100
+# others. Then do the same with a cell that is eight rows and eight columns away.
 #
 # **Predict.** How often is the colour right, from the object's cell and from the cell far away?
 
@@ -359,7 +360,7 @@ print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1
 #
 # ## In five sentences
 #
-# The encoder is a network that was trained on ImageNet, without its last layers. It gives a grid of annotation
+# The encoder is a network that was first trained on ImageNet, without its last layers. It gives a grid of annotation
 # vectors, in the paper 196 of 512 numbers. Each vector has seen much of the photo, and is mostly about its own place.
 # On real photos, neighbouring parts of one thing have similar vectors, and a linear probe can read a colour from the
 # cell that shows it. One vector for the whole photo loses what is where; a grid keeps it, and attention can choose.
