@@ -4,13 +4,17 @@
 """
 
 import ast
+import base64
 import importlib
+import io
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 pytest.importorskip("jupytext", reason="the notebooks need the extra `notebooks`")
 nbformat = pytest.importorskip("nbformat")
@@ -29,13 +33,22 @@ CHAPTERS = [
 SHORTEST = "01_words"  # the only one that needs no TensorFlow
 
 
-@pytest.fixture(scope="session")
-def assemble():
+def module_of_notebooks(name):
     sys.path.insert(0, str(FOLDER))
     try:
-        return importlib.import_module("assemble")
+        return importlib.import_module(name)
     finally:
         sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture(scope="session")
+def assemble():
+    return module_of_notebooks("assemble")
+
+
+@pytest.fixture(scope="session")
+def check():
+    return module_of_notebooks("check")
 
 
 @pytest.fixture(params=SOURCES, ids=lambda source: source.stem)
@@ -236,6 +249,23 @@ def test_each_gap_has_a_check_a_solution_and_a_mistake(chapter, assemble):
         assert following.metadata["check"] == name
         assert ("gap", name) in solutions
         assert ("wrong", name) in solutions
+
+
+# === Pictures ===
+
+
+def picture_of(pixels):
+    """Return pixels (rows, columns, 3) as a PNG in base64."""
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, format="png")
+    return base64.b64encode(content.getvalue()).decode("ascii")
+
+
+def test_large_pictures_get_a_palette_and_small_ones_stay(check):
+    noise = np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype="uint8")
+    large, small = picture_of(noise), picture_of(noise[:20, :20])
+    assert len(check.with_palette(large)) < 0.5 * len(large)
+    assert check.with_palette(small) == small
 
 
 # === What single notebooks say ===
