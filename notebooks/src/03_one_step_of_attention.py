@@ -28,7 +28,7 @@
 # %%
 from data_utils.tf_logging import import_tensorflow
 
-import_tensorflow()  # without its startup log
+tf = import_tensorflow()  # without its startup log
 
 import keras
 import matplotlib.pyplot as plt
@@ -709,3 +709,10 @@ assert max(("word", "memory", "picture"), key=lambda name: ahead["star", name]) 
 assert tokens[log_p_blind.argmax()] == "star" and np.exp(log_p_blind.max()) > 0.9
 np.testing.assert_allclose(list(lead_by_trace.values()), lead_by_hand, atol=1e-3)
 assert max(equal.values()) < 1e-5 and multi_head_difference < 1e-5
+pixels = tf.Variable(np.random.default_rng(0).uniform(0, 255, (8, 64, 64, 3)).astype("float32"))
+with tf.GradientTape() as tape:
+    vectors_of_cell = tf.reshape(captioner.encoder_model(pixels), (8, 16, 16, -1))[:, 8, 8, :64]
+    squares = tf.reduce_sum(vectors_of_cell**2)
+influence = np.abs(tape.gradient(squares, pixels).numpy()).sum(axis=(0, 3))
+for axis in (0, 1):
+    assert np.ptp(np.flatnonzero(influence.any(axis=axis))) + 1 == 8  # a cell sees 8 x 8 pixels
