@@ -4,12 +4,15 @@ import textwrap
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 from matplotlib import cbook
 from matplotlib.figure import Figure
 from PIL import Image
 
 import keras_sat
 from data_utils import draw_scenes
+from data_utils.batches import inputs_and_targets
+from keras_sat import show_attend_tell_numpy as twin
 
 matplotlib.use("Agg")
 HERE = Path(__file__).parent
@@ -20,9 +23,10 @@ EXAMPLES = HERE.parent / "keras_sat" / "deploy" / "page" / "examples"  # with CR
 # From the pictures of trace.md to a photo and the word that is explained. With other
 # weights the captions may be others: then choose other words, and mend trace.md.
 TRACES = {
-    "trace_right.png": (EXAMPLES / "raft.jpg", "raft"),
-    "trace_wrong.png": (HERE / "photo.jpg", "cigarette"),
+    "trace_right.png": (HERE / "photo.jpg", "hat"),
+    "trace_wrong.png": (EXAMPLES / "beach.jpg", "girls"),
 }
+MISTAKE = (EXAMPLES / "beach.jpg", "mistake.png")
 
 
 def draw_scenes_and_captions():
@@ -56,12 +60,16 @@ def draw_attention():
     draw_beside(results, list(KINDS), "attention.png", words=looks)
 
 
-def draw_photo():
-    """Where the bundled captioner looks when it reads a true sentence about a free
-    photo.
+def draw_photos():
+    """Where the bundled captioner looks for the words of its own captions of two free
+    photos: one that it tells rightly, and one that it does not.
     """
-    (display,) = readings("flickr8k")
-    display.save(HERE / "photo_attention.png", words=WORDS, columns=2, width=WIDTH, dpi=100)
+    captioner = keras_sat.Captioner.from_pretrained("flickr8k")
+    for photo, file in ((HERE / "photo.jpg", "photo_attention.png"), MISTAKE):
+        result = captioner.caption(photo)
+        print(f"{file}: {result.caption}")
+        display = keras_sat.AttentionDisplay.from_result(result)
+        display.save(HERE / file, width=WIDTH, dpi=100)
 
 
 def draw_paper_and_beyond():
@@ -117,11 +125,74 @@ def draw_traces():
         figure.savefig(HERE / file, dpi=100)
 
 
+def draw_backward():
+    """The gradient that reaches the score of each region at one word, with soft
+    attention, with single draws, and in the mean of many draws.
+    """
+    encoder = keras_sat.load_litert("scenes", num_threads=1)
+    scenes = twin.scenes_of_two_objects(12_000, twin.TRAIN_SEED)
+    scene = twin.scenes_of_two_objects(10, twin.UNSEEN_SEED)[0]
+    w = twin.make_weights(len(encoder.vocabulary), 264, **twin.SIZES)
+    options = {"attention": "soft", "epochs": 2, "highest_rate": twin.LEARNING_RATE}
+    twin.train(w, encoder, scenes, np.random.default_rng(0), **options)
+
+    first, second = scene.objects
+    text = f"a {second.colour} {second.shape} is under a {first.colour} {first.shape}"
+    position = text.split().index(first.colour)
+    soft, alpha, _ = gradient_of_scores(w, encoder, scene, text)
+    hard, _, s = gradient_of_scores(w, encoder, scene, text, num_draws=4000)
+    panels = {"soft": soft[0, position]}
+    for number in range(2):
+        panels[f"hard: draw {number + 1}"] = hard[number, position]
+    panels["hard: mean of 4,000 draws"] = hard[:, position].mean(axis=0)
+
+    figure = Figure(figsize=(WIDTH, 1.75), layout="constrained")
+    axes = figure.subplots(1, 2 + len(panels))
+    axes[0].imshow(scene.image)
+    axes[0].set_title("scene", fontsize=8)
+    axes[1].imshow(alpha[0, position].reshape(8, 8), cmap="gray", vmin=0)
+    axes[1].set_title(f'attention\nbefore "{first.colour}"', fontsize=8)
+    for ax, (title, gradient) in zip(axes[2:], panels.items()):
+        largest = np.abs(gradient).max()
+        ax.imshow(-gradient.reshape(8, 8), cmap="PuOr_r", vmin=-largest, vmax=largest)
+        ax.set_title(textwrap.fill(title, 14), fontsize=8)
+    for number, ax in enumerate(axes[3:5]):
+        row, column = divmod(int(s[number, position].argmax()), 8)
+        ax.plot(column, row, "k+")  # the region that was drawn
+    for ax in axes:
+        ax.set_axis_off()
+    figure.savefig(HERE / "backward.png", dpi=100)
+
+
+def gradient_of_scores(w, encoder, scene, text, num_draws=None):
+    """Return d_e, alpha and s, each (rows, words, regions), of a caption of a scene: in
+    one row, or in as many as there are draws.
+    """
+    words = encoder.vocabulary.caption_to_ids(text)
+    rows = inputs_and_targets([words] * (num_draws or 1), encoder.vocabulary)
+    input_ids, target_ids, token_weights = (array[None] for array in rows)  # of one photo
+    batch = (twin.encode(encoder, [scene]), input_ids), target_ids, token_weights
+    options = {"penalty_weight": 0.0}
+    if num_draws is not None:
+        noise = np.random.default_rng(0).gumbel(size=(*input_ids.shape[1:], 64))
+        options |= {"noise": noise, "sampled": np.ones(num_draws)}
+        # The mean loss over the draws, as a baseline: without a penalty, it is - log p
+        loss, *_ = twin.objective(w, batch, **options)
+        options["b"] = -loss
+    *_, kept = twin.objective(w, batch, **options)
+    _, d_e = twin.objective_backward(w, kept)
+    a = np.repeat(batch[0][0], len(input_ids[0]), axis=0)
+    noise, sampled = options.get("noise"), options.get("sampled")
+    _, alpha, s, _ = twin.call(w, a, input_ids[0], noise, sampled)
+    return d_e, alpha, s
+
+
 if __name__ == "__main__":
     draw_scenes_and_captions()
     save_scene()
     draw_attention()
-    draw_photo()
+    draw_photos()
     draw_paper_and_beyond()
     draw_traces()
     draw_cartoon()
+    draw_backward()

@@ -24,7 +24,8 @@ NAMES_BY_MODULE = {
     "deploy.ray_data": ["distributed_caption"],
     "scoring.scores": ["SCORES"],
     "scoring.evaluate": ["evaluate", "evaluate_captions"],
-    "beyond.calibration": ["Calibration", "calibrate"],
+    "scoring.calibration_error": ["Calibration"],
+    "beyond.calibration": ["calibrate"],
     "scoring.table": ["ScoreTable"],
     "scoring.comparison": ["Comparison", "compare"],
     "training.callbacks": [

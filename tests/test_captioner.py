@@ -9,10 +9,9 @@ from pathlib import Path
 
 import keras
 import numpy as np
-import paper
 import pytest
 import tensorflow as tf
-from helpers import NO_DROPOUT, all_slow_but, make_captioner, write_photos
+from helpers import NO_DROPOUT, all_slow_but, make_captioner, numpy_weights, write_photos
 from PIL import Image
 
 import keras_sat
@@ -24,7 +23,7 @@ from data_utils import (
     load_image,
     make_batches,
 )
-from keras_sat import ATTENTIONS, Captioner, equations
+from keras_sat import ATTENTIONS, Captioner, equations, show_attend_tell_numpy
 from keras_sat.files import saving
 from keras_sat.files.model_folder import read_model, write_model
 from keras_sat.model.encoders import ENCODERS
@@ -125,28 +124,31 @@ def test_the_loss_is_that_of_the_paper(eight):
         verbose=0,
         return_dict=True,
     )
-    weights = paper.weights_of(captioner.decoder)
-    losses, words, penalties, right, entropies = [], 0, [], 0, []
-    for image in images:
-        ids = vocabulary.caption_to_ids(image.captions[0])
-        targets = [*ids, vocabulary.end_token_id]
-        features = cache.features([image.image_id])[0].astype("float64")
-        log_probs, alphas, *_ = paper.forward(weights, features, [vocabulary.start_token_id, *ids])
-        losses.append(paper.loss(log_probs, alphas, targets, 0.7))
-        penalties.append(paper.loss(0 * log_probs, alphas, targets, 1.0))
-        words += len(targets)
-        right += sum(log_probs.argmax(axis=1) == targets)
-        entropies += [-(alpha * np.log(alpha)).sum() for alpha in alphas]
-    assert measured["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
-    assert measured["penalty"] == pytest.approx(np.mean(penalties), rel=1e-5)
-    assert measured["cross_entropy"] == pytest.approx(
-        (sum(losses) - 0.7 * sum(penalties)) / words, rel=1e-5
+    (features, input_ids), target_ids, token_weights = (
+        tf.nest.map_structure(lambda x: x.numpy(), part) for part in batch
     )
-    assert measured["token_accuracy"] == pytest.approx(right / words, rel=1e-5)
-    assert measured["attention_entropy"] == pytest.approx(np.mean(entropies), rel=1e-5)
-    assert float(captioner.objective(batch, training=False).mean) == pytest.approx(
-        np.mean(losses), rel=1e-5
+    in_numpy = (features.astype("float64"), input_ids), target_ids, token_weights
+    weights = numpy_weights(captioner.decoder)
+    loss, without_penalty = (
+        show_attend_tell_numpy.objective(weights, in_numpy, penalty_weight=weight)[0]
+        for weight in (0.7, 0.0)
     )
+    logits, alpha, *_ = show_attend_tell_numpy.call(weights, in_numpy[0][0], input_ids[:, 0])
+    is_word = token_weights[:, 0] > 0
+    is_right = logits.argmax(axis=-1) == target_ids[:, 0]
+    entropies = -(alpha * np.log(alpha)).sum(axis=-1)
+    assert len(is_word) == len(images)
+    expected = {
+        "loss": loss,
+        "penalty": (loss - without_penalty) / 0.7,
+        "cross_entropy": without_penalty * len(images) / is_word.sum(),
+        "token_accuracy": is_right[is_word].mean(),
+        "attention_entropy": entropies[is_word].mean(),
+    }
+    for name, value in expected.items():
+        assert measured[name] == pytest.approx(value, rel=1e-5), name
+    mean = captioner.objective(batch, training=False).mean
+    assert float(mean) == pytest.approx(loss, rel=1e-5)
 
 
 BASELINE = -9.0

@@ -12,7 +12,7 @@ from small_training import train
 from data_utils import CaptionedImage, FeatureCache, make_batches
 from keras_sat.__main__ import main
 from keras_sat.beyond import calibration
-from keras_sat.beyond.calibration import Calibration, calibrate, fraction_named, logistic_regression
+from keras_sat.beyond.calibration import calibrate, logistic_regression
 from keras_sat.beyond.confidence import Confidence, clues_of
 from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
@@ -20,6 +20,7 @@ from keras_sat.command_line.caption import LOW_CONFIDENCE, line_of
 from keras_sat.files.saving import save_records
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.pictures.gallery import gallery
+from keras_sat.scoring.calibration_error import Calibration, fraction_named
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,12 @@ import itertools
 
 import keras
 import numpy as np
-import paper
 import pytest
 import tensorflow as tf
-from helpers import all_slow_but, numbers, randomise
+import variants
+from helpers import all_slow_but, numbers, numpy_weights, randomise
 
+from keras_sat import show_attend_tell_numpy
 from keras_sat.beyond import extensions
 from keras_sat.beyond.attend_after import AttendAfter
 from keras_sat.model.cells import CELLS
@@ -41,18 +42,35 @@ def inputs(rows_per_photo=1, seed=0):
 
 
 AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 2}
-OF_THE_PAPER = [{}, {"num_layers": 2, "readout_activation": "tanh"}, {"deep_output": False}]
+BEFORE_READING = [{"readout_activation": "tanh"}, {"num_layers": 2}, {"deep_output": False}]
+
+
+@pytest.mark.parametrize("attention", ["soft", "hard"])
+def test_forward_pass_is_that_of_the_paper(attention):
+    decoder = make_decoder(attention)
+    features, input_ids, noise = inputs(rows_per_photo=2)
+    sampled = None
+    if attention == "soft":
+        noise = None
+    else:
+        sampled = np.ones(len(input_ids))
+    decoded = decoder(features, input_ids, noise=noise)
+    *expected, _ = show_attend_tell_numpy.call(
+        numpy_weights(decoder), np.repeat(features, 2, axis=0), input_ids, noise, sampled
+    )
+    for ours, theirs in zip(decoded[:3], expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention, scoring, cell", KINDS)
 @pytest.mark.parametrize(
     "options",
     [
-        *OF_THE_PAPER,
+        *BEFORE_READING,
         *all_slow_but(AFTER_READING, [{"attends": "after"}, {"sentinel": True}, AFTER_READING]),
     ],
 )
-def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
+def test_forward_pass_of_variants_is_that_of_their_transcription(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, **options)
     features, input_ids, noise = inputs(rows_per_photo=2)
     for used in [None, noise] if decoder.draws_places else [None]:
@@ -60,8 +78,8 @@ def test_forward_pass_is_that_of_the_paper(attention, scoring, cell, options):
         log_probs = tf.nn.log_softmax(decoded.logits)
         for row, words in enumerate(input_ids):
             row_noise = None if used is None else used[row]
-            expected = paper.forward(
-                paper.weights_of(decoder), features[row // 2], words, row_noise
+            expected = variants.forward(
+                variants.weights_of(decoder), features[row // 2], words, row_noise
             )
             for ours, theirs in zip((log_probs[row], *(x[row] for x in decoded[1:3])), expected):
                 np.testing.assert_allclose(ours, theirs, atol=1e-5)

@@ -64,6 +64,7 @@ def test_members_without_attention_are_left_out_of_the_maps(features):
         np.testing.assert_allclose(result.attention_weights, alone.attention_weights, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_extras_are_the_mean_over_the_members_that_have_them(features):
     with_sentinel, without = make_member(1, sentinel=True), make_member(2)
     (result,) = Ensemble([with_sentinel, without]).attend_features(features[:1], "a dog runs")

@@ -4,6 +4,7 @@ nobody; and in a browser it shows what is chosen.
 
 import ast
 import base64
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -17,9 +18,13 @@ from PIL import Image
 import keras_sat
 from keras_sat import show_attend_tell
 from keras_sat.__main__ import main
+from keras_sat.options import SearchOptions
 from keras_sat.pictures import player
-from keras_sat.trace.diagram import boxes_of, code_of
-from keras_sat.trace.explorer import PARTS, explorer_page, typeset
+from keras_sat.trace.decision import ChoiceRule, decision_at, rule_of
+from keras_sat.trace.diagram import boxes_of, code_of, memory_in_words
+from keras_sat.trace.explorer import PARTS, explorer_page, typeset, typeset_formula
+from keras_sat.trace.place_colours import NAMED_COLOURS, OTHERS, colours_of_places
+from keras_sat.trace.plot import PART_COLOURS
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in a cat"
@@ -138,17 +143,70 @@ def test_without_attention_there_are_no_scores_to_show(photo):
     assert "has no attention" in page
 
 
-def test_what_decided_besides_the_network_is_said(plain):
+def test_a_given_caption_is_not_said_to_be_searched_for(plain):
+    assert plain.choice_rule.kind == "given"
     for shown, step in zip(data_of(explorer_page(plain))["steps"], plain.steps):
-        assert (f"“{step.top[0].word}”" in shown["decided"]) == (step.top[0].word != step.word)
-    assert any(step.top[0].word != step.word for step in plain.steps)
+        decided = shown["decided"]
+        assert decided["text"].startswith("You gave this caption") and not decided["captions"]
+        assert f"“{step.top[0].word}”" in decided["text"]
+
+
+@pytest.mark.slow
+def test_a_beam_search_shows_both_captions_with_their_scores(photo):
+    """Of a search whose word is not always the most probable one."""
+    captioner = photo_captioner()
+    trace = captioner.trace(photo, num_beams=4, length_penalty=1.0, max_length=6)
+    rule = trace.choice_rule
+    assert (rule.kind, rule.num_beams, rule.length_penalty) == ("beam", 4, 1.0)
+    compared = 0
+    for t, shown in enumerate(data_of(explorer_page(trace))["steps"]):
+        decided, step = shown["decided"], trace.steps[t]
+        assert "4 best beginnings" in decided["text"] and "log p / n^1" in decided["text"]
+        others = {other.word: other for other in trace.alternatives(t, 20)}
+        first = others.get(step.top[0].word)
+        if first is None:
+            assert not decided["captions"]
+            continue
+        ours, theirs = decided["captions"]
+        assert ours["caption"] == trace.result.caption and theirs["caption"] == first.caption
+        assert ours["logProb"] == pytest.approx(trace.result.log_prob)
+        num_tokens = len(first.words) + first.is_finished
+        assert theirs["score"] == pytest.approx(first.log_prob / num_tokens)
+        compared += 1
+    assert compared
+
+
+@pytest.mark.parametrize(
+    ("search", "expected", "text"),
+    [
+        ({"num_beams": 1}, ChoiceRule("greedy"), "Greedy search"),
+        ({"temperature": 1.0}, ChoiceRule("sample"), "drawn at random"),
+        ({"num_beams": 5}, ChoiceRule("beam", num_beams=5), "5 best beginnings"),
+    ],
+)
+def test_the_search_is_named(plain, monkeypatch, search, expected, text):
+    options = SearchOptions.of("trace", search)
+    assert rule_of(plain._captioner, options, is_given=False) == expected
+    assert rule_of(plain._captioner, options, is_given=True) == ChoiceRule("given")
+    monkeypatch.setattr(plain, "choice_rule", expected)
+    assert text in decision_at(plain, 0, plain.alternatives(0))["text"]
+
+
+def test_special_words_are_explained_where_they_stand(plain):
+    for shown in data_of(explorer_page(plain))["steps"]:
+        words = {shown["previous"], *(its["word"] for its in shown["candidates"])}
+        for word in ("<start>", "<unk>", "<end>"):
+            assert (f"“{word}”" in shown["special"]) == (word in words)
 
 
 def test_a_page_needs_nothing_else(plain):
     page = explorer_page(plain)
     without_data = re.sub(r'base64,[^"]*|<script type="application/json".*?</script>', "", page)
+    link = 'href="https://arxiv.org/abs/1502.03044"'  # is followed only if it is clicked
+    assert without_data.count(link) == 1
+    without_data = without_data.replace(link, "")
     assert not re.search(r"https?:|//[a-z]|@import|url\(|\beval\b|innerHTML|\{\{", without_data)
-    sources = re.findall(r'(?:src|href)="([^"#]+)"', page)
+    sources = re.findall(r'(?:src|href)="([^"#]+)"', page.replace(link, ""))
     assert len(sources) == 1 and sources[0].startswith("data:image/")
     script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
     assert player.policy(script) in page
@@ -193,7 +251,8 @@ def test_each_box_has_its_equation_and_its_lines_of_the_file(trace):
         numbers, code = code_of(box)
         shown = [line.strip() for line in code.splitlines() if line.strip() != "..."]
         assert shown == [lines[number - 1].strip() for number in numbers] and shown
-        assert player.escaped(code) in page and typeset(box.formula) in page
+        assert player.escaped(code) in page and typeset(box.sentence) in page
+        assert all(typeset_formula(line) in page for line in box.formula.splitlines())
         for name in {*box.variables} - {"return"}:
             assert any(re.match(rf"(\w+, )*{name}\b.* = ", line) for line in shown), name
 
@@ -219,13 +278,73 @@ def test_boxes_say_where_a_network_differs_from_the_paper(photo):
         trace = photo_captioner(**options).trace(photo, "a dog")
         return {box.name: box for box in boxes_of(trace.network)}
 
-    assert [box.differs for box in boxes().values()] == 9 * [""]
-    after = boxes(attends="after", sentinel=True)
+    paper = boxes()
+    assert [box.differs for box in paper.values()] == 9 * [""]
+    assert "sigma" in paper["cells"].formula and "(*)" in paper["cells"].formula
+    assert "z_t" in paper["cells"].formula and paper["scores"].equation == "equation (4)"
+    assert "tiny" in paper["photo"].sentence and "16 x 16" in paper["photo"].sentence
+    after = boxes(attends="after", sentinel=True, scoring="bilinear")
     assert [*after].index("cells") < [*after].index("scores")
+    assert "mean(a)" in after["cells"].formula and "in place of z_t" in after["cells"].differs
+    assert "beta_t = 1 - from_photo" in after["gate"].differs
     assert after["gate"].title == "Sentinel" and "attends after" in after["cells"].differs
     assert "GRU" in boxes(cell="gru")["cells"].differs
     assert "hard" in boxes(attention="hard")["context"].differs
-    assert "tanh" in boxes(readout_activation="tanh")["readout"].differs
+    with_tanh = boxes(readout_activation="tanh")["readout"]
+    assert "tanh" in with_tanh.differs and "(f(s) - f(0)) / s" in with_tanh.formula
+    assert "d = L_z^T (slope (*) w)" in with_tanh.formula
+    assert "d = L_z^T w" in paper["readout"].formula
+    assert "in place of" in after["scores"].equation
+
+
+def test_formulas_break_at_operators_outside_parentheses():
+    assert typeset_formula("z_t = (a + b) + c").count("<span>") == 3
+    assert typeset("the encoder `my_net` and h_t").count("<sub>") == 1
+
+
+def test_what_memory_is_depends_on_the_network(plain):
+    def memory(**options):
+        return memory_in_words(plain.network | options)
+
+    assert data_of(explorer_page(plain))["memory"] == memory()
+    assert "LSTM" in memory() and "sentinel" not in memory()
+    assert "which it reads at each step" in memory(attends_after=True)
+    assert "GRU" in memory(cell="gru") and "sentinel" in memory(sentinel=True)
+
+
+# === Colours ===
+
+
+def test_a_word_has_one_colour_at_all_steps():
+    steps = [[*"aaabbc"], [*"abbb", "red", "yellow"], ["d", "e", "blue", "a"]]
+    colours = colours_of_places(steps)
+    assert colours["red"] == NAMED_COLOURS["red"] and colours["blue"] == NAMED_COLOURS["blue"]
+    for words in steps:
+        theirs = [colours[word] for word in set(words)]
+        assert len(set(theirs)) == len(theirs), "words that meet differ"
+
+
+def test_more_words_than_colours():
+    words = [f"word{number}" for number in range(50)]
+    colours = colours_of_places([words[:40], words[10:]])
+    assert OTHERS not in colours.values() and len(set(colours.values())) >= 8
+    assert {*colours} < {*words}
+
+
+def test_the_page_and_the_plot_have_the_same_colours(plain):
+    page = explorer_page(plain)
+    assert all(colour in page for colour in PART_COLOURS.values())
+
+
+# === Damaged networks ===
+
+
+def test_weights_that_are_nan_are_one_clear_error(photo):
+    captioner = photo_captioner()
+    kernel = captioner.decoder.readout.word_logits.kernel
+    kernel.assign(np.full(kernel.shape, np.nan))
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        captioner.trace(photo, "a dog")
 
 
 # === On the command line ===
@@ -291,7 +410,8 @@ def test_what_does_not_go_with_an_explorer(command, tmp_path, capsys, options, m
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """A function that opens the explorer of a trace."""
+    """A function that opens the explorer of a trace, whose photo is then in view."""
+    browser.set_window_size(1200, 1000)
 
     def show(trace):
         trace.save(tmp_path / "trace.html")
@@ -321,9 +441,28 @@ class Explorer(Page):
         """Return the logit, its parts and the probability that are shown."""
         script = (
             "return [...document.querySelectorAll('[data-value], [data-part]')].map((one) => "
-            "[one.dataset.value ?? one.dataset.part, Number(one.textContent)])"
+            "[one.dataset.value ?? one.dataset.part, one.title])"
         )
-        return dict(self.browser.execute_script(script))
+        return {name: exact(title) for name, title in self.browser.execute_script(script)}
+
+    def exact_numbers(self, role):
+        """Return the numbers in an element as their tooltips say them."""
+        script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.title)"
+        titles = self.browser.execute_script(script, f'[data-role="{role}"] [title]')
+        return [exact(title) for title in titles]
+
+    def pressed(self):
+        return self.find('[data-map][aria-pressed="true"]').get_attribute("data-map")
+
+    def place_of(self, selector):
+        """Return how far below the page's top an element is."""
+        script = "return document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY"
+        return self.browser.execute_script(script, selector)
+
+
+def exact(text):
+    """Return the number that a page shows with a minus sign."""
+    return float(text.replace("\N{MINUS SIGN}", "-"))
 
 
 @pytest.mark.slow
@@ -341,7 +480,7 @@ def test_thirty_words_show_the_numbers_of_the_trace(opened, plain):
         words, probabilities = plain.places(t)
         page.point_at(0.01, 0.01)
         note = page.text("note")
-        shown = [float(x) for x in re.findall(r"-?\d+\.\d{4}", note)]
+        shown = page.exact_numbers("note")
         vote = plain.votes(t, candidate.word)[0, 0]
         expected = [step.attention_scores[0, 0], step.attention_weights[0, 0], vote]
         assert shown == pytest.approx(expected, abs=1e-4)
@@ -368,7 +507,7 @@ def test_another_word_shows_its_votes_and_what_would_have_followed(opened, plain
     other = plain.alternatives(t)[0]
     page.choose(other.word)
     assert page.root == (str(t), other.word) and page.pixels() != before
-    assert page.find('[data-map="votes"]').get_attribute("aria-pressed") == "true"
+    assert page.pressed() == "votes"
     pressed = page.find('.sat-followed [aria-pressed="true"]')
     assert pressed.text == other.word
     assert page.find(".sat-followed li:has([aria-pressed=true])").text.endswith(other.caption)
@@ -393,8 +532,128 @@ def test_it_is_used_by_keyboard(opened, plain):
     assert page.text("note").startswith("Row ")
     grid = page.find('[data-numbers="softmax"] canvas')
     grid.send_keys(Keys.END)
-    value = f"{plain.steps[-1].attention_weights[-1, -1]:.4f}"
-    assert grid.get_attribute("aria-valuetext").endswith(value)
+    value = grid.get_attribute("aria-valuetext").rpartition(": ")[2]
+    assert exact(value) == pytest.approx(plain.steps[-1].attention_weights[-1, -1], abs=1e-4)
+    assert page.find('[data-numbers="softmax"] .sat-mark').is_displayed()
+    grid.send_keys(Keys.ESCAPE)
+    assert not page.find('[data-numbers="softmax"] .sat-mark').is_displayed()
+
+
+def test_the_row_of_maps_is_used_by_keyboard(opened, plain):
+    from selenium.webdriver import Keys
+
+    page = opened(plain)
+    page.find('[data-map="votes"]').send_keys(Keys.ARROW_RIGHT)
+    assert page.pressed() == "places"
+    page.press(Keys.HOME)
+    assert page.pressed() == "scores"
+    for row in ("[data-map]", "button[data-step]"):
+        stops = page.browser.execute_script(
+            "return [...document.querySelectorAll(arguments[0])].filter((one) => !one.tabIndex)"
+            ".length",
+            row,
+        )
+        assert stops == 1
+
+
+def test_a_click_keeps_a_place_and_escape_lets_it_go(opened, plain):
+    from selenium.webdriver import Keys
+
+    page = opened(plain)
+    before = page.place_of('[data-role="about"]')
+    page.point_at(0.01, 0.01)
+    assert page.text("note").startswith("Row 1, column 1:")
+    assert page.place_of('[data-role="about"]') == before, "pointing moves no text"
+    page.find('[data-role="stage"]').click()  # in the middle
+    kept = page.text("note")
+    page.point_at(0.01, 0.01)
+    assert page.text("note") == kept and "kept" in kept
+    page.word(0).click()
+    assert page.text("note").startswith(kept.partition(":")[0]), "another word, the same place"
+    page.press(Keys.ESCAPE)
+    assert page.text("note").startswith("Point at")
+    for kept in (True, False):
+        page.find('[data-role="stage"]').click()
+        assert ("kept" in page.text("note")) == kept
+
+
+@pytest.mark.slow
+def test_a_tap_reads_a_square_of_a_grid_and_of_a_strip(opened, plain):
+    page = opened(plain)
+    tap = (
+        "const grid = document.querySelector(arguments[0]), box = grid.getBoundingClientRect();"
+        "const at = { pointerType: 'touch', clientX: box.right - 2, clientY: box.bottom - 2 };"
+        "for (const name of ['pointerdown', 'pointerup', 'pointerleave'])"
+        " grid.dispatchEvent(new PointerEvent(name, at));"
+    )
+    last = {"softmax": plain.steps[1].attention_weights, "cells": plain.steps[1].gates["input"]}
+    for name, values in last.items():
+        page.browser.execute_script(tap, f'[data-numbers="{name}"] canvas')
+        figure = page.find(f'[data-numbers="{name}"] figure')
+        assert figure.find_element("css selector", ".sat-mark").is_displayed()
+        shown = figure.find_element("css selector", "figcaption [title]").get_attribute("title")
+        assert exact(shown) == pytest.approx(values.ravel()[-1], abs=1e-4)
+
+
+def test_another_word_than_the_one_said_is_named_with_the_way_back(opened, plain):
+    page = opened(plain)
+    t, said = page.root
+    other = plain.alternatives(int(t))[0].word
+    assert page.text("state").startswith(f"Step {int(t) + 1} of")
+    page.mode("attention")
+    page.choose(other)
+    state = page.text("state")
+    assert state.startswith(f"Showing “{other}” instead of “{said}”") and "votes" in state
+    page.mode("votes")
+    page.choose(said)
+    page.choose(other)
+    assert page.pressed() == "votes" and "now shows" not in page.text("state")
+    page.find('[data-role="back"]').click()
+    assert page.root == (t, said) and not page.find('[data-role="back"]').is_displayed()
+
+
+def test_the_votes_and_the_average_place_sum_to_the_photo_below_the_map(opened, plain):
+    page = opened(plain)
+    t, word = int(page.root[0]), page.root[1]
+    photo_part, of_mean, votes = page.exact_numbers("photo-sum")
+    assert photo_part == pytest.approx(plain.candidate(t, word).parts["photo"], abs=1e-4)
+    assert of_mean == pytest.approx(plain.vote_of_mean(t, word), abs=1e-4)
+    assert abs(votes) == pytest.approx(abs(plain.votes(t, word).sum()), abs=1e-4)
+    page.mode("attention")
+    assert page.text("photo-sum") == ""
+
+
+@pytest.mark.slow
+def test_a_word_without_the_photo_has_a_dim_map(opened, plain, monkeypatch):
+    without = [dataclasses.replace(plain.steps[0], context_gate=1e-5), *plain.steps[1:]]
+    monkeypatch.setattr(plain, "steps", without)
+    page = opened(plain)
+    page.mode("attention")
+    assert "played no part" not in page.text("about") and "encloses" in page.text("about")
+    lit = page.shown()
+    page.word(0).click()
+    assert "The photo played no part in this word" in page.text("about")
+    assert "encloses" not in page.text("about") and page.shown().std() < lit.std()
+    assert page.shown().mean() < lit.mean()
+
+
+def test_numbers_in_prose_are_short(opened, plain):
+    page = opened(plain)
+    texts = page.browser.execute_script(
+        "const find = (x) => [short(x), signed(x)].join(' ');"
+        "return [0, 3.14159, -0.0123, 2.7e-5, -1e-12, 123.456].map(find)"
+    )
+    minus = "\N{MINUS SIGN}"
+    assert texts == [
+        "0 +0",
+        "3.14 +3.14",
+        f"{minus}0.012 {minus}0.012",
+        f"3e{minus}5 +3e{minus}5",
+        "practically 0 practically 0",
+        "123.5 +123.5",
+    ]
+    shown = page.find("main").text
+    assert not re.search(r"\d\.\d{5}|\b0\.0000\b|[ (]-\d", shown.partition("2. One step")[0])
 
 
 def test_hostile_words_do_no_harm_in_a_browser(opened, hostile):

@@ -67,6 +67,14 @@ def test_captions_are_those_of_the_captioner(quick, captioner, pictures):
     assert one.caption == found[0].caption and quick.caption([one.image])[0].caption == one.caption
 
 
+def test_features_are_those_of_the_captioner(quick, captioner):
+    photos = np.stack([scene.image for scene in draw_scenes(3, seed=5)])
+    np.testing.assert_allclose(quick.encode(photos), captioner.encode(photos), atol=1e-3)
+    for wrong in (photos[0], photos[:, ::2], "photos/"):
+        with pytest.raises(ValueError, match="photos, 64, 64, 3"):
+            quick.encode(wrong)
+
+
 @pytest.mark.slow
 def test_it_chooses_by_consensus(home, captioner, pictures, tmp_path):
     scenes = DATASETS["scenes"](tmp_path / "scenes", num_scenes=120, seed=77)

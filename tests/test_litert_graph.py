@@ -16,6 +16,7 @@ from keras_sat.deploy.litert_graph import GRAPH, filled, has_graph, write_graph
 from keras_sat.files.model_folder import PRETRAINED, pretrained_names, read_model
 
 PHOTO = Path(__file__).parents[1] / "docs" / "photo.jpg"
+CAT = Path(litert_graph.__file__).parent / "page" / "examples" / "cat.jpg"
 
 
 @pytest.fixture
@@ -79,6 +80,7 @@ def test_a_graph_in_another_folder_is_not_run(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_default_captioner_captions_at_once_as_with_tensorflow(tmp_path, monkeypatch):
     if not is_installed():
         pytest.skip("ai-edge-litert is not installed: captions without TensorFlow are not tested")
@@ -87,11 +89,13 @@ def test_the_default_captioner_captions_at_once_as_with_tensorflow(tmp_path, mon
         "keras_sat.deploy.litert_captioner.converted",
         lambda directory: pytest.fail("with TensorFlow"),
     )
-    found, expected = (
-        ready_captioner(None).caption(PHOTO),
-        Captioner.from_pretrained().caption(PHOTO),
-    )
-    assert found.caption == expected.caption and found.log_prob == pytest.approx(
-        expected.log_prob, abs=1e-3
-    )
+    captioner, with_tensorflow = ready_captioner(None), Captioner.from_pretrained()
+    for photo in (PHOTO, CAT):
+        found, expected = captioner.caption(photo), with_tensorflow.caption(photo)
+        assert found.caption == expected.caption
+        assert found.log_prob == pytest.approx(expected.log_prob, abs=1e-3)
+        assert found.known_objects == expected.known_objects
+    assert {"word": "cat", "came": True} in [
+        {name: change[name] for name in ("word", "came")} for change in found.known_objects
+    ]
     assert load_litert().vocabulary and make_file(None).parent == tmp_path / "keras_sat"

@@ -439,6 +439,11 @@ def test_alternatives_are_the_next_best_words_and_greedy_captions(photo):
             assert said[:t] == trace.words[:t] and said[t] == other.word
             greedy = [row[0] for row in ranked_words(other.words)]
             assert said[t + 1 :] == greedy[t + 1 : len(said)]
+    one = trace.alternatives(0)[0]
+    attended = captioner.attend(photo, one.caption)
+    of_words = np.log(attended.word_probs).sum()
+    log_prob = attended.log_prob if one.is_finished else of_words
+    assert one.log_prob == pytest.approx(log_prob, abs=1e-4)
 
 
 @pytest.mark.slow

@@ -78,11 +78,11 @@ def test_the_second_panel_has_the_votes_in_two_colours_with_their_scale(trace):
     picture, strongest = votes_on_photo(trace.result.image, votes)
     np.testing.assert_array_equal(votes_panel.images[0].get_array(), picture)
     of_mean = trace.vote_of_mean(1, "cat")
-    title = f"votes for cat: {_signed(votes.sum())}\nthe photo's mean: {_signed(of_mean)}"
+    title = f"votes for cat: {_signed(votes.sum())}\nan average place: {_signed(of_mean)}"
     assert votes_panel.get_title() == title
     (scale,) = votes_panel.child_axes
     ends = [label.get_text() for label in scale.get_xticklabels()]
-    assert ends == [f"\N{MINUS SIGN}{strongest:.2f} against", f"for +{strongest:.2f}"]
+    assert ends == [f"\N{MINUS SIGN}{strongest:.2f} worse", f"better +{strongest:.2f}"]
     colours = scale.images[0].get_array()[0].astype(int)
     for end, colour in ((colours[0], AGAINST), (colours[-1], FOR)):
         assert np.abs(end - STRONGEST_COLOUR * np.array(colour)).max() < 10
@@ -109,10 +109,10 @@ def test_the_third_panel_stacks_the_parts_of_each_logit(trace):
     candidates = trace.steps[2].top
     assert words_of(panel) == [candidate.word for candidate in candidates]
     bars = bars_of(panel)
-    assert list(bars) == ["bias", "previous word", "memory", "photo"]
+    assert list(bars) == ["previous word", "memory", "photo", "bias"]
     for row, candidate in enumerate(candidates):
         right = left = 0
-        for name, edges in zip(("bias", "previous_word", "memory", "photo"), bars.values()):
+        for name, edges in zip(PART_COLOURS, bars.values()):
             part = candidate.parts[name]
             start = right if part > 0 else left
             np.testing.assert_allclose(edges[row], (start, start + part), atol=1e-6)
@@ -161,7 +161,7 @@ def test_without_attention_the_map_is_everywhere(photo):
 def test_a_part_that_the_readout_does_not_have_has_no_bars(photo):
     trace = photo_captioner(deep_output=False).trace(photo, CAPTION)
     _, _, panel = trace.plot(0).axes
-    assert list(bars_of(panel)) == ["bias", "memory", "photo"]
+    assert list(bars_of(panel)) == ["memory", "photo", "bias"]
 
 
 def test_what_known_objects_added_is_said(trace, monkeypatch):

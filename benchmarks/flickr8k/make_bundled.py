@@ -85,7 +85,12 @@ _CONSISTENCY = {**_PRESET, "epochs": 0, "self_critical_epochs": 0}
 _REWARDS = {**_PRESET, "epochs": 0, "consistency_epochs": 0, "num_views": 1}
 _BOXES = {"box_weight": 1.0}
 _PHRASES = {"box_weight": 1.0, "region_weight": 1.0}
-_FROZEN = {"encoder_training": "frozen", "encoder_rate": 1.0, "first_layer_rate": 1.0}
+_FROZEN = {
+    "encoder_training": "frozen",
+    "encoder_rate": 1.0,
+    "first_layer_rate": 1.0,
+    "photo_jitter": 0.0,
+}
 _HARD = {"attention": "hard", **_FROZEN, "num_views": 1}
 
 STAGES = {
@@ -142,7 +147,7 @@ PHASES = ("epochs", "consistency_epochs", "self_critical_epochs")
 
 _SEARCH = {"length_penalty": 0.4, "consensus_weight": 40.0, "known_objects": True}
 FINISHES = {
-    "flickr8k": Finish({"flickr8k-phrases": 0.5, "flickr8k-phrases-rewards": 0.5}, _SEARCH),
+    "flickr8k": Finish({"flickr8k-phrases-rewards": 0.4, "flickr8k-last-rewards": 0.6}, _SEARCH),
     "flickr8k-hard": Finish({"hard-words": 0.5, "hard-rewards": 0.5}, _SEARCH),
     "flickr8k-paper": Finish({"paper-words": 1.0}),
 }

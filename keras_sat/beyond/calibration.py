@@ -1,21 +1,17 @@
-"""Calibration: fit a captioner's confidence on photos with ground-truth captions, and
-measure its quality.
+"""Calibration: fit a captioner's confidence, and the second opinion on it, on photos
+with ground-truth captions.
 
-A caption counts as correct if at least two thirds of its content words (not "a", "is",
-"with" and the like) occur in the photo's ground-truth captions.
-
-Source: expected calibration error: Naeini et al., 2015, Obtaining Well Calibrated
-Probabilities Using Bayesian Binning. Gain here: see `keras_sat.beyond.confidence`.
+Source: logistic regression with a ridge penalty, by Newton's method (iteratively
+reweighted least squares). Gain here: see `keras_sat.beyond.confidence` and
+`keras_sat.beyond.second_opinion`.
 """
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.images import load_image, readable_photos
 from data_utils.progress import Progress
 from data_utils.strange_photos import cut, recoloured, scene, texture
@@ -24,105 +20,12 @@ from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
 from keras_sat.beyond.second_opinion import STRANGE_WEIGHT, SecondOpinion
 from keras_sat.checks import reject_few_photos
 from keras_sat.options import SearchOptions
+from keras_sat.scoring.calibration_error import FRACTION_NAMED, Calibration, fraction_named
 from keras_sat.scoring.leakage import check_training_photos
 
-FRACTION_NAMED = 2 / 3  # of the content words
 FEWEST_PHOTOS = 100
 NUM_FOLDS = 5
 SOME = 8  # one synthetic scene and one texture for so many photos
-NUM_BINS = 10
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How well the confidence predicts correct captions. `print` shows a table.
-
-    Attributes:
-        confidences: the confidence of each photo's caption, (photos,), fitted on the
-            other four fifths of the photos.
-        are_right: whether the caption is correct, (photos,).
-    """
-
-    confidences: np.ndarray
-    are_right: np.ndarray
-
-    @property
-    def expected_error(self) -> float:
-        """Expected calibration error: the mean difference between confidence and
-        accuracy, over ten bins.
-        """
-        errors = [row["photos"] * abs(row["confidence"] - row["right"]) for row in self.bins()]
-        return sum(errors) / len(self.are_right)
-
-    @property
-    def separation(self) -> float:
-        """The area under the ROC curve: how often a correct caption has a higher
-        confidence than an incorrect one.
-        """
-        right = self.confidences[self.are_right, None]
-        wrong = self.confidences[~self.are_right]
-        if not (right.size and wrong.size):
-            return 0.5
-        return float(np.mean((right > wrong) + 0.5 * (right == wrong)))
-
-    def bins(self) -> list[dict]:
-        """Return start, photos, mean confidence and accuracy of non-empty bins."""
-        tenths = (self.confidences * NUM_BINS).astype(int).clip(0, NUM_BINS - 1)
-        rows = []
-        for tenth in np.unique(tenths).tolist():
-            is_in_bin = tenths == tenth
-            rows.append(
-                {
-                    "from": tenth / NUM_BINS,
-                    "photos": int(is_in_bin.sum()),
-                    "confidence": float(self.confidences[is_in_bin].mean()),
-                    "right": float(self.are_right[is_in_bin].mean()),
-                }
-            )
-        return rows
-
-    def to_dict(self) -> dict:
-        """Return the metrics as a dict for JSON."""
-        return {
-            "photos": len(self.are_right),
-            "right": float(self.are_right.mean()),
-            "expected_calibration_error": self.expected_error,
-            "separation": self.separation,
-            "bins": self.bins(),
-        }
-
-    def plot(self, ax=None):
-        """Draw the reliability curve, the fraction of correct captions by confidence.
-
-        Return the axes.
-        """
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            ax = plt.gca()
-        confidences = [row["confidence"] for row in self.bins()]
-        accuracies = [row["right"] for row in self.bins()]
-        ax.plot([0, 1], [0, 1], color="0.7", label="ideal")
-        ax.plot(confidences, accuracies, marker="o", label="measured")
-        ax.set(
-            xlabel="confidence",
-            ylabel="fraction right",
-            title=f"calibration error {self.expected_error:.3f}",
-        )
-        ax.legend()
-        return ax
-
-    def __str__(self):
-        row = "{from:>8.1f}{photos:>9}{confidence:>12.2f}{right:>8.2f}\n"
-        return (
-            f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}\n"
-            f"{''.join(row.format(**figures) for figures in self.bins())}"
-            f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are correct "
-            "(2 of 3 content words).\n"
-            f"Expected calibration error: {self.expected_error:.3f}. A correct caption "
-            f"has a higher confidence than an incorrect one in {self.separation:.1%} of "
-            "the pairs."
-        )
 
 
 def calibrate(
@@ -247,15 +150,6 @@ def _examples(captioner, photos, references, cache=None, *, show_progress):
         photos=np.arange(len(results)),
         weights=np.ones(len(results)),
     )
-
-
-def fraction_named(words, references):
-    """Return the fraction of a caption's content words that occur in the photo's
-    references (lists of words).
-    """
-    content_words = {*words} - PLACELESS
-    reference_words = {word for reference in references for word in reference}
-    return len(content_words & reference_words) / max(len(content_words), 1)
 
 
 def _fitted(examples, strange):

@@ -280,8 +280,8 @@ def _save_trace(captioner, result, path, page, request):
     """Write the explorer of a result to the file `page`."""
     from keras_sat.trace.trace import trace_of_result
 
-    search = {name: value for name, value in request.search.items() if name != "num_results"}
-    trace_of_result(captioner, result, path, **search).save(page)
+    is_given = request.say is not None
+    trace_of_result(captioner, result, path, is_given=is_given, **request.search).save(page)
 
 
 def _draw(result, path, drawing, style):

@@ -64,8 +64,11 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, recognises=F
         search_result = captioner.forced_search(features, token_ids)
         return outputs_of(captioner, _without_photo_axis(search_result))
 
+    # Its weights are set when it is first asked for, which must not be in a graph.
+    classifier = captioner.recogniser.classifier if recognises else None
+
     def classify(images):
-        return {"probabilities": captioner.recogniser.classifier.probabilities(images)}
+        return {"probabilities": classifier.probabilities(images)}
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")

@@ -9,7 +9,8 @@ makes the same file without TensorFlow:
     KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`
 
 DIGEST is the digest of config.json, which contains the digests of the captioner's other
-files. A folder with config.json is a saved captioner: a LiteRT file in it is never run.
+files; for bundled captioners, of the graph, which contains that of config.json. A
+folder with config.json is a saved captioner: a LiteRT file in it is never run.
 """
 
 from __future__ import annotations
@@ -31,8 +32,14 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.atomic_files import clear_half_written, exclusive_lock, whole_folder
+from data_utils.atomic_files import (
+    clear_half_written,
+    exclusive_lock,
+    file_digest,
+    whole_folder,
+)
 from data_utils.captions import tokenise
+from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
@@ -47,7 +54,7 @@ from keras_sat.deploy.litert_folder import (
     read_second_opinion,
     write_litert,
 )
-from keras_sat.deploy.litert_graph import filled, has_graph
+from keras_sat.deploy.litert_graph import GRAPH, filled, has_graph
 from keras_sat.files.model_folder import INDEX, OBJECTS, model_digest, model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
 from keras_sat.search.result import CaptionResult, with_image_paths
@@ -125,7 +132,8 @@ def export_folder(model):
 
 def made_folder(model):
     """Return the folder in which the LiteRT file of a saved captioner is cached."""
-    digest = model_digest(model_directory(model))
+    directory = model_directory(model)
+    digest = file_digest(directory / GRAPH) if has_graph(directory) else model_digest(directory)
     return keras_home() / "keras_sat" / f"litert-{digest[:32]}"
 
 
@@ -273,6 +281,29 @@ class LiteRTCaptioner:
                     "Export the captioner again or, "
                     "if this folder is in KERAS_HOME, remove it."
                 ) from None
+
+    # === Features of photos ===
+
+    def encode(self, photos: np.ndarray) -> np.ndarray:
+        """Return the features of photos, (photos, regions, feature_dim).
+
+        Args:
+            photos: uint8 (photos, height, width, 3) in `photo_size`, as
+                data_utils.load_image reads them.
+        """
+        expected = (*self.photo_size, 3)
+        if getattr(photos, "shape", ())[1:] != expected:
+            raise ValueError(
+                f"Expected an array of photos (photos, {', '.join(map(str, expected))}), as "
+                f"data_utils.load_image reads them. Received: {brief(photos)}"
+            )
+        if "encode" not in self._runners:
+            raise ValueError(
+                "A LiteRT file from `export --tflite` returns no features; use one from "
+                "`export --web`."
+            )
+        features = [self._run("encode", images=photo[None])["features"] for photo in photos]
+        return np.concatenate(features)
 
     # === Captions of photos ===
 

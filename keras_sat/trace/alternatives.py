@@ -19,12 +19,16 @@ class Alternative:
         probability: of the word, at this step.
         caption: the caption up to this step, the word, and what greedy search adds.
         words: list of the caption's words.
+        log_prob: log p of the caption under the network, including `<end>`.
+        is_finished: False if the caption was cut off at the maximum length.
     """
 
     word: str
     probability: float
     caption: str
     words: list[str]
+    log_prob: float
+    is_finished: bool
 
 
 def alternatives_at_each_step(
@@ -58,6 +62,7 @@ def alternatives_at_each_step(
 
     found = captioner._run(continued_search, features, first_ids, **rules)
     found_ids = np.asarray(found.token_ids)[:, 0]  # (rows, max_length)
+    log_probs, is_finished = (np.asarray(x)[:, 0] for x in (found.log_probs, found.is_finished))
     alternatives = [[] for _ in token_ids]
     for row, (t, number) in enumerate(np.ndindex(chosen_ids.shape)):
         word_id = chosen_ids[t, number]
@@ -68,6 +73,8 @@ def alternatives_at_each_step(
                 probability=float(probabilities[t, word_id]),
                 caption=" ".join(caption_words),
                 words=caption_words,
+                log_prob=float(log_probs[row]),
+                is_finished=bool(is_finished[row]),
             )
         )
     return alternatives

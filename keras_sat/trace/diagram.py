@@ -26,7 +26,7 @@ class Box:
         name: of the box, in the page's script.
         title: what it is called.
         sentence: what happens here.
-        formula: of this network.
+        formula: of this network; several on a line each.
         equation: its number in the paper, such as "equation (4)", or where else it is
             from.
         function: of show_attend_tell.py, such as "ShowAttendTell.attend".
@@ -44,10 +44,13 @@ class Box:
     differs: str = ""
 
 
-def network_of(decoder):
-    """Return how a CaptionDecoder computes a step, as a dict."""
+def network_of(captioner):
+    """Return how a Captioner computes a step, as a dict."""
+    decoder, encoder = captioner.decoder, captioner.photo_encoder
     options = decoder.options
     return {
+        "encoder": encoder.name,
+        "photo_size": encoder.photo_size,
         "attends": decoder.chooses,
         "attends_after": isinstance(decoder, AttendAfter) and decoder.chooses,
         "scoring": options.scoring,
@@ -70,15 +73,34 @@ def boxes_of(network):
     cells = _cells(network)
     attention = [_scores(network), _softmax(network), _context(network), _gate(network)]
     inner = [cells, *attention] if network["attends_after"] else [*attention, cells]
-    return [_photo(), _regions(), *inner, _readout(network), _probabilities()]
+    return [_photo(network), _regions(), *inner, _readout(network), _probabilities()]
 
 
-def _photo():
+def memory_in_words(network):
+    """Return what the memory of a network is: what its part of a logit comes from."""
+    cell = network["cell"].upper()
+    if network["attends_after"]:
+        state = (
+            f"the {cell}'s state (the words so far, and the mean of the photo, from which it "
+            "started and which it reads at each step)"
+        )
+    else:
+        state = (
+            f"the {cell}'s state (the words so far, and what it has read of the photo, from "
+            "whose mean it started)"
+        )
+    return f"{state} and the sentinel" if network["sentinel"] else state
+
+
+def _photo(network):
+    height, width = network["photo_size"]
+    size = f"{width} x {height} pixels, the" if height and width else "the"
+    encoder = f", `{network['encoder']}`," if network["encoder"] else ""
     return Box(
         name="photo",
         title="Photo",
-        sentence="The photo is stretched to the size that the encoder reads.",
-        formula="photo, RGB",
+        sentence=f"The photo is stretched to {size} size that the encoder{encoder} reads.",
+        formula="",
         equation="section 3.1.1",
         function=END_OF_FILE,
     )
@@ -87,9 +109,10 @@ def _photo():
 def _regions():
     return Box(
         name="regions",
-        title="Regions",
-        sentence="A convolutional network turns it into one vector for each region of a grid. "
-        "Shown is the length of each vector. It is the same for all words.",
+        title="Grid of places",
+        sentence="The encoder, a convolutional network, turns the photo into one vector a_i for "
+        "each place of a grid. (The paper calls places regions.) Shown is the length of each "
+        "vector. It is the same at every step.",
         formula="a = {a_1, ..., a_L}",
         equation="section 3.1.1",
         function=END_OF_FILE,
@@ -107,32 +130,40 @@ def _scores(network):
         "dot": f"e_ti = a_i . {state}",
         "bilinear": f"e_ti = a_i . W {state}",
     }
-    differs = ""
+    notes = []
+    equation = "equation (4)"
     if network["scoring"] != "additive":
-        differs = f"This network has {network['scoring']} scores; the file adds, as the paper does."
+        equation = "in place of equation (4)"
+        notes.append(
+            f"This network has {network['scoring']} scores; the file adds, as the paper does."
+        )
+    elif network["attends_after"]:
+        equation = "equation (4), with h_t in place of h_{t-1}"
+    if network["attends_after"]:
+        notes.append("This network compares with h_t; the file with h_{t-1}.")
     sentence = (
-        "Each region is compared with the memory: the higher its score, the more the network "
+        "Each place is compared with the memory: the higher its score, the more the network "
         "will look there. Only differences matter, so colours show each score less their mean."
     )
     if not network["attends"]:
         sentence = "This network has no attention, so it has no scores."
-        differs = "The file has attention, as the paper does."
+        notes = ["The file has attention, as the paper does."]
     return Box(
         name="scores",
         title="Scores",
         sentence=sentence,
         formula=formulas.get(network["scoring"], f"e_ti = f_att(a_i, {state})"),
-        equation="equation (4)",
+        equation=equation,
         function="ShowAttendTell.attend",
         variables=("photo", "state", "e"),
-        differs=differs,
+        differs=" ".join(notes),
     )
 
 
 def _softmax(network):
     sentence = "The softmax makes the scores positive, with sum 1: these are the attention weights."
     if not network["attends"]:
-        sentence = "Without attention, each region has the same weight."
+        sentence = "Without attention, each place has the same weight."
     return Box(
         name="softmax",
         title="Softmax",
@@ -148,14 +179,14 @@ def _context(network):
     differs = ""
     if network["hard"]:
         differs = (
-            "This network was trained with hard attention, which draws one region, (8) and (9). "
+            "This network was trained with hard attention, which draws one place, (8) and (9). "
             "Here it takes the expected context, (13)."
         )
     return Box(
         name="context",
         title="Context",
-        sentence="The regions' vectors are averaged with these weights. The strip is the context "
-        "as it leaves the next box.",
+        sentence="The places' vectors are averaged with these weights. The next box completes the "
+        "context z_t, and shows it.",
         formula="sum_i alpha_ti a_i",
         equation="equation (13)",
         function="ShowAttendTell.attend",
@@ -165,31 +196,37 @@ def _context(network):
 
 
 def _gate(network):
-    gate = f"beta_t = sigmoid(f_beta({_state_name(network)}))"
+    state = _state_name(network)
     box = Box(
         name="gate",
         title="Gate",
-        sentence="The memory decides how much of the photo's context this word gets.",
-        formula=f"{gate},  z_t = beta_t sum_i alpha_ti a_i",
+        sentence="The memory decides how much of this average the word gets: beta_t multiplies it.",
+        formula=f"beta_t = sigma(f_beta({state}))\nz_t = beta_t sum_i alpha_ti a_i",
         equation="section 4.2.1",
         function="ShowAttendTell.attend",
         variables=("beta", "return"),
     )
     if network["sentinel"]:
+        memory = state.replace("h", "c") if network["cell"] == "lstm" else state
         return dataclasses.replace(
             box,
             title="Sentinel",
-            sentence="A vector made from the memory, the sentinel, competes with the regions. "
-            "What it wins is taken from memory in place of the photo.",
-            formula="z_t = from_photo sum_i alpha_ti a_i + (1 - from_photo) sentinel_t",
-            equation="equations (10) to (12) of Lu et al., 2017",
-            differs="This network has a sentinel; the file has the gate of the paper.",
+            sentence="A vector made from the memory, the sentinel, competes with the places: it "
+            "has a score e_ts of its own. What it wins is taken from memory in place of the "
+            "photo.",
+            formula=f"sentinel_t = W_s (sigma(W_g {state} + b) (*) tanh({memory}))\n"
+            "from_photo = sum_i exp(e_ti) / (exp(e_ts) + sum_i exp(e_ti))\n"
+            "z_t = from_photo sum_i alpha_ti a_i + (1 - from_photo) sentinel_t",
+            equation="equations (10) to (12) of Lu et al., 2017, in place of section 4.2.1",
+            differs="This network has a sentinel; the file has the gate of the paper. In the "
+            "letters of Lu et al., the sentinel is s_t, and beta_t = 1 - from_photo is the share "
+            "of memory: the opposite of the paper's beta_t, which multiplies the photo.",
         )
     if not network["gate"]:
         return dataclasses.replace(
             box,
             sentence="This network has no gate: the context is passed on whole.",
-            formula="beta_t = 1",
+            formula="beta_t = 1\nz_t = sum_i alpha_ti a_i",
             differs="The file has the gate of the paper.",
         )
     return box
@@ -197,28 +234,51 @@ def _gate(network):
 
 def _cells(network):
     is_gru = network["cell"] == "gru"
+    name = network["cell"].upper()
     notes = []
     if is_gru:
         notes.append("This network has a GRU; the file has the paper's LSTM.")
     if network["layers"] > 1:
-        notes.append(f"It has {network['layers']} layers; shown is the top one.")
+        notes.append(
+            f"It has {network['layers']} layers, each of which reads the one below; shown is "
+            "the top one."
+        )
     context = "z_t"
     if network["attends_after"]:
         context = "mean(a)"
         notes.append(
-            "This network attends after this box: the cells read the mean of the regions for z_t."
+            f"This network attends after this box, so its {name} reads mean(a), the mean of the "
+            "photo's places, in place of z_t."
         )
+    sentence = (
+        "The LSTM reads the previous word and updates the memory. In the order of the strips: "
+        "the input gate i_t says what is let in, the forget gate f_t what is kept, the output "
+        "gate o_t what is shown, all between 0 and 1; the candidate g_t is what is offered. They "
+        "make the cell state c_t and the hidden state h_t."
+    )
     formula = (
-        f"(i, f, o, g) = T [E y_{{t-1}}; h_{{t-1}}; {context}],  "
-        "c_t = f c_{t-1} + i g,  h_t = o tanh(c_t)"
+        f"x_t = [E y_{{t-1}}; h_{{t-1}}; {context}]\n"
+        "(i_t, f_t, o_t, g_t) = (sigma, sigma, sigma, tanh)(T x_t)\n"
+        "c_t = f_t (*) c_{t-1} + i_t (*) g_t\n"
+        "h_t = o_t (*) tanh(c_t)"
     )
     if is_gru:
-        formula = "h_t = update h_{t-1} + (1 - update) candidate"
+        sentence = (
+            "The GRU reads the previous word and updates the memory. In the order of the "
+            "strips: the reset gate says what of the memory the candidate reads, the update gate "
+            "what is kept, both between 0 and 1; the candidate is what is offered. They make the "
+            "hidden state h_t."
+        )
+        formula = (
+            f"x_t = [E y_{{t-1}}; {context}]\n"
+            "(reset, update) = sigma(T x_t + U h_{t-1})\n"
+            "candidate = tanh(T_c x_t + reset (*) U_c h_{t-1})\n"
+            "h_t = update (*) h_{t-1} + (1 - update) (*) candidate"
+        )
     return Box(
         name="cells",
-        title="GRU" if is_gru else "LSTM",
-        sentence="The recurrent cell reads the previous word and updates the memory. Gates lie "
-        "between 0 and 1: what to keep, what to let in, what to show.",
+        title=name,
+        sentence=sentence,
         formula=formula,
         equation="no equation in the paper" if is_gru else "equations (1) to (3)",
         function="ShowAttendTell.step",
@@ -228,11 +288,11 @@ def _cells(network):
 
 
 def _readout(network):
-    activation = network["activation"] or ""
-    summed = "E y_{t-1} + L_h h_t + L_z z_t"
-    share = "beta_t" if network["gate"] else ""
+    activation = network["activation"]
+    share = "beta_t " if network["gate"] else ""
     if network["sentinel"]:
-        share = "from_photo"
+        share = "from_photo "
+    summed = "E y_{t-1} + L_h h_t + L_z z_t"
     notes = []
     if network["sentinel"]:
         notes.append("What the sentinel gives counts as memory.")
@@ -241,15 +301,32 @@ def _readout(network):
     if not network["deep_output"]:
         summed = "[h_t; z_t]"
         notes.append("This network has no deep output: the previous word is not in the sum.")
+
+    shared_out = ""
+    lines = [f"s = {summed}"]
+    if activation:
+        shared_out = (
+            f"What f = {activation} makes of the sum is shared out in proportion: each element "
+            "of each summand counts (f(s) - f(0)) / s times. "
+        )
+        lines += [
+            f"logits = L_o {activation}(s) + b",
+            "slope = (f(s) - f(0)) / s",
+            "part of p = L_o (p (*) slope)",
+            "d = L_z^T (slope (*) w)",
+        ]
+    else:
+        lines += ["logits = L_o s + b", "part of p = L_o p", "d = L_z^T w"]
+    lines.append(f"vote_ti = {share}alpha_ti d . (a_i - mean(a))")
     return Box(
         name="readout",
         title="Readout",
-        sentence="Previous word, memory and photo are added, so each word's logit splits into "
-        "parts exactly; and the photo's part splits into one vote for each region: how far it "
-        "differs from the mean of the photo in the word's direction d, times its attention.",
-        formula=f"logits = L_o {activation}({summed}) + b,  "
-        f"vote_ti = {share} alpha_ti d . (a_i − mean(a))".replace("  alpha", " alpha"),
-        equation="equation (7); for votes, see keras_sat.equations.votes",
+        sentence="Previous word, memory and photo are the summands p of s, so each word's logit "
+        f"splits into parts exactly. {shared_out}The photo's part splits further, into one vote "
+        "for each place: how far the place differs from the mean of the photo in the word's "
+        "direction d, times the attention it got. Here w is the word's row of L_o.",
+        formula="\n".join(lines),
+        equation="equation (7) before its softmax; for parts and votes, `keras_sat.equations`",
         function="ShowAttendTell.step",
         variables=("state", "context", "readout", "logits"),
         differs=" ".join(notes),

@@ -16,11 +16,17 @@ import numpy as np
 from data_utils.datasets.phrase_boxes import content_positions
 from keras_sat.pictures import player
 from keras_sat.pictures.display import AttentionDisplay
-from keras_sat.trace.diagram import boxes_of, code_of
+from keras_sat.trace.decision import decision_at, special_words_in
+from keras_sat.trace.diagram import boxes_of, code_of, memory_in_words
+from keras_sat.trace.place_colours import OTHERS, colours_of_places
+from keras_sat.trace.votes import LEAST_STRONGEST
 
 TEMPLATE = Path(__file__).with_name("explorer.html")
 # As formulas are typeset.
-SIGNS = {"alpha": "α", "beta": "β", "sum<": "Σ<", " . ": " · ", "t-1": "t−1"}
+SIGNS = {"alpha": "α", "beta": "β", "sigma": "σ", "sum<": "Σ<", "^T": "<sup>T</sup>"}
+SIGNS |= {" . ": " · ", "(*)": "⊙", " - ": " − ", "t-1": "t−1"}
+# Where a formula may go on in a new line, unless in parentheses.
+OPERATORS = (" = ", " + ", " / ")
 PARTS = ("previous_word", "memory", "photo", "bias")  # in the order of the bars
 LARGEST_SIDE, QUALITY = 512, 80  # of the photo: most of the page's size is for numbers
 # Gates and h_t lie between -1 and 1: 16 bits hold them to 2e-5.
@@ -85,33 +91,58 @@ def _page():
 def _box(box):
     """Return a Box as HTML. The script fills in the numbers of the step."""
     numbers, code = code_of(box)
+    formulas = "".join(f"<span>{typeset_formula(line)}</span>" for line in box.formula.splitlines())
+    formula = f'<p class="sat-formula">{formulas}</p>' if formulas else ""
     differs = f'<p class="sat-differs">{typeset(box.differs)}</p>' if box.differs else ""
     return f"""<li class="sat-box" id="box-{box.name}">
 <h3>{player.escaped(box.title)}</h3>
-<p>{player.escaped(box.sentence)}</p>
+<p>{typeset(box.sentence)}</p>
+<div class="sat-body">
 <div class="sat-numbers" data-numbers="{box.name}"></div>
-<p class="sat-formula"><span>{typeset(box.formula)}</span> {player.escaped(box.equation)}</p>
-{differs}<details><summary>In show_attend_tell.py, {_spans(numbers)}</summary>
-<pre tabindex="0">{player.escaped(code)}</pre></details>
+<div>{formula}<p class="sat-source">{typeset(box.equation)}</p>
+{differs}<details><summary>The paper's code: show_attend_tell.py, {_spans(numbers)}</summary>
+<pre tabindex="0">{player.escaped(code)}</pre></details></div>
+</div>
 </li>"""
 
 
 def typeset(formula):
     """Return a formula, or a sentence with formulas, as HTML, with subscripts and
-    Greek letters.
+    Greek letters. What stands between backticks is code.
 
     >>> typeset("alpha_ti W_h h_{t-1} = from_photo")
     'α<sub>ti</sub> W<sub>h</sub> h<sub>t−1</sub> = from_photo'
+    >>> typeset("the encoder `my_net`")
+    'the encoder <code>my_net</code>'
     """
     parts = []
-    for part in re.split(r"(from_photo)", formula):
-        if part != "from_photo":
+    for part in re.split(r"(from_photo|`[^`]*`)", formula):
+        if part.startswith("`"):
+            part = f"<code>{player.escaped(part.strip('`'))}</code>"
+        elif part != "from_photo":
             part = player.escaped(part)
             part = re.sub(r"_(\w+)|_\{(.*?)\}", r"<sub>\1\2</sub>", part)
             for plain, sign in SIGNS.items():
                 part = part.replace(plain, sign)
         parts.append(part)
     return "".join(parts)
+
+
+def typeset_formula(formula):
+    """Return a formula as HTML that breaks only before =, + and /, and not within
+    parentheses.
+
+    >>> typeset_formula("a = b_i + f(c + d)")
+    '<span>a</span> <span>= b<sub>i</sub></span> <span>+ f(c + d)</span>'
+    """
+    terms, depth = [""], 0
+    for place, letter in enumerate(formula):
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth == 0 and formula[place : place + 3] in OPERATORS:
+            terms.append("")
+        else:
+            terms[-1] += letter
+    return " ".join(f"<span>{typeset(term)}</span>" for term in terms)
 
 
 def _spans(numbers):
@@ -137,6 +168,7 @@ def explorer_data(trace):
     """Return the numbers of an explorer, as a dict for JSON."""
     rows, columns, feature_dim = trace.annotations().shape
     network = trace.network
+    places = [trace.places(t)[0].ravel().tolist() for t in range(len(trace.steps))]
     return {
         "rows": rows,
         "columns": columns,
@@ -144,6 +176,11 @@ def explorer_data(trace):
         "lengths": floats(np.linalg.norm(trace.annotations(), axis=-1)),
         "share": _name_of_share(network),
         "parts": PARTS,
+        "memory": memory_in_words(network),
+        "leastStrongest": LEAST_STRONGEST,
+        "usualShare": float(np.median([_share(step) for step in trace.steps])),
+        "colours": colours_of_places(places),
+        "otherColour": OTHERS,
         "steps": [_step(trace, t) for t in range(len(trace.steps))],
     }
 
@@ -155,23 +192,30 @@ def _name_of_share(network):
     return "β" if network["gate"] else None
 
 
+def _share(step):
+    """Return what the photo's context is multiplied by at a TraceStep, or 1."""
+    shares = (step.from_photo, step.context_gate, 1.0)
+    return next(share for share in shares if share is not None)
+
+
 def _step(trace, t):
     step = trace.steps[t]
     words, probabilities = trace.places(t)
     distinct_words, numbers = np.unique(words, return_inverse=True)
     # All words of the bars but the one said, with what would have followed them:
     most = max(len(step.top) for step in trace.steps)
-    followed = {other.word: other.caption for other in trace.alternatives(t, most)}
+    alternatives = trace.alternatives(t, most)
+    followed = {other.word: other.caption for other in alternatives}
     scores = step.attention_scores
     strips = {**step.gates, "h_t": step.hidden_state}
     cell_state = step.cell_state
-    share = step.context_gate if step.from_photo is None else step.from_photo
+    shown_words = {step.previous_word, *(candidate.word for candidate in step.top)}
     return {
         "previous": step.previous_word,
         "word": step.word,
         "scores": None if scores is None else floats(scores),
         "attention": floats(step.attention_weights),
-        "share": share,
+        "share": _share(step) if _name_of_share(trace.network) else None,
         "context": floats(trace.context(t)),
         "strips": {name: _strip(values) for name, values in strips.items()},
         "cellState": None if cell_state is None else floats(cell_state),
@@ -181,7 +225,8 @@ def _step(trace, t):
             "probabilities": floats(probabilities),
         },
         "candidates": [_candidate(trace, t, candidate, followed) for candidate in step.top],
-        "decided": _what_decided(step),
+        "decided": decision_at(trace, t, alternatives),
+        "special": special_words_in(shown_words),
     }
 
 
@@ -195,20 +240,6 @@ def _candidate(trace, t, candidate, followed):
         "mean": trace.vote_of_mean(t, candidate.word),
         "followed": followed.get(candidate.word),
     }
-
-
-def _what_decided(step):
-    """Return a sentence on what decided besides the network's probabilities, or ""."""
-    sentences = []
-    first = step.top[0].word
-    if first != step.word:
-        sentences.append(
-            f"The network's own first choice here is “{first}”. A search compares whole "
-            "captions, and a given caption is only read, so the word said need not come first."
-        )
-    if step.bonus:
-        sentences.append(f"Known objects added {step.bonus:.4f} to log p of this word.")
-    return " ".join(sentences)
 
 
 def floats(values):

@@ -16,21 +16,19 @@ from keras_sat.pictures.display import (
 )
 from keras_sat.pictures.sheet import GAP, MARGIN, WORD_SPACE, font_size, text_width, wrapped
 from keras_sat.pictures.spotlight import DARK, spotlight, upsampled
+from keras_sat.trace.votes import LEAST_STRONGEST
 
 MOST_BARS = 10
-# Of each part of a logit, in the order of the bars. Okabe and Ito's colours, which
-# colour-blind readers tell apart.
+# Of each part of a logit, in the order of the bars: the same as in explorer.html. They
+# differ in lightness too. Orange and blue stand for signs alone.
 PART_COLOURS = {
-    "bias": "#999999",
-    "previous_word": "#56b4e9",
-    "memory": "#0072b2",
-    "photo": "#e69f00",
+    "previous_word": "#009e73",
+    "memory": "#6a4fb3",
+    "photo": "#d0559f",
+    "bias": "#8a8a8a",
 }
-FOR, AGAINST = (255, 165, 0), (200, 70, 255)  # of votes
+FOR, AGAINST = (255, 165, 0), (70, 140, 255)  # of votes
 STRONGEST_COLOUR = 0.8  # the rest is the photo, so that it can be made out
-# The largest vote has this colour, unless it is smaller than LEAST_STRONGEST: the map
-# of a word that hardly depends on the photo has hardly any colour.
-LEAST_STRONGEST = 0.1
 NARROWEST_SCALE = 14  # times the size of text: both ends of the scale fit below it
 ONE_ROW = 6.0  # inches: a narrower figure has the bars below the maps
 SHARE_OF_A_MAP = 0.3  # of the figure's width, if the bars are beside the maps
@@ -69,7 +67,7 @@ def plot_step(trace: Any, t: int, word: str | None, ax: Any, width: float) -> An
     draw_title(
         votes_panel,
         f"votes for {visible(word)}: {_signed(votes.sum())}\n"
-        f"the photo's mean: {_signed(trace.vote_of_mean(t, word))}",
+        f"an average place: {_signed(trace.vote_of_mean(t, word))}",
     )
     _draw_bars(bars_panel, trace, step, word, candidates)
     return bars_panel.figure
@@ -154,7 +152,7 @@ def _draw_votes(panel, photo, votes):
     grey = np.full((*ramp.shape, 3), DARK)
     scale.imshow(_coloured(grey, ramp.clip(min=0), (-ramp).clip(min=0)), aspect="auto")
     scale.set_yticks([])
-    ends = [f"{_signed(-strongest, 2)} against", f"for {_signed(strongest, 2)}"]
+    ends = [f"{_signed(-strongest, 2)} worse", f"better {_signed(strongest, 2)}"]
     scale.set_xticks([0, 100], ends, size=_small(size))
     scale.tick_params(length=0, pad=2)
     left, right = scale.get_xticklabels()

@@ -24,6 +24,7 @@ from keras_sat.pictures.display import path_ending_in
 from keras_sat.pictures.sheet import WIDTH
 from keras_sat.search.result import CaptionResult, with_image_paths
 from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step
+from keras_sat.trace.decision import GIVEN, ChoiceRule, rule_of
 from keras_sat.trace.diagram import network_of
 from keras_sat.trace.explorer import explorer_frame, explorer_page
 from keras_sat.trace.parts import logit_parts, readout_sum, votes_of, votes_of_mean
@@ -33,6 +34,10 @@ from keras_sat.trace.reading import read, reveal
 NO_PREVIOUS_WORD = (
     "The readout of this captioner (deep_output=False) does not read the previous word: its "
     "part is 0, and what it gives through the state is in the part of the memory."
+)
+NOT_FINITE = (
+    "The network gives words logits that are NaN or infinite, so there is nothing to trace: its "
+    "weights are damaged, or diverged in training. Load weights from before."
 )
 # The options of a greedy search for which a captioner has values of its own.
 OWN_RULES = ("no_repeat_ngram", "no_repeat_around")
@@ -111,6 +116,7 @@ class Trace:
         left_out: a sentence that says what the parts do not show, or "".
         network: a dict that says how the network computes a step; see
             `keras_sat.trace.diagram.network_of`.
+        choice_rule: ChoiceRule: how the caption was chosen.
     """
 
     def __init__(
@@ -122,6 +128,7 @@ class Trace:
         num_words: int,
         num_alternatives: int,
         rules: dict[str, Any],
+        choice_rule: ChoiceRule = GIVEN,
     ):
         """Read the caption of a CaptionResult.
 
@@ -130,11 +137,13 @@ class Trace:
             features: those of the encoder, (1, regions, feature_dim).
             num_words, num_alternatives: see `Captioner.trace`.
             rules: the options of a greedy search, as a dict.
+            choice_rule: ChoiceRule.
         """
         self.result = result
         self.words = result.words
         self.left_out = "" if captioner.decoder.options.deep_output else NO_PREVIOUS_WORD
-        self.network = network_of(captioner.decoder)
+        self.network = network_of(captioner)
+        self.choice_rule = choice_rule
         self._captioner = captioner
         self._vocabulary = vocabulary = captioner.vocabulary
         self._grid = captioner.rows_and_columns()
@@ -155,6 +164,8 @@ class Trace:
         context = self._reading.photo_context + self._reading.sentinel_context
         logits = decoder.readout(self._reading.embedded, self._reading.hidden_state, context)
         self._logits = ops.convert_to_numpy(logits)[0]  # (steps, vocabulary)
+        if not np.isfinite(self._logits).all():
+            raise ValueError(NOT_FINITE)
         self._probabilities = ops.convert_to_numpy(ops.softmax(logits, axis=-1))[0]
         self.steps = [self._step(t, num_words) for t in range(len(self._said_ids))]
 
@@ -163,8 +174,8 @@ class Trace:
 
     def votes(self, t: int, word: str | None = None) -> np.ndarray:
         """Return what each place adds to the logit of a word, compared with the mean of
-        the photo, (rows, columns): positive where it speaks for the word, negative
-        where against it.
+        the photo, (rows, columns): positive where it fits the word better than an
+        average place of this photo, negative where less well.
 
         See `equations.votes`. The sum is the photo's part of the logit less
         `vote_of_mean`.
@@ -241,8 +252,9 @@ class Trace:
         """Draw step t, and return the figure: the map of attention, the votes of each
         place, and the logits of the most probable words, stacked by their parts.
 
-        Votes are in two colours: for the word, and against it. The word that was said
-        is bold. The figure is not one of pyplot's: a notebook draws it where it ends a
+        Votes are in two colours: orange where a place fits the word better than an
+        average place of the photo, blue where less well. The word that was said is
+        bold. The figure is not one of pyplot's: a notebook draws it where it ends a
         cell; elsewhere, save it with its `savefig`.
 
         Args:
@@ -384,24 +396,32 @@ def make_trace(
         words = words_of_captions(caption, 1)
         results = captioner._given_captions(words, batch.features, batch.photos)
     ((_, result),) = with_image_paths(zip(photos, results))
-    return _trace(captioner, result, batch.features, options, num_words, num_alternatives)
+    rule = rule_of(captioner, options, is_given=caption is not None)
+    return _trace(captioner, result, batch.features, options, rule, num_words, num_alternatives)
 
 
-def trace_of_result(captioner: Any, result: CaptionResult, image: Any, **search: Any) -> Trace:
+def trace_of_result(
+    captioner: Any, result: CaptionResult, image: Any, *, is_given: bool = False, **search: Any
+) -> Trace:
     """Return the Trace of a caption that was found before.
 
     Args:
         captioner: Captioner.
         result: CaptionResult of the whole photo.
         image: the photo.
+        is_given: whether it was given, not found.
         **search: the options with which it was found.
     """
     (batch,) = captioner.batches(photos_of(image)[0], 1)
-    return _trace(captioner, result, batch.features, SearchOptions.of("trace", search), 10, 3)
+    options = SearchOptions.of("trace", search)
+    rule = rule_of(captioner, options, is_given=is_given)
+    return _trace(captioner, result, batch.features, options, rule, 10, 3)
 
 
-def _trace(captioner, result, features, options, num_words, num_alternatives):
-    """Return the Trace of a CaptionResult; `options` are the SearchOptions."""
+def _trace(captioner, result, features, options, rule, num_words, num_alternatives):
+    """Return the Trace of a CaptionResult; `options` are the SearchOptions, `rule` is
+    the ChoiceRule.
+    """
     rules = {name: captioner._value(options, name) for name in OWN_RULES}
     rules |= {"max_length": options.max_length, "allow_unknown": options.allow_unknown}
     return Trace(
@@ -411,6 +431,7 @@ def _trace(captioner, result, features, options, num_words, num_alternatives):
         num_words=num_words,
         num_alternatives=num_alternatives,
         rules=rules,
+        choice_rule=rule,
     )
 
 

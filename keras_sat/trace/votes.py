@@ -12,6 +12,9 @@ from keras import ops
 from keras_sat.trace.parts import readout_sum, votes_of
 from keras_sat.trace.reading import read, reveal
 
+# On a map, the largest vote has the strongest colour, unless it is smaller than this:
+# the map of a word that hardly depends on the photo has hardly any colour.
+LEAST_STRONGEST = 0.03
 READ_TOGETHER = 64  # captions: for each, the scores of all regions are in memory
 
 

@@ -337,9 +337,9 @@ for ax, picture, result in zip(axes, views.values(), described):
 figure.supxlabel("Photo: U.S. Navy, in the public domain", fontsize=7)
 
 # %% [markdown]
-# There is a person in black, with glasses and a hat; that is what the captioner has seen. The woman is a man, as often
-# with this captioner, and the glasses are sunglasses, which are far more frequent in its training photos. In grey the
-# photo gets the same sentence, mirrored a hat is mentioned; without one half of it, what remains is repeated.
+# Of each form something is true: a hat, a shirt, glasses. Much is not. The woman is a man, as often with this
+# captioner, and what the "man" holds, a drink, a cup or a cigarette, is not there. Without the lower half of the photo,
+# what remains is said twice.
 #
 # The numbers are its `confidence`: of captions with .35 one in three is right, which docs/evaluation.md defines. So it
 # knows that it does not know; `keras-sat caption --min-confidence .5` would say "not sure".
@@ -351,7 +351,7 @@ figure.supxlabel("Photo: U.S. Navy, in the public domain", fontsize=7)
 # %%
 result = described[0]
 cells = result.attention_weights[0].size
-keras_sat.AttentionDisplay.from_result(result).plot(words=["man", "shirt", "sunglasses"], width=5)
+keras_sat.AttentionDisplay.from_result(result).plot(words=["wearing", "hat", "drink"], width=5)
 
 
 def width_in_cells(attention_map):
@@ -366,8 +366,9 @@ for word, width, share in zip(result.words, widths, above):
     print(f"{word:10}{width:.0f} of {cells} cells wide, {share:.0%} of it in the upper half")
 
 # %% [markdown]
-# At "sunglasses" the region is the face, at "shirt" what is below it. So a mistake can be understood: the captioner has
-# looked at the person when it said "man"; what is wrong is the word. That was not always so. The paper's loss asks for
+# At "hat" it looks at the hat: the first three of 14 rows have most of the attention. At "drink" it looks at what the
+# jacket leaves open of shirt and tie. So a mistake can be understood: something is there, and the word for it is wrong.
+# That was not always so. The paper's loss asks for
 # words alone, and the captioner for photos that was trained with it spread its attention over 40 to 48 of its 49 cells,
 # whatever it said. What has changed it is the next story, [11](11_when_to_look.ipynb); docs/model-card.md has counts on
 # 1,000 photos: three maps in ten still miss.
@@ -421,8 +422,11 @@ assert hard["cross_entropy"][8] > hard["cross_entropy"][7] and hard["val_cross_e
 assert (hard["val_cross_entropy"] < none["val_cross_entropy"]).all()
 assert abs(hard["val_bleu_4"].max() - none["val_bleu_4"].max()) < 0.002
 looked_at = dict(zip(result.words, zip(widths, above)))
-assert looked_at["sunglasses"][0] < cells / 3 and looked_at["sunglasses"][1] > 0.7 > looked_at["shirt"][1]
-assert len(described) == len(views) and described[0].caption == described[2].caption
+assert looked_at["hat"][0] < cells / 3 and looked_at["hat"][1] > 0.7 > 0.4 > looked_at["drink"][1]
+hat, drink = (result.attention_weights[result.words.index(word)] for word in ("hat", "drink"))
+assert hat[:3].sum() > 0.6 and drink[10:12].sum() > 0.5
+said_of = [result.words for result in described]
+assert all(set(words) & {"hat", "shirt", "glasses"} for words in said_of) and all("man" in words for words in said_of)
 assert all("man" in result.words and result.confidence < 0.6 for result in described)
 assert all(result.is_finished for result in described)
 if real_data:

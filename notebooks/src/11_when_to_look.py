@@ -229,7 +229,7 @@ _ = AttentionDisplay.compare(read, names=list(looked), words="all", width=11)
 # | one with its maximum in the middle | 37.6 | 49.8 | 13.2 | 23.0 |
 # | before reading, trained on words alone (the bundled captioner before) | 35.7 | 45.9 | 12.8 | 21.0 |
 # | after reading, with sentinel and guide | 44.3 | 50.6 | 20.4 | 27.7 |
-# | with boxes of training photos and rewards as well: the bundled captioner | 59.9 | 65.6 | 39.3 | 47.3 |
+# | with boxes of training photos and rewards as well: the bundled captioner | 61.0 | 66.8 | 43.0 | 50.8 |
 # | its twin with hard attention | 60.9 | 66.4 | 40.6 | 48.8 |
 #
 # Here the bundled captioner reads a sentence of ours, about a photo that comes with matplotlib: Admiral Grace Hopper

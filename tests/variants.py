@@ -1,7 +1,9 @@
-"""Show, Attend and Tell in plain numpy with loops, written from the paper alone, to
-compare the layers with.
+"""What a CaptionDecoder computes beyond the paper's own network, in plain numpy with
+loops over regions and words: other scores, GRU, several layers, attention after
+reading, sentinel, no attention, other readouts.
 
-Weights are dicts with the paper's letters.
+An independent transcription to compare the layers with; the paper's own network is in
+keras_sat/show_attend_tell_numpy.py. Weights are dicts with the paper's letters.
 """
 
 import numpy as np
@@ -104,14 +106,6 @@ def forward(w, a, words, noise=None):
         selections.append(s)
         shares.append([from_photo])
     return np.array(log_probs), np.array(alphas), np.array(selections), np.array(shares)
-
-
-def loss(log_probs, alphas, targets, penalty_weight):
-    """L_d of equation (14) for one caption."""
-    negative = -sum(log_probs[t][y] for t, y in enumerate(targets))
-    return negative + penalty_weight * sum(
-        (1 - alphas[:, i].sum()) ** 2 for i in range(alphas.shape[1])
-    )
 
 
 def weights_of(decoder):

@@ -1,0 +1,80 @@
+"""The colours of words on the map of what each place would say.
+
+A word has the same colour at all steps, and a word that names a colour has that colour.
+Two words share a colour only if they meet at no step.
+"""
+
+from collections import Counter
+
+OTHERS = "#8b8b96"  # of words that few places say
+NUM_NAMED = 8  # words of a step, the most frequent ones, that should have colours
+NAMED_COLOURS = {
+    "red": "#e02020",
+    "yellow": "#f5dc1e",
+    "blue": "#2a62e6",
+    "green": "#2e9e3f",
+    "white": "#ffffff",
+    "black": "#101010",
+    "brown": "#86502a",
+    "orange": "#ff8c1a",
+    "pink": "#ff8fc0",
+    "purple": "#8a35c9",
+    "grey": "#9a9a9a",
+    "gray": "#9a9a9a",
+    "tan": "#d2b48c",
+    "gold": "#d4a017",
+    "golden": "#d4a017",
+    "silver": "#c0c0c8",
+}
+PALETTE = [
+    "#2fd3c3",
+    "#c58bff",
+    "#b8e04a",
+    "#e3b778",
+    "#7fa8d9",
+    "#d957b4",
+    "#6fa36a",
+    "#ff8f78",
+    "#8be8a8",
+    "#a06a50",
+    "#f2a7c9",
+    "#7d6bd0",
+]
+NEAREST = 130  # of two colours that can be told apart: their distance in RGB
+
+
+def colours_of_places(words_of_steps):
+    """Return a dict from words to colours, "#rrggbb"; other words have OTHERS.
+
+    Args:
+        words_of_steps: for each step, the words that places would say, in any order.
+    """
+    counts_of_steps = [Counter(words) for words in words_of_steps]
+    totals = sum(counts_of_steps, Counter())
+    frequent = [{word for word, _ in counts.most_common(NUM_NAMED)} for counts in counts_of_steps]
+    wanted = [word for word, _ in totals.most_common() if any(word in step for step in frequent)]
+    colours = {word: NAMED_COLOURS[word] for word in wanted if word in NAMED_COLOURS}
+    usable = [
+        colour
+        for colour in PALETTE
+        if all(_distance(colour, named) >= NEAREST for named in colours.values())
+    ]
+    for word in wanted:
+        if word in colours:
+            continue
+        met = set().union(*(counts for counts in counts_of_steps if word in counts))
+        taken = {colours[other] for other in met if other in colours}
+        free = [colour for colour in usable if colour not in taken]
+        if free:
+            colours[word] = free[0]
+    return colours
+
+
+def _distance(first, second):
+    """Return the distance of two colours "#rrggbb" in RGB."""
+    pairs = zip(_rgb(first), _rgb(second))
+    return sum((a - b) ** 2 for a, b in pairs) ** 0.5
+
+
+def _rgb(colour):
+    return [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
