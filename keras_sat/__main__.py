@@ -13,10 +13,10 @@ from keras_sat.command_line.arguments import build_parser
 from keras_sat.command_line.commands import COMMANDS
 from keras_sat.command_line.messages import (
     open_closed_streams,
-    recorded_ctrl_c,
-    say_error,
-    say_stopped,
+    report_error,
+    report_stop,
     show_warning,
+    track_ctrl_c,
 )
 
 
@@ -26,12 +26,12 @@ def main(argv=None):
     arguments = vars(build_parser().parse_args(argv))
     command = arguments.pop("command")
     warnings.showwarning = functools.partial(show_warning, command)
-    warnings.filterwarnings("ignore", message=STOPPED_EARLY)  # `say_stopped` reports it
+    warnings.filterwarnings("ignore", message=STOPPED_EARLY)  # `report_stop` reports it
     # a character that the console lacks must not end a training
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    with recorded_ctrl_c() as pressed:
+    with track_ctrl_c() as pressed:
         try:
             os.environ["KERAS_BACKEND"] = "tensorflow"  # overrides Keras' settings
             if not os.environ.get("KERAS_HOME"):
@@ -42,12 +42,12 @@ def main(argv=None):
                 raise KeyboardInterrupt  # an import swallowed it
             COMMANDS[command](**arguments)
         except KeyboardInterrupt as stop:
-            return say_stopped(command, str(stop))
+            return report_stop(command, str(stop))
         except Exception as error:
             # Raised by TensorFlow or an import.
             if pressed and not isinstance(error, (ValueError, OSError)):
-                return say_stopped(command)
-            return say_error(command, error)
+                return report_stop(command)
+            return report_error(command, error)
     return 0
 
 

@@ -85,6 +85,17 @@ def quick_meteor(monkeypatch):
     monkeypatch.setattr(scores, "score_meteor", score)
 
 
+@pytest.fixture
+def in_empty_folder(tmp_path, monkeypatch):
+    """Work in a folder of its own, and draw without a window."""
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("agg")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    plt.close("all")
+
+
 @pytest.fixture(scope="session")
 def captioner():
     """The bundled captioner of scenes, which no test may change."""

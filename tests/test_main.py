@@ -167,7 +167,7 @@ def raise_(error):
         ),
         (
             MemoryError(),
-            "MemoryError. There is not enough memory. Choose smaller values for the options.\n",
+            "MemoryError. Not enough memory. Use a smaller --batch-size",
         ),
         (
             PermissionError(13, "Permission denied", "a"),
@@ -194,10 +194,15 @@ def test_errors_are_one_line(error, expected, monkeypatch, capsys):
     assert line.startswith(f"keras-sat: {expected}") and line.count("\n") == 1 and len(line) < 2000
 
 
+def test_without_memory_only_options_of_the_command_are_named():
+    assert "Use a smaller --num-beams." in one_line(MemoryError(), "caption")
+    assert "Close other programs" in one_line(MemoryError(), "compare")
+
+
 def test_nobody_is_sent_to_another_folder_for_what_cannot_be_read(tmp_path, monkeypatch):
     (tmp_path / "a.json").write_text("")
     error = PermissionError(13, "Permission denied", str(tmp_path / "a.json"))
-    assert "choose a folder that can be written to" in one_line(error, "fit")
+    assert "choose a writable folder" in one_line(error, "fit")
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
     assert one_line(error, "fit").endswith("Permission denied. Check the permissions.")
 
@@ -255,7 +260,7 @@ def interruptible():
     "command, kept",
     [
         (["fit", "--data", "scenes"], "finished parts are kept. Run the same command to resume."),
-        (["caption", "a.jpg"], "the same command will start over."),
+        (["caption", "a.jpg"], "running the same command again starts over."),
     ],
 )
 def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, kept, monkeypatch, capsys):

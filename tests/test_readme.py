@@ -276,16 +276,6 @@ def anchors(page):
     }
 
 
-@pytest.fixture
-def in_empty_folder(tmp_path, monkeypatch):
-    import matplotlib.pyplot as plt
-
-    plt.switch_backend("agg")
-    monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    plt.close("all")
-
-
 def test_every_make_target_that_is_named_has_its_plain_commands():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     named = {

@@ -16,10 +16,11 @@ from data_utils.tf_logging import reason_of
 from keras_sat.checks import ArgumentError, reason_without_number
 from keras_sat.command_line.arguments import options_of
 
-RESUMING = ("demo", "fit", "features")  # commands that resume where they were stopped
-MOST_SHOWN = 1500  # characters of a message: errors of Keras may quote their arguments in full
-ELSEWHERE = "or choose a folder that can be written to."
-WAYS_OUT = {
+RESUMABLE = ("demo", "fit", "features")  # commands that resume where they were stopped
+MAX_LENGTH = 1500  # characters of a message: errors of Keras may quote their arguments in full
+ELSEWHERE = "or choose a writable folder."
+MEMORY_OPTIONS = ("batch_size", "num_beams", "num_samples")  # each costs memory
+HINTS = {
     **dict.fromkeys(
         (errno.ENOSPC, errno.EFBIG), "Free some space, and run the same command again."
     ),
@@ -28,7 +29,6 @@ WAYS_OUT = {
     ),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), "Check the path."),
     errno.EEXIST: f"Check the path, {ELSEWHERE}",  # a file where a folder is to be made
-    MemoryError: "There is not enough memory. Choose smaller values for the options.",
     RuntimeError: "Write the full path instead of ~.",  # Path.expanduser's error
 }
 
@@ -45,7 +45,7 @@ def open_closed_streams():
 
 
 @contextlib.contextmanager
-def recorded_ctrl_c():
+def track_ctrl_c():
     """Yield a list that stays empty until Ctrl-C is pressed; Ctrl-C still raises
     KeyboardInterrupt.
     """
@@ -58,32 +58,32 @@ def recorded_ctrl_c():
     # Keeps a custom handler.
     is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     # Others cannot set handlers.
-    is_ours = is_default and threading.current_thread() is threading.main_thread()
-    if is_ours:
+    installs_handler = is_default and threading.current_thread() is threading.main_thread()
+    if installs_handler:
         signal.signal(signal.SIGINT, record)
     try:
         yield pressed
     finally:
-        if is_ours:
+        if installs_handler:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def say_stopped(command, kept=""):
+def report_stop(command, kept=""):
     """After Ctrl-C, print what is kept and what the same command will do.
 
     Return the exit status.
     """
     new_line = "\n" if sys.stderr.isatty() else ""  # the terminal has written ^C
-    if command in RESUMING:
+    if command in RESUMABLE:
         kept = kept or "finished parts are kept. Run the same command to resume."
     print(
-        f"{new_line}keras-sat: stopped: {kept or 'the same command will start over.'}",
+        f"{new_line}keras-sat: stopped: {kept or 'running the same command again starts over.'}",
         file=sys.stderr,
     )
     return 130
 
 
-def say_error(command, error):
+def report_error(command, error):
     """Print an error in one line and return the exit status.
 
     Raise it again if it is a bug.
@@ -117,17 +117,27 @@ def one_line(error, command):
         if isinstance(error, ArgumentError)
         else reason_without_number(error)
     )
-    text = textwrap.shorten(text, MOST_SHOWN, placeholder=" ...")
-    way_out = _way_out(error)
-    return visible(f"{text.removesuffix('.')}. {way_out}" if way_out else text)
+    text = textwrap.shorten(text, MAX_LENGTH, placeholder=" ...")
+    hint = _hint(error, command)
+    return visible(f"{text.removesuffix('.')}. {hint}" if hint else text)
 
 
-def _way_out(error):
+def _hint(error, command):
     """Return what to do after an error, in a sentence, or "" if its message says it."""
+    if isinstance(error, MemoryError):
+        return _memory_hint(options_of(command))
     if isinstance(error, PermissionError) and _cannot_be_read(error.filename):
         return "Check the permissions."
     kinds = (getattr(error, "errno", None), *type(error).__mro__)
-    return next((WAYS_OUT[kind] for kind in kinds if kind in WAYS_OUT), "")
+    return next((HINTS[kind] for kind in kinds if kind in HINTS), "")
+
+
+def _memory_hint(options):
+    """Return what to do without enough memory, given the flags of a command."""
+    flags = [options[name] for name in MEMORY_OPTIONS if name in options]
+    if not flags:
+        return "Not enough memory. Close other programs, and run the same command again."
+    return f"Not enough memory. Use a smaller {' or '.join(flags)}."
 
 
 def _cannot_be_read(path):
@@ -149,4 +159,7 @@ def _has_current_folder():
 
 
 def show_warning(command, message, category, filename, lineno, file=None, line=None):
+    """Print a warning in one line; given the command, it can stand in for
+    `warnings.showwarning`.
+    """
     print(f"keras-sat: {one_line(message, command)}", file=sys.stderr)
