@@ -22,11 +22,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def few_scenes(in_empty_folder, monkeypatch):
-    """A folder with the photos that the pages name; the scenes are 200 instead of
+    """A folder with the photos that the pages name; the scenes are 100 instead of
     2,000.
     """
     draw = DATASETS["scenes"]
-    monkeypatch.setitem(DATASETS, "scenes", lambda folder: draw(folder, num_scenes=200))
+    monkeypatch.setitem(DATASETS, "scenes", lambda folder: draw(folder, num_scenes=100))
     shutil.copytree(DOCS, "docs")
     shutil.copy(DOCS / "photo.jpg", ".")
     # The command line sets its own.
@@ -124,9 +124,8 @@ def test_the_python_of_pictures(capsys):
 
 @pytest.mark.usefixtures("few_scenes", "quick_meteor")
 def test_the_python_of_training(capsys):
-    names = run_blocks(
-        "training.md", "keras_sat.fit(", "captioner.save(", smaller={"epochs=2": "epochs=1"}
-    )
+    smaller = {"epochs=2": "epochs=1, embedding_dim=16, hidden_dim=16, attention_dim=16"}
+    names = run_blocks("training.md", "keras_sat.fit(", "captioner.keras", smaller=smaller)
     assert list(Path("runs/logged/logs").glob("*.pictures"))
     assert re.search(r"^1 [\d.]+$", capsys.readouterr().out, re.MULTILINE)
     assert names["again"].weights_digest() == names["captioner"].weights_digest()
@@ -144,8 +143,9 @@ def test_the_python_of_troubleshooting(capsys):
         show_progress=False,
     )
     run_blocks("troubleshooting.md", "attention_weights", "FeatureCache.open(")
-    numbers = [float(line) for line in capsys.readouterr().out.splitlines()]
-    assert len(numbers) == 3 and min(numbers) > 0
+    spread_of_maps, *peaks, spread_of_features = capsys.readouterr().out.splitlines()
+    assert float(spread_of_maps) > 0 and float(spread_of_features) > 0
+    assert peaks[0].startswith("[0.")
 
 
 @pytest.mark.usefixtures("few_scenes")
