@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, mean_colour_encoder, python_blocks
+from helpers import ROOT, fences, mean_colour_encoder, python_blocks
 
 import data_utils
 import keras_sat
@@ -154,10 +154,41 @@ def test_the_ensemble_of_results():
     assert len(names["names"]) == 2 and isinstance(names["ensemble"], keras_sat.Ensemble)
 
 
-@pytest.mark.usefixtures("few_scenes")
-def test_the_batches_of_distribution():
-    names = run_blocks("distribution.md", "cluster.fit(", smaller={"epochs=20": "epochs=1"})
+@pytest.mark.usefixtures("few_scenes", "quick_meteor")
+def test_the_python_of_distribution():
+    smaller = {"epochs=20": "epochs=1", "epochs=2": "epochs=1, hidden_dim=16, embedding_dim=16"}
+    names = run_blocks("distribution.md", "distribute.MirroredStrategy()", smaller=smaller)
     assert names["captioner"].built
+    assert Path("runs/scenes-tiny-soft/model/config.json").is_file()
+
+
+@pytest.mark.usefixtures("few_scenes")
+def test_the_captioner_without_tensorflow_of_export(monkeypatch):
+    pytest.importorskip("ai_edge_litert")
+    monkeypatch.setattr("keras_sat.deploy.litert_captioner.is_installed", lambda: True)
+    names = run_blocks("export.md", "load_litert(")
+    assert names["result"].caption
+
+
+@pytest.mark.usefixtures("few_scenes")
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", DOCS / "pictures.md"], ids=lambda page: page.name
+)
+def test_commands_that_draw_write_their_files(page, capsys):
+    """Those on photos and scenes; each command names its files."""
+    Path("photos").mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        shutil.copy(DOCS / "photo.jpg", Path("photos", name))
+    lines = [line for _, block in fences(page) for line in block.splitlines()]
+    drawing = [
+        line for line in lines if re.match("keras-sat (caption photo|evaluate --data scenes)", line)
+    ]
+    assert len(drawing) >= 3
+    for command in drawing:
+        assert not main(shlex.split(command)[1:])
+        printed = capsys.readouterr().err
+        for place in re.findall(r"--(?:plot|html|gif|trace|gallery) (\S+)", command):
+            assert Path(place).exists() and place in printed
 
 
 @pytest.mark.usefixtures("in_empty_folder")
