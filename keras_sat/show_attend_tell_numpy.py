@@ -37,7 +37,7 @@ A map of the whole. "x <- y" means that x is computed from y; gradients go from 
 right, and down. The weights are on the right.
 
     in `objective`
-      minimised          <- log p(y), penalty; with draws also reward * log p(s), entropy
+      minimised          <- log p(y), penalty; with draws reward * log p(s), entropy
       log p(y)           <- logits of all words
       penalty            <- alpha of all words
       log p(s), entropy  <- alpha of all words
@@ -112,7 +112,7 @@ def make_weights(
         "initial_cell_bias": bias(hidden_dim),
         # f_att is an MLP with one hidden layer:
         "feature_projection": kernel(feature_dim, attention_dim),  # W_a, (D, A)
-        "feature_projection_bias": bias(attention_dim),
+        "feature_projection_bias": bias(attention_dim),  # b of (4)
         "state_projection": kernel(hidden_dim, attention_dim),  # W_h, (n, A)
         "score": kernel(attention_dim, 1)[:, 0],  # v, (A,)
         "gate": kernel(hidden_dim, 1),  # f_beta, (n, 1)
@@ -535,12 +535,12 @@ def objective(
         reward = sampled * (log_p - baseline)  # (B,)
 
         # The gradient of log_p + surrogate estimates (12), for maximising:
-        #     grad log p(y | s, a) + lambda_r (log p(y | s, a) - b) grad log p(s | a)
+        #     grad log p(y | s, a) + lambda_r (r - baseline) grad log p(s | a)
         #     + lambda_e grad H[s]
         surrogate = REWARD_WEIGHT * reward * log_p_s + ENTROPY_WEIGHT * entropy  # (B,)
         minimised = loss - surrogate.sum() / num_captions
 
-        # b, the moving average of section 4.1, over the captions for which s was drawn:
+        # The moving average of section 4.1, over the captions for which s was drawn:
         num_drawn = (sampled * is_caption).sum()
         if num_drawn > 0:
             next_baseline = 0.9 * baseline + 0.1 * (sampled * log_p).sum() / num_drawn
@@ -624,7 +624,7 @@ def make_train_state(w):
         # Of each gradient, and of its square:
         "mean_gradients": {name: np.zeros_like(weight) for name, weight in w.items()},
         "mean_squares": {name: np.zeros_like(weight) for name, weight in w.items()},
-        "baseline": 0.0,  # b of hard attention
+        "baseline": 0.0,  # b of (12)
     }
 
 
