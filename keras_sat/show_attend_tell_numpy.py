@@ -248,14 +248,16 @@ def attend_backward(w, d_w, kept, d_gated_z, d_alpha_from_objective):
     # z = (s[:, None] @ a)[:, 0], the sum of s_i a_i: more of region i moves z along a_i
     d_s = (a @ d_z[:, :, None])[:, :, 0]  # (B, L)
 
-    # s = alpha: without a draw, what z says of s holds for alpha.
-    d_alpha_from_s = d_s  # (B, L)
     if sampled is not None:
         # s = np.where(sampled[:, None] > 0, drawn, alpha)
-        # With a draw it does not. At this draw, with this noise, argmax gives the same
-        # place if alpha changes a little: the derivative of s is 0 almost everywhere.
-        # What alpha learns is then in d_alpha_from_objective, as `objective` explains.
-        d_alpha_from_s = np.where(sampled[:, None] > 0, 0, d_s)  # (B, L)
+        # At this draw, with this noise, argmax gives the same place if alpha changes a
+        # little: the derivative of `drawn` is 0 almost everywhere. What alpha learns is
+        # then in d_alpha_from_objective, as `objective` explains.
+        is_drawn = sampled[:, None] > 0  # (B, 1)
+        d_alpha_from_s = np.where(is_drawn, 0, d_s)  # (B, L)
+    else:
+        # s = alpha
+        d_alpha_from_s = d_s  # (B, L)
     d_alpha = d_alpha_from_objective + d_alpha_from_s  # (B, L)
 
     # alpha = softmax(e)
