@@ -1,20 +1,26 @@
 """Run the notebooks: `make notebooks-check`. With --write, `make notebooks`, the executed .ipynb files are made anew.
 
-The sources are notebooks/src/*.py in jupytext's percent format. Each is run from top to bottom in an empty folder; it
-ends with assertions of what its text claims. The committed .ipynb must have the cells of its source, and be small.
+Each notebook is made from its source (assemble.py) and run from top to bottom in an empty folder, with its gaps empty.
+It ends with assertions of what its text claims. The committed .ipynb must have the same cells, and be small.
+
+Then a trial runs it once more. It fills each gap with the solution, which must pass the check after it, and with a
+mistake, which the check must notice. In the end it runs the solutions of the exercises.
 """
 
 import argparse
+import base64
+import io
 import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import jupytext
+import assemble
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from PIL import Image
 
 FOLDER = Path(__file__).resolve().parent
 MAX_BYTES = 500_000
@@ -23,8 +29,8 @@ REAL_DATA = "KERAS_SAT_DATA"
 
 def sources(names=()):
     """Return the paths of the sources: all of them, or those that begin with one of the names (01, say)."""
-    every = sorted((FOLDER / "src").glob("*.py"))
-    stems = [Path(name).stem for name in names]  # "notebooks/src/01_words_and_ids.py" is a name too
+    every = sorted((FOLDER / "src").glob("*.py")) + sorted((FOLDER / "src" / "rooms").glob("*.py"))
+    stems = [Path(name).stem for name in names]  # "notebooks/src/01_words.py" is a name too
     unknown = [stem for stem in stems if not any(source.stem.startswith(stem) for source in every)]
     if unknown:
         raise ValueError(
@@ -32,19 +38,6 @@ def sources(names=()):
             f"Received: {', '.join(unknown)}"
         )
     return [source for source in every if not stems or any(source.stem.startswith(stem) for stem in stems)]
-
-
-def read_source(source):
-    """Return the notebook of a source file, not executed."""
-    notebook = jupytext.read(source)
-    notebook.metadata = {
-        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
-        "language_info": {"name": "python"},
-    }
-    for number, cell in enumerate(notebook.cells):
-        cell["id"] = f"cell-{number}"  # the same in every run, so that differences are real ones
-        cell.metadata = {}
-    return notebook
 
 
 def code_cells(notebook):
@@ -57,24 +50,43 @@ def execute(notebook):
         resources = {"metadata": {"path": directory}}
         NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
     for cell in code_cells(notebook):
-        cell.metadata = {}
-        # What TensorFlow logs of its devices is about this machine, not about the story.
+        cell.metadata.pop("execution", None)  # the times of this run
+        # What TensorFlow logs of its devices is about this machine, not about the notebook.
         cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        for output in cell.outputs:
+            if "image/png" in output.get("data", {}):
+                output.data["image/png"] = with_palette(output.data["image/png"])
+
+
+def with_palette(picture):
+    """Return a picture, PNG in base64, in 256 colours if it is a large one: a photo has then a third of the bytes."""
+    content = base64.b64decode(picture)
+    if len(content) < 100_000:
+        return picture
+    smaller = io.BytesIO()
+    pixels = Image.open(io.BytesIO(content)).convert("RGB")
+    pixels.quantize(256, dither=Image.Dither.FLOYDSTEINBERG).save(smaller, format="png", optimize=True)
+    return base64.b64encode(smaller.getvalue()).decode("ascii")
 
 
 def cells_of(notebook):
-    return [(cell.cell_type, cell.source) for cell in notebook.cells]
+    """Return what a notebook has in common with the same notebook in another run."""
+    return [(cell.cell_type, cell.source, cell.metadata, cell.get("attachments")) for cell in notebook.cells]
 
 
 def problem_with(source, write=False):
-    """Run one source, and return what is wrong with it or with its .ipynb, or None."""
-    target = FOLDER / f"{source.stem}.ipynb"
-    notebook = read_source(source)
+    """Run one notebook and its trial, and return what is wrong with them or with the .ipynb, or None."""
+    target = assemble.target_of(source)
+    notebook = assemble.assemble(source)
     try:
         execute(notebook)
+        problems = problems_of_trial(source)
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         return str(error)
+    if problems:
+        return "; ".join(problems)
     if write:
+        target.parent.mkdir(exist_ok=True)
         nbformat.write(notebook, target)
     if not target.exists():
         return f"{target.name} is missing: run `make notebooks`"
@@ -83,6 +95,15 @@ def problem_with(source, write=False):
     if target.stat().st_size > MAX_BYTES:
         return f"{target.name} has {target.stat().st_size} bytes, more than {MAX_BYTES}"
     return None
+
+
+def problems_of_trial(source):
+    """Try the solutions of a notebook, if it has any."""
+    if not assemble.read_solutions(source):
+        return []
+    notebook = assemble.trial(source)
+    execute(notebook)
+    return assemble.problems_of_trial(notebook)
 
 
 def main():

@@ -1,42 +1,54 @@
-"""The notebooks: how they are built, and a run of the shortest one.
+"""The notebooks: their frame, what they are made from, and a run of the shortest one.
 
 `make notebooks-check` runs them all.
 """
 
 import ast
-import importlib.util
+import base64
+import importlib
+import io
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
-jupytext = pytest.importorskip("jupytext", reason="the notebooks need the extra `notebooks`")
+pytest.importorskip("jupytext", reason="the notebooks need the extra `notebooks`")
 nbformat = pytest.importorskip("nbformat")
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
-STORIES = [
-    "00_the_paper_on_two_screens",
-    "01_words_and_ids",
-    "02_an_image_as_196_vectors",
+SOURCES = sorted((FOLDER / "src").rglob("*.py"))
+# Chapters of the course, and the notebooks that wait to become chapters or rooms.
+CHAPTERS = [
+    "01_words",
+    "02_a_picture_as_vectors",
     "03_one_step_of_attention",
-    "04_kinds_of_attention",
-    "05_without_attention",
-    "06_soft_attention_trained",
-    "07_hard_attention",
-    "08_words_out",
-    "09_how_good_is_it",
-    "10_your_own_photos",
-    "11_when_to_look",
-    "12_point_and_tell",
+    "04_why_attention",
+    "07_words_out",
+    "08_how_good_is_it",
 ]
-SHORTEST = "01_words_and_ids"  # the only one that needs no TensorFlow
-SOURCES = sorted((FOLDER / "src").glob("*.py"))
+SHORTEST = "01_words"  # the only one that needs no TensorFlow
 
 
-def cells_of(notebook):
-    return [(cell.cell_type, cell.source) for cell in notebook.cells]
+def module_of_notebooks(name):
+    sys.path.insert(0, str(FOLDER))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(FOLDER))
+
+
+@pytest.fixture(scope="session")
+def assemble():
+    return module_of_notebooks("assemble")
+
+
+@pytest.fixture(scope="session")
+def check():
+    return module_of_notebooks("check")
 
 
 @pytest.fixture(params=SOURCES, ids=lambda source: source.stem)
@@ -44,58 +56,228 @@ def source(request):
     return request.param
 
 
-@pytest.fixture
-def cells(source):
-    return cells_of(jupytext.read(source))
+@pytest.fixture(params=CHAPTERS)
+def chapter(request):
+    return FOLDER / "src" / f"{request.param}.py"
 
 
-def code(cells):
-    return [text for kind, text in cells if kind == "code"]
+def texts_of(notebook):
+    return [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
 
 
-def test_there_are_the_thirteen_stories():
-    assert [source.stem for source in SOURCES] == STORIES
-    assert sorted(path.stem for path in FOLDER.glob("*.ipynb")) == STORIES
+def read(path):
+    return nbformat.read(path, 4)
 
 
-def test_it_is_small_enough_to_be_shown_by_web_sites(source):
-    assert (FOLDER / f"{source.stem}.ipynb").stat().st_size <= 500_000
+# === Each notebook ===
 
 
-def test_it_installs_the_package_where_it_is_missing(cells):
-    first = code(cells)[0]
-    ast.parse(first)  # plain Python, no magic
+def test_each_source_has_a_notebook_and_each_notebook_a_source(assemble):
+    made = {assemble.target_of(source) for source in SOURCES}
+    assert made == set(FOLDER.rglob("*.ipynb"))
+
+
+def test_it_is_small_enough_to_be_shown_by_web_sites(source, assemble):
+    assert assemble.target_of(source).stat().st_size <= 500_000
+
+
+def test_it_is_made_from_its_source(source, assemble):
+    executed = read(assemble.target_of(source))
+    made = assemble.assemble(source)
+
+    def content(notebook):
+        return [(cell.cell_type, cell.source, cell.get("attachments")) for cell in notebook.cells]
+
+    assert content(executed) == content(made)
+
+
+def test_it_has_pictures_and_no_errors(source, assemble):
+    executed = read(assemble.target_of(source))
+    outputs = [output for cell in executed.cells for output in cell.get("outputs", [])]
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+
+
+def test_nothing_of_the_machine_that_ran_it_is_in_it(source, assemble):
+    executed = assemble.target_of(source).read_text(encoding="utf-8")
+    # Pictures in base64 may contain anything.
+    executed = re.sub(r"[A-Za-z0-9+/]{200,}", "", executed)
+    assert not re.search(r"/(home|root|Users|work|tmp|mnt|opt|usr|var)/|[A-Z]:\\\\", executed)
+
+
+def test_it_ends_with_assertions(source, assemble):
+    last = assemble.assemble(source).cells[-1]
+    assert last.cell_type == "code"
+    assert sum(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(last.source))) >= 3
+
+
+def test_its_links_lead_to_files(source, assemble):
+    folder = assemble.target_of(source).parent
+    text = "\n".join(texts_of(assemble.assemble(source)))
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    local = [link for link in links if not link.startswith(("http", "attachment:"))]
+    assert [link for link in local if not (folder / link).exists()] == []
+
+
+def test_it_is_in_the_table_of_contents(source, assemble):
+    path = assemble.target_of(source).relative_to(FOLDER).as_posix()
+    assert f"]({path})" in (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+# === The frame of a chapter ===
+
+
+def test_a_chapter_has_its_frame(chapter, assemble):
+    cells = assemble.assemble(chapter).cells
+    first = cells[0]
+    for words in ("You will be able to", "You need", "on two cores", "attachment:model.png"):
+        assert words in first.source
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert text.count("**Predict.**") >= 2
+    assert text.count("<summary>What happened</summary>") >= 2
+    assert text.count("<summary>Solution</summary>") >= 2
+    assert "## In five sentences" in text
+    assert "https://" in text[text.index("## Next") :]
+    assert cells[-1].source.startswith("# @title For maintainers")
+    assert cells[-1].metadata.jupyter.source_hidden
+
+
+def test_a_chapter_installs_nothing_while_the_project_has_no_address(chapter, assemble):
+    cells = assemble.assemble(chapter).cells
+    assert not any("pip install" in cell.source or "colab" in cell.source for cell in cells)
+
+
+def test_a_chapter_installs_the_package_once_there_is_an_address(assemble):
+    source = FOLDER / "src" / f"{SHORTEST}.py"
+    notebook = assemble.assemble(source, address="https://github.com/somebody/keras_sat")
+    assert notebook.cells[1].source == (
+        "%pip install --quiet git+https://github.com/somebody/keras_sat"
+    )
     assert (
-        "keras_sat" in first and "subprocess" in first and re.search(r'"pip",\s*"install"', first)
+        "(https://colab.research.google.com/github/somebody/keras_sat/blob/main/notebooks/"
+        f"{SHORTEST}.ipynb)" in notebook.cells[0].source
     )
 
 
-def test_outside_of_a_clone_it_installs_nothing(cells, tmp_path, monkeypatch):
-    """A package of the same name on an index need not be ours."""
-    (tmp_path / "notebooks").mkdir()
-    monkeypatch.chdir(tmp_path / "notebooks")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(subprocess, "run", None)
-    with pytest.raises(ModuleNotFoundError, match="Clone its repository"):
-        exec(code(cells)[0], {})
-    ran = []
-    monkeypatch.setattr(subprocess, "run", lambda command, check: ran.append(command))
-    (tmp_path / "keras_sat").mkdir()
-    exec(code(cells)[0].partition("from data_utils")[0], {})
-    assert ran == [[sys.executable, "-m", "pip", "install", "--quiet", str(tmp_path)]]
+# === Gaps ===
+
+A_SOURCE = """\
+# %% gap="twice"
+def twice(x):
+    return ...  # your turn
+
+# %% check="twice" empty="twice(1)"
+assert twice(2) == 4
+
+# %% [markdown]
+# [solution 1]
+"""
+ITS_SOLUTIONS = """\
+# %% gap="twice"
+def twice(x):
+    return 2 * x
+
+# %% wrong="twice"
+def twice(x):
+    return x + 1
+
+# %% exercise=1
+print(twice(21))
+"""
 
 
-def test_it_ends_with_assertions(cells):
-    kind, last = cells[-1]
-    assert kind == "code"
-    assert sum(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(last))) >= 3
+@pytest.fixture
+def small_source(assemble, tmp_path, monkeypatch):
+    """A source with a gap and its solutions, in a folder of its own."""
+    monkeypatch.setattr(assemble, "FOLDER", tmp_path)
+    for folder, text in (("src", A_SOURCE), ("solutions", ITS_SOLUTIONS)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "09_small.py").write_text(text, encoding="utf-8")
+    return tmp_path / "src" / "09_small.py"
 
 
-def test_it_has_exercises_and_links_to_the_next(source, cells):
-    text = "\n".join(text for kind, text in cells if kind == "markdown")
-    following = [f"{name}.ipynb" for name in STORIES[1:]] + ["README.md"]
-    assert "Exercises" in text
-    assert f"]({following[STORIES.index(source.stem)]})" in text[text.index("Exercises") :]
+def after_check(notebook, gap):
+    """Fill the gap with this code, run the check, and return the names it leaves."""
+    names = {}
+    exec(gap, names)
+    exec(notebook.cells[1].source, names)
+    return names
+
+
+def test_an_empty_gap_goes_on_with_the_solution(small_source, assemble, capsys):
+    notebook = assemble.assemble(small_source, address=assemble.PLACEHOLDER)
+    names = after_check(notebook, notebook.cells[0].source)
+    assert names["twice"](2) == 4
+    assert "Not yet" in capsys.readouterr().out
+
+
+def test_a_filled_gap_is_checked_and_kept(small_source, assemble, capsys):
+    notebook = assemble.assemble(small_source, address=assemble.PLACEHOLDER)
+    names = after_check(notebook, "def twice(x):\n    return x + x\nmine = twice")
+    assert names["twice"] is names["mine"]
+    assert capsys.readouterr().out == f"{assemble.RIGHT}\n"
+    with pytest.raises(AssertionError):
+        after_check(notebook, "def twice(x):\n    return x + 1")
+
+
+def test_solutions_are_in_the_notebook_folded(small_source, assemble):
+    _, check, exercise = assemble.assemble(small_source, address=assemble.PLACEHOLDER).cells
+    assert "return 2 * x" in check.source
+    assert check.metadata.jupyter.source_hidden
+    assert exercise.source.startswith("<details>")
+    assert "print(twice(21))" in exercise.source
+
+
+def test_the_trial_notices_a_check_that_lets_mistakes_pass(small_source, assemble):
+    trial = assemble.trial(small_source)
+    for cell in trial.cells:
+        if "solved" in cell.metadata:
+            cell.outputs = [nbformat.v4.new_output("stream", text=assemble.RIGHT)]
+    (problem,) = assemble.problems_of_trial(trial)  # the mistake has raised nothing
+    assert "did not notice the mistake" in problem
+
+
+def test_each_gap_has_a_check_a_solution_and_a_mistake(chapter, assemble):
+    cells = assemble.read_cells(chapter)
+    gaps = [cell for cell in cells if "gap" in cell.metadata]
+    solutions = assemble.read_solutions(chapter)
+    assert gaps
+    for cell in gaps:
+        name = cell.metadata["gap"]
+        following = cells[cells.index(cell) + 1]
+        assert assemble.YOUR_TURN in cell.source
+        assert following.metadata["check"] == name
+        assert ("gap", name) in solutions
+        assert ("wrong", name) in solutions
+
+
+# === Pictures ===
+
+
+def picture_of(pixels):
+    """Return pixels (rows, columns, 3) as a PNG in base64."""
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, format="png")
+    return base64.b64encode(content.getvalue()).decode("ascii")
+
+
+def test_large_pictures_get_a_palette_and_small_ones_stay(check):
+    noise = np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype="uint8")
+    large, small = picture_of(noise), picture_of(noise[:20, :20])
+    assert len(check.with_palette(large)) < 0.5 * len(large)
+    assert check.with_palette(small) == small
+
+
+# === What single notebooks say ===
+
+
+def output_of(stem, beginning):
+    """Return the text that the code cell with this line in it has printed."""
+    executed = read(FOLDER / f"{stem}.ipynb")
+    (cell,) = [
+        cell for cell in executed.cells if cell.cell_type == "code" and beginning in cell.source
+    ]
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
 
 
 def test_the_captioner_for_photos_has_the_scores_of_its_model_card():
@@ -103,59 +285,9 @@ def test_the_captioner_for_photos_has_the_scores_of_its_model_card():
     _, _, _, bleu_4, meteor, _, cider = re.search(
         r"^\| this model \| (.*) \|$", card, re.MULTILINE
     )[1].split(" | ")
-    story = (FOLDER / "src" / "09_how_good_is_it.py").read_text(encoding="utf-8")
-    assert f"the shipped captioner has BLEU-4 {bleu_4} and a person" in story
-    assert f"METEOR ({meteor} and" in story and f"CIDEr ({f'{float(cider):.2f}'[1:]} and" in story
-
-
-def test_its_links_lead_to_files(cells):
-    known = {f"{name}.ipynb" for name in STORIES} | {"README.md"}
-    links = {
-        link
-        for kind, text in cells
-        if kind == "markdown"
-        for link in re.findall(r"\]\(([^)]+)\)", text)
-    }
-    assert {link for link in links if not link.startswith("http")} <= known
-
-
-def test_it_is_in_the_table_of_contents(source):
-    text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert f"]({source.stem}.ipynb)" in text
-    assert any(source.stem[:2] in notebooks for _, notebooks, _ in concepts())
-
-
-def test_the_executed_notebook_is_made_from_it(source, cells):
-    executed = nbformat.read(FOLDER / f"{source.stem}.ipynb", 4)
-    assert cells_of(executed) == cells
-    errors = [
-        output
-        for cell in executed.cells
-        for output in cell.get("outputs", [])
-        if output.output_type == "error"
-    ]
-    assert not errors
-    assert any(
-        "image/png" in output.get("data", {})
-        for cell in executed.cells
-        for output in cell.get("outputs", [])
-    )
-
-
-def test_nothing_of_the_machine_that_ran_it_is_in_it(source):
-    executed = (FOLDER / f"{source.stem}.ipynb").read_text(encoding="utf-8")
-    # Pictures in base64 may contain anything.
-    executed = re.sub(r"[A-Za-z0-9+/]{200,}", "", executed)
-    assert not re.search(r"/(home|root|Users|work|tmp|mnt|opt|usr|var)/|[A-Z]:\\\\", executed)
-
-
-def output_of(stem, beginning):
-    """Return the text that the code cell with this line in it has printed."""
-    executed = nbformat.read(FOLDER / f"{stem}.ipynb", 4)
-    (cell,) = [
-        cell for cell in executed.cells if cell.cell_type == "code" and beginning in cell.source
-    ]
-    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+    text = "\n".join(texts_of(read(FOLDER / "08_how_good_is_it.ipynb")))
+    assert f"the bundled captioner has BLEU-4 {bleu_4} and a person" in text
+    assert f"METEOR ({meteor} and" in text and f"CIDEr ({f'{float(cider):.2f}'[1:]} and" in text
 
 
 def test_the_soft_attention_that_was_trained_speaks():
@@ -171,6 +303,9 @@ def test_a_real_photo_has_captions():
     assert said.count(": a ") == 5 and "the lower half: a" in said
 
 
+# === Running ===
+
+
 @pytest.mark.slow
 def test_the_shortest_one_runs():
     command = [sys.executable, FOLDER / "check.py", SHORTEST]
@@ -182,28 +317,68 @@ def test_the_shortest_one_runs():
 def test_the_check_knows_its_notebooks():
     command = [sys.executable, FOLDER / "check.py", "99"]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and f"Expected the beginning of one of: {STORIES[0]}" in done.stderr
+    assert done.returncode == 2
+    assert f"Expected the beginning of one of: {SOURCES[0].stem}" in done.stderr
+
+
+# === README.md ===
+
+
+def rows_under(heading):
+    """Return the cells of the first table under a heading, without its head."""
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    section = text[text.index(f"\n## {heading}") + 1 :].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def text_with_number(number):
+    """Return all that the notebooks with this number say and print, in one line."""
+    parts = []
+    for path in sorted(FOLDER.rglob(f"{number}*.ipynb")):
+        for cell in read(path).cells:
+            parts.append(cell.source)
+            parts += [output.get("text", "") for output in cell.get("outputs", [])]
+    return " ".join(" ".join(parts).split())
+
+
+def test_each_question_is_answered_where_the_table_says():
+    questions = rows_under("Questions")
+    assert len(questions) >= 30
+    for _, question, number, answer in questions:
+        if answer == "(open)":
+            stems = {source.stem for source in SOURCES}
+            assert not stems & {"05_build_it_train_it", "06_hard_attention"}, question
+        else:
+            assert answer in text_with_number(number), f"{question} {number}: {answer}"
 
 
 def concepts():
-    """Return (concept, numbers of notebooks, functions) of each row of the table."""
-    rows = []
-    for line in (FOLDER / "README.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("|") and not line.startswith(("| concept", "|---")):
-            concept, _, notebooks, functions = (cell.strip() for cell in line.strip("|").split("|"))
-            rows.append((concept, notebooks.split(", "), re.findall(r"`([^`]+)`", functions)))
-    return rows
+    """Return (concept, numbers of notebooks, functions) of each row of the index."""
+    return [
+        (concept, notebooks.split(", "), re.findall(r"`([^`]+)`", functions))
+        for concept, _, notebooks, functions in rows_under("Where each idea is")
+    ]
 
 
 def test_every_concept_has_a_notebook_and_a_function_that_exists():
     rows = concepts()
-    numbers = {name[:2] for name in STORIES}
     assert len({concept for concept, _, _ in rows}) == len(rows)
-    assert {number for _, notebooks, _ in rows for number in notebooks} == numbers
+    assert {number for _, notebooks, _ in rows for number in notebooks} == {
+        source.stem[:2] for source in SOURCES if source.parent.name == "src"
+    }
     for concept, _, functions in rows:
         assert functions, concept
         for name in functions:
             assert found(name) is not None, f"{concept}: there is no {name}"
+
+
+def test_the_word_of_each_concept_is_in_its_first_notebook():
+    """The word in question is set in bold."""
+    for concept, notebooks, _ in concepts():
+        (word,) = re.findall(r"\*\*([^*]+)\*\*", concept)
+        word = word.strip("`").lower()
+        assert word in text_with_number(notebooks[0]).lower(), f"{concept}: {notebooks[0]}"
 
 
 def found(name):

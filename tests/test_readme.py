@@ -319,6 +319,103 @@ def test_the_blocks_of_trace_run(in_empty_folder, capsys):
     assert Path("raft.png").stat().st_size > 5000
 
 
+def block_of_questions(text):
+    """Return the one block of docs/questions.md that contains a text."""
+    (block,) = [block for block in python_blocks(ROOT / "docs" / "questions.md") if text in block]
+    return block
+
+
+def run_question(text, smaller=()):
+    """Run the block of docs/questions.md that contains a text; return its names.
+
+    `smaller` maps numbers of the block to those that a test has time for.
+    """
+    block = block_of_questions(text)
+    for number, smaller_number in dict(smaller).items():
+        assert number in block
+        block = block.replace(number, smaller_number)
+    names = {"__name__": "questions"}  # in which Keras finds the class of a layer
+    exec(compile(block, "questions.md", "exec"), names)
+    return names
+
+
+@pytest.mark.slow
+def test_the_questions_about_attention_and_teacher_forcing_run(in_empty_folder, capsys):
+    names = run_question("display.plot(")
+    maps = names["result"].attention_weights
+    assert capsys.readouterr().out.strip().endswith(str(maps.shape))
+    assert np.allclose(maps.sum(axis=(1, 2)), 1, atol=1e-4)
+    assert Path("where.png").stat().st_size > 5000
+
+    names = run_question("teacher forcing: it reads")
+    read = names["read"]
+    assert read.words == data_utils.tokenise(names["scene"].captions[0])
+    assert len(read.word_probs) == len(read.words)
+
+
+def test_the_words_of_other_languages_are_as_promised(capsys):
+    run_question("一只")
+    promised = re.findall(r"# (\[.+\]|\w+)", block_of_questions("一只"))
+    assert capsys.readouterr().out.splitlines() == promised
+
+
+@pytest.mark.slow
+def test_word_vectors_of_your_own_are_where_training_starts(in_empty_folder, without_graphs):
+    words = {"red": 0.4, "circle": -0.3, "zebra": 0.1}
+    lines = [" ".join([word, *[str(value)] * 300]) for word, value in words.items()]
+    Path("glove.6B.300d.txt").write_text("\n".join(lines) + "\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        names = run_question("glove")
+    trained = names["trained"]
+    table = trained.decoder.embedding.embeddings.numpy()
+    for word in ("red", "circle"):
+        (token_id,) = trained.vocabulary.caption_to_ids(word)
+        assert np.allclose(table[token_id], words[word], atol=0.02)
+    assert names["vectors"].keys() == {"red", "circle"}
+
+    # Frozen, as the text below the block says.
+    captioner, table = names["captioner"], names["table"]
+    captioner.decoder.embedding.trainable = False
+    captioner.compile()
+    captioner.fit(data_utils.make_batches(names["images"][:2], captioner.vocabulary, image_size=64))
+    assert np.array_equal(captioner.decoder.embedding.embeddings, table)
+
+
+@pytest.mark.slow
+def test_captions_in_german(in_empty_folder, without_graphs, capsys):
+    names = run_question("German", {"40_000": "40", "epochs=6": "epochs=1"})
+    captions = [image.captions[0] for image in names["images"]]
+    assert any("grünes" in caption or "grüner" in caption for caption in captions)
+    assert names["captioner"].vocabulary.words[0] == "ein"
+    assert "of 4 captions of unseen scenes are right" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_transformer_trains_on_the_same_batches(
+    in_empty_folder, without_graphs, quick_meteor, capsys
+):
+    names = run_question(
+        "transformer.fit(", {"num_scenes=2000": "num_scenes=40", "epochs=20": "epochs=1"}
+    )
+    assert len(names["captions"]) == 4
+    num_heads = names["maps"].shape[1]
+    assert num_heads == 4
+    assert "CIDEr" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_questions_about_photos_run(in_empty_folder, monkeypatch, capsys):
+    """The second block needs LiteRT, which other tests do without."""
+    pytest.importorskip("ai_edge_litert")
+    monkeypatch.setattr("keras_sat.deploy.litert_captioner.is_installed", lambda: True)
+    shutil.copy(ROOT / "docs" / "photo.jpg", ".")
+    names = run_question('from_pretrained("flickr8k")')
+    answer = run_question("def answer(")["answer"](Path("photo.jpg").read_bytes())
+    assert answer["caption"] == names["result"].caption
+    assert answer["caption"] in capsys.readouterr().out
+
+
 def test_no_file_of_the_repository_is_ignored_by_git():
     command = ["git", "-C", ROOT, "ls-files", "--cached", "--ignored", "--exclude-standard"]
     if shutil.which("git") is None or not (ROOT / ".git").exists():

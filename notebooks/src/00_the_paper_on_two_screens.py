@@ -55,8 +55,8 @@ print("\n")
 show(ShowAttendTell.__init__)
 
 # %% [markdown]
-# [01](01_words_and_ids.ipynb) tells where the words and their ids come from, and
-# [02](02_an_image_as_196_vectors.ipynb) how a photo becomes annotation vectors.
+# [chapter 1](01_words.ipynb) tells where the words and their ids come from, and
+# [chapter 2](02_a_picture_as_vectors.ipynb) how a photo becomes annotation vectors.
 #
 # ## Attend
 #
@@ -67,8 +67,9 @@ show(ShowAttendTell.__init__)
 show(ShowAttendTell.attend)
 
 # %% [markdown]
-# [03](03_one_step_of_attention.ipynb) computes this step by hand, [04](04_kinds_of_attention.ipynb) tries other scores,
-# and [05](05_without_attention.ipynb) leaves attention out. [07](07_hard_attention.ipynb) is about the draw.
+# [chapter 3](03_one_step_of_attention.ipynb) computes this step by hand, [what scores
+# cost](rooms/what_scores_cost.ipynb) tries other scores,
+# and [chapter 4](04_why_attention.ipynb) leaves attention out. [07](07_hard_attention.ipynb) is about the draw.
 #
 # ## Tell
 #
@@ -79,7 +80,7 @@ show(ShowAttendTell.attend)
 show(ShowAttendTell.initial_state, ShowAttendTell.step, ShowAttendTell.call)
 
 # %% [markdown]
-# [03](03_one_step_of_attention.ipynb) has the gates, and [05](05_without_attention.ipynb) a GRU instead.
+# [chapter 3](03_one_step_of_attention.ipynb) has the gates, and [chapter 4](04_why_attention.ipynb) a GRU instead.
 #
 # ## What is minimised
 #
@@ -103,7 +104,8 @@ show(objective)
 show(train_step, caption)
 
 # %% [markdown]
-# [06](06_soft_attention_trained.ipynb) does a training step by hand. [08](08_words_out.ipynb) has beams and sampling.
+# [06](06_soft_attention_trained.ipynb) does a training step by hand. [chapter 7](07_words_out.ipynb) has beams and
+# sampling.
 #
 # That was all of it. Now it learns.
 #
@@ -195,8 +197,9 @@ for number in range(3):
 # %% [markdown]
 # What keeps its colours is where the attention was, and the line encloses half of it. It is spread widely, since the
 # penalty asks that each of the 64 regions gets some. Still, in true captions its peak is mostly on the object
-# that a colour or shape names, although nobody told it where that is. [05](05_without_attention.ipynb) has more of that
-# measure, and [09](09_how_good_is_it.ipynb) scores captions.
+# that a colour or shape names, although nobody told it where that is. [chapter 4](04_why_attention.ipynb) has more
+# of that
+# measure, and [chapter 8](08_how_good_is_it.ipynb) scores captions.
 #
 # ## Hard attention, briefly
 #
@@ -230,7 +233,7 @@ draw("drawn", 0)
 #
 # ## Next
 #
-# [01 · Words and ids](01_words_and_ids.ipynb) starts at the beginning: how a caption becomes numbers.
+# [chapter 1](01_words.ipynb) starts at the beginning: how a caption becomes numbers.
 #
 # The last cell checks what this notebook has claimed.
 

@@ -1,335 +1,718 @@
 # %% [markdown]
-# # 03 · One step of attention by hand
+# # 3 · One step of attention
 #
-# A captioner writes one word at a time. For each word it decides where to look, takes in what it sees there, remembers
-# it, and chooses the word. This story does one such step with numpy alone, equation by equation, in the order and with
-# the numbers of the paper (Xu et al., 2015). Then it asks the layer of the package for the same step, and finds the
-# same numbers. In the end it writes a whole caption by hand.
+# **You will be able to**
 #
-# In two sentences: the decoder's state is a *query*, the 64 vectors of the picture are the *values*. Attention is the
-# weighted sum of the values, with weights that depend on the query.
+# * compute one step of the decoder in numpy, from the picture to the next word, and get the layer's numbers
+# * say what the *query*, the *keys* and the *values* are
+# * explain why there is a tanh in the score and why three terms are added before the word is chosen
+# * tell additive from dot-product attention, and find the way from here to the transformer
+#
+# **You need** numpy and the softmax. [Chapter 2](02_a_picture_as_vectors.ipynb) says where the vectors of the picture
+# come from. You need not know what an LSTM is.
+#
+# **1 minute on two cores**; allow an hour to think.
+#
+# [diagram]
+#
+# A captioner writes one word at a time. Before each word it decides where to look, reads what is there, updates its
+# memory and chooses a word. You are going to do one such step by hand, equation by equation, with the numbers of the
+# paper ([Xu et al., 2015](https://arxiv.org/abs/1502.03044)). The weights are those of a captioner that has been
+# trained.
+#
+# In one sentence: *attention* is a weighted mean of *values*, where the weight of each value says how well its *key*
+# fits a *query*. Here the query is the decoder's state: what has been said so far, and so what is to be looked for.
+# As in the whole paper, the keys and the values are made from the same annotation vectors, one for each region of the
+# picture. The value is the vector $\mathbf{a}_i$ itself, the key is a projection of it, $\mathbf{W}_a\mathbf{a}_i$.
 
 # %%
-import importlib.util
-import subprocess
-import sys
-from pathlib import Path
-
-if importlib.util.find_spec("keras_sat") is None:  # on Colab: install the clone that contains this notebook
-    clone = Path("..").resolve()
-    if not (clone / "keras_sat").is_dir():
-        raise ModuleNotFoundError(
-            "keras_sat is not installed. Clone its repository, and open this notebook in the clone's folder notebooks."
-        )
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", str(clone)], check=True)
-
 from data_utils.tf_logging import import_tensorflow
 
-_ = import_tensorflow()  # without its greetings, half a dozen lines about the processor
+tf = import_tensorflow()  # without its startup log
 
-# %%
+import keras
 import matplotlib.pyplot as plt
 import numpy as np
 from keras import ops
 
 from data_utils import draw_scenes
-from keras_sat import AttentionDisplay, Captioner, ground
+from keras_sat import AttentionDisplay, Captioner, equations, ground
 
-plt.rcParams["figure.dpi"] = 80
+plt.rcParams["figure.dpi"] = 100
 
 # %% [markdown]
-# ## The picture and its annotation vectors
+# ## The picture
 #
-# The shipped captioner of drawn scenes is small: $L = 256$ regions (16 x 16), annotation vectors of $D = 66$ numbers,
-# states of $n = 128$, word vectors of $m = 32$, and $K = 45$ tokens. It has never seen this scene.
-# [02](02_an_image_as_196_vectors.ipynb) has told where the vectors come from.
+# The captioner `scenes` comes with the package. It captions synthetic scenes of 64 x 64 pixels, and it is small: $L =
+# 256$ regions (16 x 16), annotation vectors of $D = 66$ numbers, a state of $n = 128$, word vectors of $m = 32$, and
+# $K = 45$ words and other tokens. It has never seen this scene.
 
 # %%
-scene = next(scene for scene in draw_scenes(50, seed=1502) if len(scene.objects) == 2)
 captioner = Captioner.from_pretrained("scenes")
-features = captioner.encode(scene.image[None])  # (1, 256, 66)
-a = features[0].astype("float64")
+scene = next(scene for scene in draw_scenes(50, seed=1502) if len(scene.objects) == 2)
+features = captioner.encode(scene.image[None])  # (1, 256, 66): one picture
+a = features[0].astype("float64")  # (256, 66)
 
-figure, ax = plt.subplots(figsize=(2.4, 2.4))
+figure, ax = plt.subplots(figsize=(3, 3))
 ax.imshow(scene.image)
 ax.axis("off")
 print("annotation vectors:", a.shape)
 
 # %% [markdown]
-# All that has been learned is in matrices. Here they are as plain arrays, under the names of the paper.
+# All that was learned is in these matrices. Here they are as plain arrays, under the paper's names.
 
 # %%
 decoder = captioner.decoder
-cell = decoder.cells[0]
+attention, cell, readout = decoder.attention_layer, decoder.cells[0], decoder.readout
 
 
 def plain(weight):
     return ops.convert_to_numpy(weight).astype("float64")
 
 
-def dense(layer):
-    return plain(layer.kernel), plain(layer.bias)
-
-
-E = plain(decoder.embedding.embeddings)
-W_a, b = dense(decoder.attention_layer.feature_projection)
-W_h, v = plain(decoder.attention_layer.state_projection.kernel), plain(decoder.attention_layer.score_vector)
-f_h, f_c, f_beta = dense(decoder.initial_hidden), dense(decoder.initial_cell), dense(decoder.gate)
-T_y, T_bias = dense(cell.input_projection)
+E = plain(decoder.embedding.embeddings)  # (K, m): a row for each word
+W_a, b_a = plain(attention.feature_projection.kernel), plain(attention.feature_projection.bias)
+W_h, v = plain(attention.state_projection.kernel), plain(attention.score_vector)
+W_beta, b_beta = plain(decoder.gate.kernel), plain(decoder.gate.bias)
+T_y, b_T = plain(cell.input_projection.kernel), plain(cell.input_projection.bias)
 T_h, T_z = plain(cell.recurrent_projection.kernel), plain(cell.context_projection.kernel)
-L_o, L_bias = dense(decoder.readout.word_logits)
-L_h, L_z = plain(decoder.readout.state_readout.kernel), plain(decoder.readout.context_readout.kernel)
+L_h, L_z = plain(readout.state_readout.kernel), plain(readout.context_readout.kernel)
+L_o, b_o = plain(readout.word_logits.kernel), plain(readout.word_logits.bias)
+tokens = captioner.vocabulary.tokens
 
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-print("E", E.shape, " W_a", W_a.shape, " W_h", W_h.shape, " v", v.shape, " L_o", L_o.shape)
+for name, array in (("E", E), ("W_a", W_a), ("W_h", W_h), ("v", v), ("T_h", T_h), ("L_o", L_o)):
+    print(f"{name:4}{array.shape}")
 
 # %% [markdown]
 # ## Before the first word
 #
-# Two small networks make the first state from the mean annotation vector:
+# The decoder has two memories: the state $\mathbf{h}$, which the other parts see, and the cell $\mathbf{c}$, which
+# only the LSTM sees. Both start from the mean annotation vector, through one layer each:
 #
-# $$\mathbf{c}_0 = f_{init,c}\Big(\frac{1}{L} \sum_i^L \mathbf{a}_i\Big) \qquad
-#   \mathbf{h}_0 = f_{init,h}\Big(\frac{1}{L} \sum_i^L \mathbf{a}_i\Big)$$
+# $$\mathbf{c}_0 = f_{\text{init},c}\Big(\frac{1}{L} \sum_{i=1}^L \mathbf{a}_i\Big) \qquad
+#   \mathbf{h}_0 = f_{\text{init},h}\Big(\frac{1}{L} \sum_{i=1}^L \mathbf{a}_i\Big)$$
 #
-# The word before the first one is `<start>`.
+# So the decoder has a rough idea of the picture before it looks anywhere. The word before the first one is `<start>`.
 
 # %%
-mean_annotation = a.mean(axis=0)
-h = np.tanh(mean_annotation @ f_h[0] + f_h[1])
-c = np.tanh(mean_annotation @ f_c[0] + f_c[1])
-y = captioner.vocabulary.start_token_id
-print("h_0", h.shape, " c_0", c.shape)
+mean_annotation = a.mean(axis=0)  # (D,)
+h_0 = np.tanh(mean_annotation @ plain(decoder.initial_hidden.kernel) + plain(decoder.initial_hidden.bias))  # (n,)
+c_0 = np.tanh(mean_annotation @ plain(decoder.initial_cell.kernel) + plain(decoder.initial_cell.bias))  # (n,)
+y_0 = captioner.vocabulary.start_token_id
+print("h_0", h_0.shape, " c_0", c_0.shape, " y_0", tokens[y_0])
 
 # %% [markdown]
 # ## 1. Score each region, (4)
 #
-# $$e_{ti} = f_{att}(\mathbf{a}_i, \mathbf{h}_{t-1}) =
-#   \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{b} + \mathbf{W}_h \mathbf{h}_{t-1})$$
+# How well does region $i$ fit what is looked for? The paper's $f_{att}$ is a multilayer perceptron with one hidden
+# layer, which reads a region and the state (this is *additive* attention, by
+# [Bahdanau et al.](https://arxiv.org/abs/1409.0473)):
 #
-# $\mathbf{W}_a \mathbf{a}_i + \mathbf{b}$ does not change while a caption is written, so it is computed once for each
-# picture: `projected_features`. The query is the state *before* this step.
+# $$e_{ti} = f_{att}(\mathbf{a}_i, \mathbf{h}_{t-1}) =
+#   \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a + \mathbf{W}_h \mathbf{h}_{t-1})$$
+#
+# The query is the state *before* this step: the LSTM needs the context to compute the next one. The keys do not
+# change from word to word, so they are computed once for each picture.
+#
+# **Your turn.** Write (4) for all regions at once. `keys` is (256, 64), `query` is (64,), and numpy adds the query to
+# each row.
 
-# %%
-projected_features = a @ W_a + b
-e = np.tanh(projected_features + h @ W_h) @ v
-print("scores", e.shape, "from", e.min().round(1), "to", e.max().round(1))
+# %% gap="scores"
+keys = a @ W_a + b_a  # (256, 64)
+query = h_0 @ W_h  # (64,)
+
+e = ...  # your turn: (256,)
+
+# %% check="scores" empty="e"
+expected = equations.additive_scores(keys[None].astype("float32"), query[None].astype("float32"), v.astype("float32"))
+np.testing.assert_allclose(
+    e, expected[0], atol=1e-3, err_msg="Not the scores of (4): is the tanh around the whole sum?"
+)
+print(f"{len(e)} scores, from {e.min():.1f} to {e.max():.1f}")
 
 # %% [markdown]
-# ## 2. Make a distribution of it, (5)
+# ## 2. Normalise the scores, (5)
 #
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_{k=1}^L \exp(e_{tk})}$$
 #
-# The weights are positive and sum to one. (The largest score is subtracted first, which changes nothing and keeps `exp`
-# from overflowing.)
+# The softmax makes weights of the scores: all positive, and their sum is 1. It is *shift-invariant*: adding the same
+# number to all scores changes nothing, since it cancels in the fraction. That is why you may subtract the largest
+# score first. It keeps `exp` from overflowing.
+#
+# **Predict.** The best score is about 23 above the worst one. How many of the 256 regions share nine tenths of the
+# weight: 4, 40 or 140?
+#
+# **Your turn.** Write (5).
+
+# %% gap="weights"
+alpha = ...  # your turn: (256,)
+
+# %% check="weights" empty="alpha"
+np.testing.assert_allclose(alpha.sum(), 1, err_msg="Weights must add up to 1: divide by the sum.")
+np.testing.assert_allclose(alpha, equations.attention_weights(e[None])[0], atol=1e-5, err_msg="Not the softmax of e.")
+from_the_largest = np.sort(alpha)[::-1]
+num_regions = 1 + np.flatnonzero(from_the_largest.cumsum() >= 0.9)[0]
+print(f"{num_regions} of {len(alpha)} regions share nine tenths of the weight; the largest weight is {alpha.max():.2f}")
 
 # %%
-alpha = np.exp(e - e.max())
-alpha /= alpha.sum()
-
-figure, (left, right) = plt.subplots(1, 2, figsize=(5.6, 2.6))
-for ax, values, title in ((left, e, "scores e"), (right, alpha, "weights α")):
+figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
+axes[0].imshow(scene.image)
+axes[0].set_title("the scene")
+for ax, values, title in ((axes[1], e, "scores e"), (axes[2], alpha, "weights α")):
     shown = ax.imshow(values.reshape(16, 16))
-    figure.colorbar(shown, ax=ax, shrink=0.7)
+    figure.colorbar(shown, ax=ax, shrink=0.8)
     ax.set_title(title)
+for ax in axes:
     ax.axis("off")
-print("sum of the weights", alpha.sum().round(6), " largest", alpha.max().round(3))
 
 # %% [markdown]
-# ## 3. Take in what is there, (13), through a gate
+# <details><summary>What happened</summary>
+#
+# Four. The softmax turns differences into ratios: a region whose score is 5 below the best gets $e^{-5}$ of its
+# weight, less than a hundredth. Most regions show the background, and their scores are lower than that.
+#
+# </details>
+#
+# ## 3. Compute the context vector (13), and gate it
 #
 # $$\hat{\mathbf{z}}_t = \beta_t \sum_{i=1}^L \alpha_{ti} \mathbf{a}_i, \qquad
-#   \beta_t = \sigma(f_\beta(\mathbf{h}_{t-1}))$$
+#   \beta_t = \sigma(\mathbf{W}_\beta \mathbf{h}_{t-1} + b_\beta)$$
 #
-# These three steps, score, distribution and weighted sum, are the same in every attention; what differs is the score
-# ([04](04_kinds_of_attention.ipynb)), and whether one draws a region instead of taking the sum
-# ([07](07_hard_attention.ipynb)). The gate $\beta$ lets the model look less where a word does not need the picture.
+# The *context vector* is the weighted mean of the values: 256 vectors have become one. The paper first writes it as
+# $\hat{\mathbf{z}}_t = \phi(\{\mathbf{a}_i\}, \{\alpha_{ti}\})$, equation (6), and leaves $\phi$ open: with *soft
+# attention* it is this mean, with *hard attention* one region that is drawn with the probabilities $\alpha_{ti}$. The
+# three steps (score, normalise, average) are the same in every soft attention. The gate $\beta_t$, one number between
+# 0 and 1, is from the paper's section 4.2.1. It is close to 0 where a word does not need the picture.
+#
+# **Your turn.** Write the context vector.
 
-# %%
-beta = sigmoid(h @ f_beta[0] + f_beta[1])
-z = beta * (alpha @ a)
-print("context", z.shape, " gate", beta.round(3))
+# %% gap="context"
+beta = sigmoid(h_0 @ W_beta + b_beta)  # (1,)
+
+z = ...  # your turn: (66,)
+
+# %% check="context" empty="z"
+expected = beta * equations.attended_features(alpha[None], features.astype("float64"))[0]
+np.testing.assert_allclose(z, expected, atol=1e-4, err_msg="Not the gated mean: z = beta * sum of alpha_i a_i.")
+print(f"context {z.shape}, gate {beta[0]:.2f}")
 
 # %% [markdown]
-# ## 4. Remember, (1) to (3)
+# ## 4. Update the memory, (1) to (3)
 #
-# An LSTM with three gates and a modulator. Each of them sees the last word, the last state and the context.
+# The LSTM has three *gates*, $\mathbf{i}$, $\mathbf{f}$ and $\mathbf{o}$, and candidate values $\mathbf{g}$. Each of
+# the four reads the previous word, the previous state and the context. The paper writes the three inputs below each
+# other and multiplies them with one big matrix; that is the same as a matrix for each input, and a sum:
 #
 # $$\begin{pmatrix} \mathbf{i}_t \\ \mathbf{f}_t \\ \mathbf{o}_t \\ \mathbf{g}_t \end{pmatrix} =
 #   \begin{pmatrix} \sigma \\ \sigma \\ \sigma \\ \tanh \end{pmatrix} T_{D+m+n,n}
-#   \begin{pmatrix} \mathbf{E}\mathbf{y}_{t-1} \\ \mathbf{h}_{t-1} \\ \hat{\mathbf{z}}_t \end{pmatrix} \quad
-#   \mathbf{c}_t = \mathbf{f}_t \odot \mathbf{c}_{t-1} + \mathbf{i}_t \odot \mathbf{g}_t \quad
-#   \mathbf{h}_t = \mathbf{o}_t \odot \tanh(\mathbf{c}_t)$$
+#   \begin{pmatrix} \mathbf{E}\mathbf{y}_{t-1} \\ \mathbf{h}_{t-1} \\ \hat{\mathbf{z}}_t \end{pmatrix} \qquad (1)$$
 #
-# The forget gate $\mathbf{f}$ says what of the memory is kept, the input gate $\mathbf{i}$ what is added of the new,
-# the modulator $\mathbf{g}$, the output gate $\mathbf{o}$ what is shown. $T$ is three matrices side by side,
-# one for each input.
+# $$\mathbf{c}_t = \mathbf{f}_t \odot \mathbf{c}_{t-1} + \mathbf{i}_t \odot \mathbf{g}_t \quad (2) \qquad
+#   \mathbf{h}_t = \mathbf{o}_t \odot \tanh(\mathbf{c}_t) \quad (3)$$
+#
+# Number by number ($\odot$), the *forget gate* $\mathbf{f}$ decides what to keep of the memory, the *input gate*
+# $\mathbf{i}$ what to add of the candidates $\mathbf{g}$, and the *output gate* $\mathbf{o}$ what to expose as the
+# new state.
+#
+# **Your turn.** Write (2) and (3). The gates are ready, with the sigmoid and the tanh of (1) applied.
 
-# %%
-gates = E[y] @ T_y + h @ T_h + z @ T_z + T_bias
-i, f, o, g = np.split(gates, 4)
-new_c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-new_h = sigmoid(o) * np.tanh(new_c)
+# %% gap="memory"
+summed = E[y_0] @ T_y + h_0 @ T_h + z @ T_z + b_T  # (4n,)
+i, f, o, g = np.split(summed, 4)  # (n,) each
+i, f, o, g = sigmoid(i), sigmoid(f), sigmoid(o), np.tanh(g)
+
+c_1 = ...  # your turn: (n,)
+h_1 = ...  # your turn: (n,)
+
+# %% check="memory" empty="h_1"
+expected_h, expected_c = equations.lstm(summed[None], c_0[None])
+np.testing.assert_allclose(
+    c_1, expected_c[0], atol=1e-5, err_msg="Not the cell of (2): f keeps the old, i adds the new."
+)
+np.testing.assert_allclose(h_1, expected_h[0], atol=1e-5, err_msg="Not the state of (3): o times tanh of the new cell.")
+print(f"the forget gates are between {f.min():.2f} and {f.max():.2f}")
 
 # %% [markdown]
 # ## 5. Choose a word, (7)
 #
-# $$p(\mathbf{y}_t | \mathbf{a}, \mathbf{y}_1^{t-1}) \propto
+# $$p(\mathbf{y}_t | \mathbf{a}, \mathbf{y}_1, \dots, \mathbf{y}_{t-1}) \propto
 #   \exp(\mathbf{L}_o(\mathbf{E}\mathbf{y}_{t-1} + \mathbf{L}_h \mathbf{h}_t + \mathbf{L}_z \hat{\mathbf{z}}_t))$$
+#
+# What is in the exponent has a number for each word of the vocabulary, the *logits*; a softmax makes probabilities of
+# them. Reading the state, the context and the word once more, instead of the state alone, is called a *deep output*
+# ([Pascanu et al.](https://arxiv.org/abs/1312.6026)).
 
 # %%
-logits = (E[y] + new_h @ L_h + z @ L_z) @ L_o + L_bias
+logits = (E[y_0] + h_1 @ L_h + z @ L_z) @ L_o + b_o  # (K,)
 p = np.exp(logits - logits.max())
 p /= p.sum()
 best = np.argsort(-p)[:6]
 
-figure, ax = plt.subplots(figsize=(4.5, 2))
-ax.barh([captioner.vocabulary.tokens[token_id] for token_id in best[::-1]], p[best[::-1]])
-ax.set_title("the first word")
-print("first word:", captioner.vocabulary.tokens[best[0]])
+figure, ax = plt.subplots(figsize=(10, 2.4))
+ax.bar([tokens[token_id] for token_id in best], p[best])
+ax.set_title("the most probable first words")
+print("first word:", tokens[best[0]])
 
 # %% [markdown]
-# ## The layer, equal
+# ## Check against the layer
 #
-# `CaptionDecoder.step` is the same step for many captions at once, in 32 bits.
+# `CaptionDecoder.step` computes the same step for many captions at once, in 32 bits. You find its numbers.
 
 # %%
 state = decoder.initial_state(features)
-step = decoder.step(np.array([y]), state, features, decoder.project_features(features))
+step = decoder.step(np.array([y_0]), state, features, decoder.project_features(features))
 differences = {
-    "h_0": np.abs(plain(state.hidden_states[0])[0] - h).max(),
+    "h_0": np.abs(plain(state.hidden_states[0])[0] - h_0).max(),
     "alpha_1": np.abs(plain(step.attention_weights)[0] - alpha).max(),
-    "h_1": np.abs(plain(step.state.hidden_states[0])[0] - new_h).max(),
-    "c_1": np.abs(plain(step.state.cell_states[0])[0] - new_c).max(),
+    "h_1": np.abs(plain(step.state.hidden_states[0])[0] - h_1).max(),
+    "c_1": np.abs(plain(step.state.cell_states[0])[0] - c_1).max(),
     "logits": np.abs(plain(step.logits)[0] - logits).max(),
 }
 for name, difference in differences.items():
-    print(f"{name:8} differs by at most {difference:.1e}")
+    print(f"{name:8} differs by at most {difference:.0e}")
+
+# %% [markdown]
+# And Keras? `keras.layers.AdditiveAttention` is the same attention, with query, values and keys as inputs. It has no
+# projections of its own, so you give it yours, and $\mathbf{v}$ is its `scale`.
+
+# %%
+keras_attention = keras.layers.AdditiveAttention()
+inputs = [array[None].astype("float32") for array in (query[None], a, keys)]  # query, values, keys
+keras_attention(inputs)  # creates the weight
+keras_attention.set_weights([v])
+by_keras, weights_of_keras = keras_attention(inputs, return_attention_scores=True)
+keras_difference = np.abs(plain(weights_of_keras)[0, 0] - alpha).max()
+context_difference = np.abs(beta * plain(by_keras)[0, 0] - z).max()
+print(f"weights differ by at most {keras_difference:.0e}, contexts by {context_difference:.0e}")
 
 # %% [markdown]
 # ## A whole caption
 #
-# The same lines in a function, called until `<end>`. The most probable word of each step is the input of the next one:
-# greedy search. ([08](08_words_out.ipynb) has better ones.)
+# The same lines in a function, called until the word is `<end>`. The most probable word of each step is the input of
+# the next one. This is *greedy search*; [chapter 7](07_words_out.ipynb) has better ones.
 
 
 # %%
-def one_step(y, h, c):
-    e = np.tanh(projected_features + h @ W_h) @ v
-    alpha = np.exp(e - e.max()) / np.exp(e - e.max()).sum()
-    z = sigmoid(h @ f_beta[0] + f_beta[1]) * (alpha @ a)
-    i, f, o, g = np.split(E[y] @ T_y + h @ T_h + z @ T_z + T_bias, 4)
+def softmax(scores):
+    exponentials = np.exp(scores - scores.max())
+    return exponentials / exponentials.sum()
+
+
+def one_step(y, h, c, attend=lambda query: softmax(np.tanh(keys + query) @ v), gate=None):
+    """Return the log probabilities of the next word, and alpha, z, h, c and the forget gate of this step."""
+    alpha = attend(h @ W_h)
+    beta = sigmoid(h @ W_beta + b_beta) if gate is None else gate
+    z = beta * (alpha @ a)
+    i, f, o, g = np.split(E[y] @ T_y + h @ T_h + z @ T_z + b_T, 4)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
     h = sigmoid(o) * np.tanh(c)
-    logits = (E[y] + h @ L_h + z @ L_z) @ L_o + L_bias
-    return logits - np.log(np.exp(logits).sum()), alpha, h, c, sigmoid(f)
+    logits = (E[y] + h @ L_h + z @ L_z) @ L_o + b_o
+    return np.log(softmax(logits)), alpha, z, h, c, sigmoid(f)
 
 
-token_ids, maps, queries, forget_gates, log_prob = [], [], [], [], 0.0
-y, state_h, state_c = captioner.vocabulary.start_token_id, h, c
-while y != captioner.vocabulary.end_token_id and len(token_ids) < 20:
-    queries.append(state_h)
-    log_p, alpha, state_h, state_c, forget = one_step(y, state_h, state_c)
-    y = int(log_p.argmax())
-    log_prob += log_p[y]
-    token_ids.append(y)
-    maps.append(alpha.reshape(16, 16))
-    forget_gates.append(forget)
-words = captioner.vocabulary.ids_to_words(token_ids)
+def write(**options):
+    """Return the words of the greedy caption, its log probability, and what `one_step` returned for each word."""
+    y, h, c, words, log_prob, steps = y_0, h_0, c_0, [], 0.0, []
+    while len(words) < 20:
+        steps.append((h, *one_step(y, h, c, **options)))
+        _, log_p, _, _, h, c, _ = steps[-1]
+        y = int(log_p.argmax())
+        log_prob += log_p[y]
+        if tokens[y] == "<end>":
+            break
+        words.append(tokens[y])
+    return words, log_prob, steps
+
+
+words, log_prob, steps = write()
+queries, _, maps, contexts, states, _, forget_gates = (list(column) for column in zip(*steps))
+maps = np.array(maps)
 result = captioner.caption(scene.image, num_beams=1)
 print("by hand:     ", " ".join(words), f"(log p {log_prob:.4f})")
 print("by the layer:", result.caption, f"(log p {result.log_prob:.4f})")
 
 # %% [markdown]
-# ## Where it looked
-#
-# The words that may name something, each with its map laid over the picture: what has its colours got weight, and the
-# line encloses the smallest region that has half of it. Nobody has ever told the model where the things are; it has
-# only seen pictures and sentences.
+# The caption is true. Here is where the model looked for each of the words that may name something. Nobody marked the
+# objects in its training data: it has seen pictures and sentences, and nothing else.
 
 # %%
-display = AttentionDisplay(scene.image, words, np.array(maps[: len(words)]))
-_ = display.plot()
+display = AttentionDisplay(scene.image, words, maps[: len(words)].reshape(-1, 16, 16))
+_ = display.plot(width=10)
 
 # %% [markdown]
-# In drawn scenes the place of each word is known, so we can measure how much of the weight is on the object that a word
-# for a colour or a shape names. (Each weight is spread over the pixels of its cell.)
+# How is such an overlay made? The map has 16 x 16 weights, the picture 64 x 64 pixels, so each weight is spread over
+# the pixels around its cell. (The paper enlarges its 14 x 14 weights by $2^4 = 16$ and blurs them with a Gaussian
+# filter.) What keeps its colours has much weight; the line encloses the smallest region that holds half of it.
+#
+# In a scene, you know where the object is that a colour or a shape names. So you can measure how much of the
+# attention is on it, over 100 other scenes.
 
 # %%
 others = draw_scenes(100, seed=7)
 grounding = ground(captioner.caption([other.image for other in others], num_beams=1), others)
-print(f"weight on the object {grounding.mass:.0%}, if it looked everywhere alike {grounding.uniform_mass:.0%}")
+print(f"attention on the object: {grounding.mass:.0%} (a uniform map: {grounding.uniform_mass:.0%})")
 print(f"the largest weight is on the object for {grounding.pointing:.0%} of {grounding.num_words} words")
 
 # %% [markdown]
-# ## Why the tanh is there
+# ### Why the light sits left of the object's centre
 #
-# Leave it out, as a "simplification":
-# $e_{ti} = \mathbf{v}^\top(\mathbf{W}_a \mathbf{a}_i + \mathbf{b} + \mathbf{W}_h \mathbf{h}_{t-1})$. The second part is
-# the same for all regions, and the softmax takes no notice of what is added to all scores alike. The attention then
-# never moves, whatever the state. Below are the maps before each word, with the tanh and without, and how much of the
-# weight moves between the two maps that differ most.
-
+# Look closely: the attention is not on the middle of an object. Is the overlay shifted? You can find out. Mirror the
+# scenes, so that left becomes right. If the overlay or the pictures were to blame, the attention would now sit on the
+# right. And ask which cells *know* the shape: fit a linear classifier (a *probe*) from one cell's vector to the
+# shape, for cells in several columns of the object.
+#
+# **Predict.** From which cell can the shape be read best: from the object's middle, or from its edge?
 
 # %%
-def softmax(scores):
-    return np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+singles = draw_scenes(1500, seed=5, max_objects=1)
+boxes = np.array([single.objects[0].box for single in singles])  # left, top, right, bottom
+centres = (boxes[:, :2] + boxes[:, 2:]) / 2  # column and row, in pixels
+images = np.stack([single.image for single in singles])
 
 
-with_tanh = np.array([softmax(np.tanh(projected_features + query @ W_h) @ v) for query in queries])
-without = np.array([softmax((projected_features + query @ W_h) @ v) for query in queries])
-moved, moved_without = (np.abs(maps[:, None] - maps).sum(axis=-1).max() / 2 for maps in (with_tanh, without))
-figure, axes = plt.subplots(2, len(words), figsize=(9, 2.3))
-for row, maps_of_row in zip(axes, (with_tanh, without)):
-    for ax, word, map_of_word in zip(row, words, maps_of_row):
-        ax.imshow(map_of_word.reshape(16, 16))
-        ax.set_title(word, fontsize=9)
-        ax.axis("off")
-print(f"share of the weight that moves: {moved:.2f} with tanh, {moved_without:.2f} without")
+def mean_offset(images, centres):
+    """Return how far right of the object's centre attention is at the word for the shape, in cells of 4 pixels."""
+    offsets = []
+    for result, centre in zip(captioner.caption(list(images), num_beams=1), centres):
+        for word, weights in zip(result.words, result.attention_weights):
+            if word in ("circle", "square", "star", "triangle"):
+                column = (np.asarray(weights).sum(axis=0) * (np.arange(16) + 0.5)).sum()
+                offsets.append(column - centre[0] / 4)
+    return np.mean(offsets)
+
+
+offset = mean_offset(images[:300], centres[:300])
+offset_mirrored = mean_offset(images[:300, :, ::-1], np.array([64, 0]) + centres[:300] * np.array([-1, 1]))
+print(f"attention is {offset:+.1f} cells off the centre, in mirrored scenes {offset_mirrored:+.1f}")
+
+vectors = captioner.encode(images)[:, :, :64]  # without row and column
+shapes = np.array([["circle", "square", "star", "triangle"].index(single.objects[0].shape) for single in singles])
+rows, columns = (centres[:, 1] // 4).astype(int), (centres[:, 0] // 4).astype(int)
+accuracy = {}
+for move in range(-4, 5):
+    inputs = vectors[np.arange(1500), rows * 16 + np.clip(columns + move, 0, 15)]
+    inputs = np.concatenate([inputs, np.ones((1500, 1))], axis=1)
+    matrix, *_ = np.linalg.lstsq(inputs[:1000], np.eye(4)[shapes[:1000]], rcond=None)
+    accuracy[move] = np.mean((inputs[1000:] @ matrix).argmax(axis=1) == shapes[1000:])
+
+figure, ax = plt.subplots(figsize=(10, 2.6))
+ax.bar(list(accuracy), list(accuracy.values()))
+ax.axhline(0.25, color="black", linestyle="--", linewidth=1)
+ax.set(xlabel="cells to the right of the object's centre", title="how often the shape can be read from that one cell")
+print(f"middle {accuracy[0]:.0%}, one cell left {accuracy[-1]:.0%}, one cell right {accuracy[1]:.0%}")
 
 # %% [markdown]
-# ## What the forget gate is for
+# <details><summary>What happened</summary>
 #
-# Through a plain recurrent network a gradient is multiplied with the same matrix at each step, and fades away: the
-# network cannot learn what is far apart. In an LSTM the way from $\mathbf{c}_{t-1}$ to $\mathbf{c}_t$ is a
-# multiplication with $\mathbf{f}_t$, number by number. Where the gate is open, the memory and its gradient pass. The
-# product of all forget gates says how much of the first memory is left at the end of the caption.
+# The edges know the shape; the middle of a square looks like the middle of a circle, since a cell of this encoder
+# sees only 8 x 8 pixels. Either edge would do, the left one is a little better, and the model has chosen it: mirrored
+# scenes have the light on the left, too. So the overlay is right, and the model reads the shape where it can be read.
+#
+# </details>
+#
+# ## Why there is a tanh in the score
+#
+# Leave it out, as a "simplification": $e_{ti} = \mathbf{v}^\top(\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a +
+# \mathbf{W}_h \mathbf{h}_{t-1})$.
+#
+# **Predict.** How do the maps change from word to word now?
+
+# %%
+without = np.array([softmax((keys + query @ W_h) @ v) for query in queries])
+
+
+def moved(maps):
+    """Return which fraction of the weight moves between the two maps that differ most."""
+    return np.abs(maps[:, None] - maps).sum(axis=-1).max() / 2
+
+
+figure, axes = plt.subplots(2, len(words), figsize=(10, 2.9), layout="constrained")
+for row, maps_of_row, label in zip(axes, (maps, without), ("tanh", "no tanh")):
+    for ax, word, weights in zip(row, words, maps_of_row):
+        ax.imshow(weights.reshape(16, 16))
+        ax.set(title=word, xticks=[], yticks=[])
+    row[0].set_ylabel(label)
+print(f"fraction of the weight that moves: {moved(maps):.2f} with tanh, {moved(without):.2f} without")
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# They do not change at all. The score falls apart into $\mathbf{v}^\top \mathbf{W}_a \mathbf{a}_i$, which is the same
+# for every word, and $\mathbf{v}^\top \mathbf{W}_h \mathbf{h}_{t-1}$, which is the same for every region; and the
+# softmax is shift-invariant. Without the tanh, region and state cannot interact. This mistake is easily made, and a
+# model with it still trains.
+#
+# </details>
+#
+# ## Why the LSTM does not forget
+#
+# In a plain recurrent network, the gradient is multiplied by the same matrix at every step on its way back. It
+# shrinks: the *vanishing gradient*, because of which such a network cannot learn long-range dependencies. In an LSTM
+# the way from $\mathbf{c}_{t-1}$ to $\mathbf{c}_t$ is a multiplication with $\mathbf{f}_t$, number by number, by (2).
+# Where a forget gate is open, the memory passes forwards and its gradient backwards. The product of all forget gates
+# says how much of each number of the first memory is left at the end of the caption.
 
 # %%
 left_over = np.prod(forget_gates, axis=0)
-figure, ax = plt.subplots(figsize=(5, 2))
+figure, ax = plt.subplots(figsize=(10, 2.4))
 ax.hist(left_over, bins=40, range=(0, 1))
-ax.set_xlabel(f"share of a number of the memory that is left after {len(forget_gates)} steps")
-print(f"largest {left_over.max():.2f}, median {np.median(left_over):.1e}")
+ax.set_xlabel(f"fraction of a number of the memory that is left after {len(forget_gates)} steps")
+print(f"largest {left_over.max():.2f}, median {np.median(left_over):.0e}")
 
 # %% [markdown]
-# Most numbers forget within a few words; some are kept nearly whole to the end. Each number has learned its own pace.
+# Most of the 128 numbers forget within a few words; some are kept nearly whole to the end. Each has learned its own
+# pace.
 #
+# ## Why three terms are added, (7)
+#
+# Multiply (7) out. Each of the three terms passes through $\mathbf{L}_o$ on its own and gives every word a number; the
+# three numbers are added. So each of them votes for and against each word, and a strong vote can outvote the other two.
+# (Adding logits means multiplying unnormalised probabilities.)
+#
+# The previous word goes in again because what follows "left" is "of", whatever the picture shows. The readout can
+# know that from the word alone, and the memory is free for other things. The context goes in again because a colour
+# can then be read from the picture directly.
+#
+# **Predict.** The model has just said "a yellow circle is under a", and next comes "blue". Which of the three terms
+# prefers "blue" to the other colours most? And for the word after it, "star", next to the other shapes?
+
+
+# %%
+def parts(position):
+    """Return what the word, the memory and the picture give to each token at one position, next to the mean token."""
+    y = y_0 if position == 0 else tokens.index(words[position - 1])
+    terms = {"word": E[y], "memory": states[position] @ L_h, "picture": contexts[position] @ L_z}
+    return {name: term @ L_o - (term @ L_o).mean() for name, term in terms.items()}
+
+
+compared = {
+    "blue": ["blue", "green", "orange", "purple", "red", "yellow"],
+    "star": ["star", "circle", "square", "triangle"],
+}
+ahead = {}
+figure, axes = plt.subplots(1, 2, figsize=(10, 3), layout="constrained")
+for ax, (said, candidates) in zip(axes, compared.items()):
+    found = parts(words.index(said))
+    for number, (name, votes) in enumerate(found.items()):
+        given = [votes[tokens.index(word)] for word in candidates]
+        ahead[said, name] = given[0] - max(given[1:])
+        ax.bar(np.arange(len(given)) + 0.27 * (number - 1), given, width=0.27, label=name)
+    ax.axhline(0, color="black", linewidth=1)
+    ax.set_xticks(range(len(candidates)), candidates)
+    ax.set_title(f"... {words[words.index(said) - 1]} → {said}")
+axes[1].legend(loc="upper center")
+for (said, name), lead in ahead.items():
+    print(f"{said}: the {name:8} puts it {lead:+.1f} ahead of the next best")
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# "Blue" comes mostly from the picture at this step. "Star" comes from memory: the model looked at the star while it
+# said the words before, and had already read its shape. You can close its eyes for this one step (gate 0), and it
+# still says "star":
+#
+# </details>
+#
+# %%
+position = words.index("star")
+_, _, _, _, _, cell_before, _ = steps[position - 1]
+log_p_blind, *_ = one_step(tokens.index("blue"), queries[position], cell_before, gate=0.0)
+log_p_seeing = steps[position][1]
+for name, log_p in (("seeing", log_p_seeing), ("blind", log_p_blind)):
+    print(f"{name:8} {tokens[log_p.argmax()]} with probability {np.exp(log_p.max()):.3f}")
+
+# %% [markdown]
+# The package has this as a tool. `captioner.trace` divides each logit into these parts, and the picture's part into
+# the votes of the regions, since $\hat{\mathbf{z}}_t$ is itself a sum over regions ([docs/trace.md](../docs/trace.md)
+# has the formulas).
+
+# %%
+trace = captioner.trace(scene.image, " ".join(words))
+position = words.index("blue")
+blue, yellow = (trace.candidate(position, word) for word in ("blue", "yellow"))
+lead_by_trace = {name: blue.parts[name] - yellow.parts[name] for name in ("previous_word", "memory", "photo")}
+by_hand = [parts(position)[name] for name in ("word", "memory", "picture")]
+lead_by_hand = [part[tokens.index("blue")] - part[tokens.index("yellow")] for part in by_hand]
+print("blue before yellow, by trace:", *(f"{lead:.2f}" for lead in lead_by_trace.values()))
+print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
+
+# %% [markdown]
+# ### What a map does not tell you
+#
+# A map of attention says how much of each region is *read* at one step. It does not say for which word that counts:
+# all words of the vocabulary share the map. Nor does it say what was found there, or whether it was needed: at "star"
+# the map lights up the star, and the model could have said "star" with its eyes closed. A word may come from memory,
+# which has read the picture at every earlier step. The votes answer the first question; to know whether a word
+# *depends* on a region, take the region away and ask again.
+#
+# ## Other scores
+#
+# The score is the only one of the three steps that leaves a choice. Two more are common
+# ([Luong et al.](https://arxiv.org/abs/1508.04025)):
+#
+# * *Dot-product* attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{h}_{t-1}$: a region fits if it points the way the
+#   state points. There is nothing to learn.
+# * *Bilinear* (or multiplicative) attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$: a matrix first
+#   translates the state into the language of the regions.
+#
+# Dot-product attention needs both vectors to be equally long. Here are both scores by hand, and by the layers of the
+# package and of Keras (`keras.layers.Attention` is dot-product attention).
+
+# %%
+from keras_sat import BilinearAttention, DotAttention
+
+short_state = np.random.default_rng(0).normal(size=66)  # as long as an annotation vector
+W = np.random.default_rng(1).normal(size=(128, 66)) / 10
+
+
+def largest_difference(one, other):
+    return np.abs(plain(one).ravel() - plain(other).ravel()).max()
+
+
+dot_by_hand = softmax(a @ short_state)
+_, dot_by_layer, *_ = DotAttention()(short_state[None].astype("float32"), features)
+inputs = [array[None].astype("float32") for array in (short_state[None], a)]  # query, and keys that are the values
+_, dot_by_keras = keras.layers.Attention()(inputs, return_attention_scores=True)
+
+bilinear = BilinearAttention()
+bilinear.build((1, 128), (1, 256, 66))
+bilinear.state_projection.set_weights([W])
+bilinear_by_hand = softmax(a @ (h_0 @ W))
+_, bilinear_by_layer, *_ = bilinear(h_0[None].astype("float32"), features)
+
+equal = {
+    "dot, the package": largest_difference(dot_by_hand, dot_by_layer),
+    "dot, Keras": largest_difference(dot_by_hand, dot_by_keras),
+    "bilinear, the package": largest_difference(bilinear_by_hand, bilinear_by_layer),
+}
+for name, difference in equal.items():
+    print(f"{name:22} differs by at most {difference:.0e}")
+
+# %% [markdown]
+# What do they cost with the paper's sizes, 196 regions and all vectors of 512 numbers? Here are the multiplications
+# once for each photo and at each word. (The additive score also takes 196 x 512 tanh at each word.)
+
+# %%
+L, D, n, k = 196, 512, 512, 512
+costs = {"additive": (L * D * k, n * k + L * k), "dot": (0, L * D), "bilinear": (0, n * D + L * D)}
+for name, (once, each_word) in costs.items():
+    print(f"{name:10}{once:>12,} multiplications once, {each_word:>8,} at each word")
+
+# %% [markdown]
+# ## From here to the transformer
+#
+# Everything in a transformer's attention ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)) is one step away
+# from what you have done:
+#
+# * *Scaled* dot products. The dot product of long random vectors is large, its softmax nearly one-hot, and the
+#   gradient nearly 0. So it is divided by $\sqrt{d}$, where $d$ is the length of the vectors.
+# * *Projections* for all three: $\mathbf{Q} = \mathbf{X}\mathbf{W}_Q$, $\mathbf{K} = \mathbf{A}\mathbf{W}_K$,
+#   $\mathbf{V} =
+#   \mathbf{A}\mathbf{W}_V$. Here the keys had a projection, and the values had none.
+# * *Multi-head attention*: several small attentions side by side, each with a map of its own. Their contexts are
+#   concatenated and projected.
+# * *Cross-attention* asks the picture, as here. *Self-attention* asks the caption itself: it replaces the LSTM. Then
+#   no position waits for the state of the one before, and in training all words of a caption are computed at once.
+#
+# $$\text{head} = \text{softmax}\Big(\frac{\mathbf{Q}\mathbf{K}^\top}{\sqrt{d}}\Big)\mathbf{V}$$
+#
+# **Your turn.** Write one head. `Q` is (C, d), `K` and `V` are (256, d); `softmax_rows` works on each row.
+
+
+# %% gap="head"
+def softmax_rows(scores):
+    return np.array([softmax(row) for row in scores])
+
+
+def head(Q, K, V):
+    """Return the contexts (C, d) of C queries, by scaled dot-product attention."""
+    return ...  # your turn
+
+
+# %% check="head" empty="head(np.ones((2, 4)), np.ones((3, 4)), np.ones((3, 4)))"
+trial_rng = np.random.default_rng(0)
+trial_Q, trial_K, trial_V = (trial_rng.normal(size=(number, 16)) for number in (2, 5, 5))
+expected = [softmax(row) @ trial_V for row in trial_Q @ trial_K.T / 4]
+np.testing.assert_allclose(head(trial_Q, trial_K, trial_V), expected, err_msg="Not a head: divide by the root of d.")
+
+# %% [markdown]
+# Now ask the picture with all states of the caption at once, with two heads, and compare with
+# `keras.layers.MultiHeadAttention`. (Nothing of it is trained: this is about shapes and formulas.)
+
+# %%
+multi_head = keras.layers.MultiHeadAttention(num_heads=2, key_dim=16, use_bias=False)
+X, A = np.array(queries), a  # (C, 128) and (256, 66)
+by_layer = plain(multi_head(X[None].astype("float32"), A[None].astype("float32")))[0]
+W_Q, W_K, W_V, W_O = (plain(weight) for weight in multi_head.weights)  # (128, 2, 16), (66, 2, 16), ..., (2, 16, 128)
+heads = [head(X @ W_Q[:, number], A @ W_K[:, number], A @ W_V[:, number]) for number in range(2)]
+by_heads = sum(context @ W_O[number] for number, context in enumerate(heads))
+multi_head_difference = np.abs(by_heads - by_layer).max()
+print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most {multi_head_difference:.0e}")
+
+# %% [markdown]
 # ## Exercises
 #
-# 1. Set $\beta_t = 1$ in `one_step`. Does the caption change? For how many of 100 scenes?
-# 2. Replace the weights by 1/256 everywhere, which is the vanilla model's way of looking, and write the caption again.
-#    The model was not trained like that; [05](05_without_attention.ipynb) has one that was.
-# 3. Replace the weights by a one where they are largest and zeros elsewhere. What does that change? It is what hard
-#    attention comes close to.
-# 4. `keras_sat.equations` has each equation as a function. Rewrite `one_step` with them.
+# **1.** Set the gate to 1 (`write(gate=1.0)`). Does the caption change? And with 0, when the model cannot look at
+# all?
+#
+# [solution 1]
+#
+# **2.** Replace the weights by 1/256 everywhere, which is what a model without attention does. This model was not
+# trained for it; [chapter 4](04_why_attention.ipynb) has one that was. What remains true of the caption?
+#
+# [solution 2]
+#
+# **3.** Look at one region only: weight 1 where $\alpha$ is largest, 0 elsewhere. *Hard attention* comes close to
+# that. Does the model still tell the truth?
+#
+# [solution 3]
+#
+# **4.** Draw 196 random keys and a random query of length $d$ = 4, 64 and 512 (`rng.normal`). What is the largest
+# weight, with and without $\sqrt{d}$?
+#
+# [solution 4]
+#
+# ## In five sentences
+#
+# Attention scores the regions, normalises the scores and takes the weighted mean. The decoder's state is the query;
+# keys and values are made from the annotation vectors. The additive score needs its tanh, because without it region
+# and state cannot interact. The next word is a vote of the previous word, the memory and the picture, and the map
+# shows only what was read at this step. Scale a dot product, project all three, put heads side by side, and you have
+# the attention of a transformer.
 #
 # ## Next
 #
-# [04 · Kinds of attention](04_kinds_of_attention.ipynb) changes the score.
-#
-# The last cell checks what this notebook has claimed.
+# [Chapter 4](04_why_attention.ipynb) takes attention away, and shows what is lost. To read:
+# [Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), who invented this attention for translation, and
+# [The Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/). All symbols are in
+# [docs/symbols.md](../docs/symbols.md).
 
-# %%
-assert (a.shape, len(h), E.shape) == ((256, 66), 128, (45, 32))
-assert abs(alpha.sum() - 1) < 1e-6 and (alpha > 0).all()
-assert max(differences.values()) < 1e-4
-assert words == result.words and token_ids[-1] == captioner.vocabulary.end_token_id
-assert abs(log_prob - result.log_prob) < 1e-3
-np.testing.assert_allclose(maps[: len(words)], result.attention_weights, atol=1e-4)
+# %% maintainers=true
+assert (a.shape, len(h_0), E.shape) == ((256, 66), 128, (45, 32))
+assert 22 < e.max() - e.min() < 24 and num_regions == 4 and np.exp(-5) < 0.01 and np.median(e) < e.max() - 5
+assert max(differences.values()) < 1e-4 and max(keras_difference, context_difference) < 1e-4
+assert words == result.words and abs(log_prob - result.log_prob) < 1e-3
+assert " ".join(words).startswith("a yellow circle is under a blue star")
+np.testing.assert_allclose(maps[: len(words)], result.attention_weights.reshape(-1, 256), atol=1e-4)
 assert grounding.mass > 0.7 > 0.1 > grounding.uniform_mass and grounding.pointing > 0.9
-assert moved > 0.7 and moved_without < 1e-9
+assert offset < -0.5 and offset_mirrored < -0.5
+assert accuracy[-1] > accuracy[1] > accuracy[0] + 0.1
+assert moved(maps) > 0.7 and moved(without) < 1e-9
 assert left_over.max() > 0.8 and np.median(left_over) < 0.05
+assert max(("word", "memory", "picture"), key=lambda name: ahead["blue", name]) == "picture"
+assert max(("word", "memory", "picture"), key=lambda name: ahead["star", name]) == "memory"
+assert tokens[log_p_blind.argmax()] == "star" and np.exp(log_p_blind.max()) > 0.9
+np.testing.assert_allclose(list(lead_by_trace.values()), lead_by_hand, atol=1e-3)
+assert max(equal.values()) < 1e-5 and multi_head_difference < 1e-5
+pixels = tf.Variable(np.random.default_rng(0).uniform(0, 255, (8, 64, 64, 3)).astype("float32"))
+with tf.GradientTape() as tape:
+    vectors_of_cell = tf.reshape(captioner.encoder_model(pixels), (8, 16, 16, -1))[:, 8, 8, :64]
+    squares = tf.reduce_sum(vectors_of_cell**2)
+influence = np.abs(tape.gradient(squares, pixels).numpy()).sum(axis=(0, 3))
+for axis in (0, 1):
+    assert np.ptp(np.flatnonzero(influence.any(axis=axis))) + 1 == 8  # a cell sees 8 x 8 pixels

@@ -41,7 +41,8 @@ plt.rcParams["figure.dpi"] = 80
 #
 # Scenes of two objects, encoded once by the encoder of the bundled captioner `scenes`, with the vectors of four
 # neighbouring cells joined, to save time. Only the decoder learns here. (`twin_share=0` leaves out scenes whose two
-# objects look alike, as in [04](04_kinds_of_attention.ipynb): of a word that means both, nobody can say where to look.)
+# objects look alike, as in [what scores cost](rooms/what_scores_cost.ipynb): of a word that means both, nobody can
+# say where to look.)
 # The captions of a batch have one length, as in the paper, and each word is predicted from those before.
 
 # %%
@@ -183,7 +184,7 @@ print(f"weights moved by up to {max(moved):.1e}; ours and theirs differ by up to
 # of updates. (0.33 is for photos. Ten words cannot look at 64 regions once each, and learn more slowly when they must.)
 # A few settings are those of the demo: a higher learning rate that rises first and falls later, and
 # `group_by="image"`, which keeps the captions of a scene in one batch: its features are projected once
-# ([02](02_an_image_as_196_vectors.ipynb) says what that costs). This takes two minutes or so.
+# ([chapter 2](02_a_picture_as_vectors.ipynb) says what that costs). This takes two minutes or so.
 
 # %%
 batches = make_batches(images, vocabulary, cache, batch_size=64, group_by="image")

@@ -356,7 +356,7 @@ for name, captioner in (("scenes", soft_as_hard), ("scenes-hard", hard)):
 #
 # ## Next
 #
-# [08 · Words out](08_words_out.ipynb) is about the other choice: which word, when the probabilities are there.
+# [chapter 7](07_words_out.ipynb) is about the other choice: which word, when the probabilities are there.
 #
 # The last cell checks what this notebook has claimed, and shows the first row above as a player: point at a word, or
 # press play (where scripts run: GitHub shows none).

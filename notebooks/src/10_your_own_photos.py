@@ -147,7 +147,8 @@ for ax, old, new in zip(axes, results["before"], results["after"]):
     ax.axis("off")
 
 # %% [markdown]
-# Eight short epochs were enough for one new word. Score it as in [09](09_how_good_is_it.ipynb), with the same seed, so
+# Eight short epochs were enough for one new word. Score it as in [chapter 8](08_how_good_is_it.ipynb), with the same
+# seed, so
 # that it is the same test split.
 
 # %%
@@ -189,7 +190,7 @@ print(textwrap.fill(rejected.replace(str(folder), "..."), 110))
 #     keras-sat fit --data flickr8k --data-dir flickr8k --encoder mobilenet_v2 --output-dir runs/soft-0
 #     keras-sat evaluate --model runs/soft-0/model --data flickr8k --data-dir flickr8k --split dev --compare-with paper
 #
-# `fit` downloads the data (1.1 GB) if it can, encodes each photo once ([02](02_an_image_as_196_vectors.ipynb)), and
+# `fit` downloads the data (1.1 GB) if it can, encodes each photo once ([chapter 2](02_a_picture_as_vectors.ipynb)), and
 # trains with the settings of the preset for this data set and encoder. (`--dtype mixed_bfloat16` makes it faster on
 # processors that have it.) A few thousand photos are memorised
 # quickly, and most of the settings are there to delay that.
@@ -214,7 +215,7 @@ for name in sorted(preset.keys() | paper.keys()):
 # seed 0. One has **hard attention** (`--attention hard --expectation-epochs 8`): in its first eight epochs it is
 # trained with expectations, just like soft attention; in the last four it draws places
 # ([07](07_hard_attention.ipynb) tells of both). The other has **no attention** (`--attention none`,
-# [05](05_without_attention.ipynb)).
+# [chapter 4](04_why_attention.ipynb)).
 
 # %%
 # epoch; with attention: cross-entropy of a word (train, dev), BLEU-4 and number of different captions (dev, 3 beams);
@@ -267,11 +268,11 @@ for ax in axes:
 # * When hard attention starts to draw (the grey line), training becomes harder at once, and cross-entropy on dev keeps
 #   falling: random draws are harder to memorise.
 # * With attention, cross-entropy on dev is lower in every epoch. BLEU-4 does not tell the two apart. Here a cell of
-#   MobileNetV2's last layer has seen nearly the whole photo ([02](02_an_image_as_196_vectors.ipynb)): a mean of all
+#   MobileNetV2's last layer has seen nearly the whole photo ([chapter 2](02_a_picture_as_vectors.ipynb)): a mean of all
 #   cells says almost as much as a choice of them; on the drawn scenes, where a cell sees little,
-#   [05](05_without_attention.ipynb) shows another picture.
+#   [chapter 4](04_why_attention.ipynb) shows another picture.
 # * The paper's lines are of the test split, with VGG19. They are a guide, not a finish line: a person's caption has
-#   BLEU-4 .212 on dev (docs/model-card.md), and [09](09_how_good_is_it.ipynb) has told what that means.
+#   BLEU-4 .212 on dev (docs/model-card.md), and [chapter 8](08_how_good_is_it.ipynb) has told what that means.
 #
 # ## A few dozen real photos
 #
@@ -308,7 +309,7 @@ else:
 # %% [markdown]
 # ## A real photo
 #
-# Admiral Grace Hopper, whom [02](02_an_image_as_196_vectors.ipynb) has shown already: a photo that comes with
+# Admiral Grace Hopper, whom [chapter 2](02_a_picture_as_vectors.ipynb) has shown already: a photo that comes with
 # matplotlib (U.S. Navy, in the public domain), and that nobody drew. The captioner for photos ships with the package,
 # encoder included, and nothing is downloaded. One photo says little, so it gets this one in five forms.
 

@@ -193,7 +193,7 @@ _ = AttentionDisplay.from_result(pointed).plot(width=7)
 # ## Next
 #
 # That was the last story. [The table of contents](README.md) says where each idea is, and
-# [01](01_words_and_ids.ipynb) starts again.
+# [chapter 1](01_words.ipynb) starts again.
 #
 # The last cell checks what this notebook has claimed.
 

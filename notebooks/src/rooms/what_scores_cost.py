@@ -1,27 +1,14 @@
 # %% [markdown]
-# # 04 · Kinds of attention
+# # What scores cost
 #
 # Attention has three steps: score the regions, make a distribution of the scores, take the mean of the regions that it
 # weighs. Only the first step leaves a choice. This story compares three ways of scoring: additive, dot and
 # bilinear. It computes each by hand, counts what it costs, trains a decoder with it, and looks at the maps.
 
 # %%
-import importlib.util
-import subprocess
-import sys
-from pathlib import Path
-
-if importlib.util.find_spec("keras_sat") is None:  # on Colab: install the clone that contains this notebook
-    clone = Path("..").resolve()
-    if not (clone / "keras_sat").is_dir():
-        raise ModuleNotFoundError(
-            "keras_sat is not installed. Clone its repository, and open this notebook in the clone's folder notebooks."
-        )
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", str(clone)], check=True)
-
 from data_utils.tf_logging import import_tensorflow
 
-_ = import_tensorflow()  # without its greetings, half a dozen lines about the processor
+_ = import_tensorflow()  # without its startup log
 
 # %%
 import keras
@@ -161,7 +148,7 @@ for name, layer in layers.items():
 # Two options need a word. `twin_share` is the fraction of the scenes with two objects in which both look alike (twins:
 # "two red circles"). With 0 every word means one object, and we can measure whether the attention is on it.
 # `group_by="image"` keeps the captions of a scene in one batch: its features are projected once for all of them
-# ([02](02_an_image_as_196_vectors.ipynb) tells what that costs).
+# ([chapter 2](../02_a_picture_as_vectors.ipynb) tells what that costs).
 
 # %%
 scenes = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
@@ -249,7 +236,7 @@ _ = keras_sat.AttentionDisplay.compare(said, names=list(captioners))
 #
 # ## Next
 #
-# [05 · Without attention](05_without_attention.ipynb) takes it away, and shows what is lost.
+# [chapter 4](../04_why_attention.ipynb) takes it away, and shows what is lost.
 #
 # The last cell checks what this notebook has claimed.
 

@@ -1,0 +1,142 @@
+"""Write the tables of docs/model-card.md that say how the bundled photo captioners were
+made and how good they are: `python docs/make_tables.py`.
+
+The figures are those of keras_sat/files/pretrained/NAME/record.json, which
+benchmarks/flickr8k/make_bundled.py wrote. A table stands between `<!-- table: NAME -->`
+and `<!-- end -->`; tests/test_model_card.py checks that the page is up to date.
+"""
+
+import re
+from pathlib import Path
+
+from data_utils.atomic_files import read_json
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "model-card.md"
+NAMES = ("flickr8k", "flickr8k-hard", "flickr8k-paper")
+SCORES = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider")
+TITLES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR 1.5", "ROUGE-L", "CIDEr")
+PHASES = ("epochs", "consistency_epochs", "self_critical_epochs")
+# Settings of a stage that have columns of their own, or are the same in all.
+NOT_SHOWN = {*PHASES, "preset", "dtype"}
+
+
+def records():
+    """Return the records of the captioners that have one, a dict by their names."""
+    folder = ROOT / "keras_sat" / "files" / "pretrained"
+    paths = {name: folder / name / "record.json" for name in NAMES}
+    return {name: read_json(path) for name, path in paths.items() if path.is_file()}
+
+
+def percent(value):
+    """Return a fraction as a percentage without the sign, "26.3"."""
+    return f"{100 * value:.1f}"
+
+
+def decimal(value, digits=3):
+    """Return a number below 1 as ".638"."""
+    return f"{value:.{digits}f}".removeprefix("0")
+
+
+def row(*cells):
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def table(*head):
+    return [row(*head), "|" + "---|" * len(head)]
+
+
+def scores(all_records):
+    """The scores on dev, one row for each captioner."""
+    lines = table("dev", *TITLES, "distinct captions", "words")
+    for name, record in all_records.items():
+        values = record["dev"]["scores"]
+        shown = [
+            decimal(values[score]) if score == "cider" else percent(values[score])
+            for score in SCORES
+        ]
+        statistics = record["dev"]["statistics"]
+        counts = (statistics["distinct_captions"], statistics["vocabulary_used"])
+        lines.append(row(name, *shown, *counts))
+    return lines
+
+
+def looks(all_records):
+    """How much attention is on what a word names, and how often its peak is."""
+    lines = table("percent", "mass", "peak", "small: mass", "peak", "own captions: mass", "peak")
+    grounding = all_records["flickr8k"]["dev"]["grounding"]
+    own = all_records["flickr8k"]["dev"]["grounding_generated"]
+    for kind, title in (("uniform_", "uniform"), ("centre_", "maximum in the middle")):
+        lines.append(row(title, *_looks_of(grounding, own, kind)))
+    for name, record in all_records.items():
+        shown = _looks_of(record["dev"]["grounding"], record["dev"]["grounding_generated"])
+        lines.append(row(name, *shown))
+    return lines
+
+
+def _looks_of(grounding, own, kind=""):
+    parts = (grounding, grounding["small"], own)
+    return [percent(part[f"{kind}{figure}"]) for part in parts for figure in ("mass", "pointing")]
+
+
+def confidence(all_records):
+    """The bins of the confidence of flickr8k, by cross-validation on dev."""
+    lines = table("confidence", "photos", "mean confidence", "fraction right")
+    for found in all_records["flickr8k"]["dev"]["calibration"]["bins"]:
+        first, last = (decimal(found["from"] + width, 1) for width in (0, 0.1))
+        lines.append(
+            row(
+                f"{first} to {last}",
+                found["photos"],
+                decimal(found["confidence"], 2),
+                decimal(found["right"], 2),
+            )
+        )
+    return lines
+
+
+def stages(all_records):
+    """How the captioners were trained, one row for each stage."""
+    lines = table("stage", "starts from", "epochs", "settings", "CIDEr on dev", "hours")
+    seen = {}
+    for record in all_records.values():
+        seen |= record["stages"]
+    for name, stage in seen.items():
+        settings = stage["settings"]
+        epochs = next(settings[phase] for phase in PHASES if settings.get(phase))
+        kind = next(phase for phase in PHASES if settings.get(phase))
+        shown = [f"{key}={value}" for key, value in settings.items() if key not in NOT_SHOWN]
+        lines.append(
+            row(
+                name,
+                stage["starts_from"] or "ImageNet",
+                f"{epochs} {KINDS[kind]}",
+                ", ".join(f"`{setting}`" for setting in shown),
+                decimal(max(stage["epochs"]["val_cider"])),
+                f"{stage['hours']:.1f}",
+            )
+        )
+    return lines
+
+
+KINDS = {
+    "epochs": "of cross-entropy",
+    "consistency_epochs": "of feature consistency",
+    "self_critical_epochs": "of rewards",
+}
+TABLES = {"scores": scores, "looks": looks, "confidence": confidence, "stages": stages}
+
+
+def filled(text, all_records):
+    """Return the text of the page with its tables filled in."""
+
+    def fill(match):
+        lines = TABLES[match["name"]](all_records)
+        return "\n".join([match["start"], *lines, "<!-- end -->"])
+
+    pattern = r"(?P<start><!-- table: (?P<name>\w+) -->)\n.*?<!-- end -->"
+    return re.sub(pattern, fill, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), records()), encoding="utf-8")

@@ -1,0 +1,53 @@
+# %% gap="field"
+def after_layer(field, jump, kernel, stride):
+    """Return the receptive field and the jump after one more layer."""
+    return field + (kernel - 1) * jump, jump * stride
+
+
+# %% wrong="field"
+def after_layer(field, jump, kernel, stride):
+    return field + (kernel - 1) * jump * stride, jump * stride  # the jump before the layer counts
+
+
+# %% gap="cosines"
+def cosines(vectors, vector):
+    """Return the cosine (L,) of each row of vectors (L, D) with one vector (D,)."""
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)
+    return vectors @ vector / lengths
+
+
+# %% wrong="cosines"
+def cosines(vectors, vector):
+    return vectors @ vector / (np.linalg.norm(vectors) * np.linalg.norm(vector))  # the length of all rows together
+
+
+# %% exercise=1
+with tf.GradientTape() as tape:
+    corner = tf.reduce_sum(vgg16(pixels)[0, 0, 0])
+influence_of_corner = np.abs(tape.gradient(corner, pixels).numpy()[0]).sum(axis=-1)
+height = 1 + np.flatnonzero(influence_of_corner.any(axis=1)).max()
+print(f"{height} x {height} pixels of the photo")
+
+# About half as wide, so a quarter of the area. The convolutions fill the rest with zeros (padding).
+assert 98 < height < 112
+
+# %% exercise=2
+shape_names = ["circle", "square", "star", "triangle"]
+shape_labels = np.array([shape_names.index(scene.objects[0].shape) for scene in scenes])
+from_middle = accuracy(vectors[every, cells], shape_labels, num_classes=4)
+from_mean = accuracy(vectors.mean(axis=1), shape_labels, num_classes=4)
+print(f"shape right: {from_middle:.0%} from the middle, {from_mean:.0%} from the mean")
+
+# The mean is better: the middle of a circle looks like the middle of a square, and the mean contains the edges. With
+# one object in the picture, one vector is enough; chapter 4 has two.
+assert from_mean > from_middle
+
+# %% exercise=3
+vectors_of_photo = for_photos.encode(photo[None])[0]
+vectors_of_photo = vectors_of_photo - vectors_of_photo.mean(axis=0)
+similar_to_uniform = cosines(vectors_of_photo, vectors_of_photo[14 * 12 + 7]).reshape(14, 14)
+for row, cosines_of_row in enumerate(similar_to_uniform):
+    print(f"row {row:2}: {cosines_of_row.max():.1f}")
+
+# The lower rows, which show the uniform: from row 9 on. Nothing in the face or on the flag resembles it.
+assert similar_to_uniform[9:].max() > 0.5 and similar_to_uniform[:8].max() < 0.2

@@ -1,0 +1,63 @@
+# %% gap="pairs"
+def pairs_right(truths):
+    """Return the fraction of columns of truths (2, pairs) in which both are true."""
+    return truths.all(axis=0).mean()
+
+
+# %% wrong="pairs"
+def pairs_right(truths):
+    return truths.mean()  # the fraction of captions, not of pairs
+
+
+# %% gap="gru"
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def gru(x_r, x_u, x_c, h, U_r, U_u, U_c):
+    """Return the next state of a GRU."""
+    r = sigmoid(x_r + h @ U_r)
+    u = sigmoid(x_u + h @ U_u)
+    candidate = np.tanh(x_c + r * (h @ U_c))
+    return u * h + (1 - u) * candidate
+
+
+# %% wrong="gru"
+def gru(x_r, x_u, x_c, h, U_r, U_u, U_c):
+    r = sigmoid(x_r + h @ U_r)
+    u = sigmoid(x_u + h @ U_u)
+    candidate = np.tanh(x_c + r * (h @ U_c))
+    return (1 - u) * h + u * candidate  # the gate the other way round
+
+
+# %% exercise=1
+rolled = np.roll(grids[0].reshape(-1, 16, 16, 66), 8, axis=1).reshape(-1, 256, 66)
+print(f"the means are {apart(rolled.mean(axis=1), grids[0].mean(axis=1)):.0e} apart")
+
+# Nothing is left: the same cells in another order have exactly the same mean (up to rounding).
+assert apart(rolled.mean(axis=1), grids[0].mean(axis=1)) < 1e-5
+
+# %% exercise=2
+with_own_colour = {}
+for name in ("none", "soft"):
+    named = [
+        f"{item.colour} {item.shape}" in caption
+        for group, said in zip((scenes, swapped), captions[name])
+        for scene, caption in zip(group, said)
+        for item in scene.objects
+    ]
+    with_own_colour[name] = np.mean(named)
+    print(f"{name}: {with_own_colour[name]:.0%}")
+
+# Without attention, colours and shapes are mixed up, too. "Red" and "circle" are in the mean; which belong together is
+# a question of where again.
+assert with_own_colour["none"] < with_own_colour["soft"] - 0.1
+
+# %% exercise=3
+another = train("soft", cell="gru", seed=1)
+said = [[result.caption for result in another.caption_features(grid, num_beams=1)] for grid in grids]
+print(f"seed 0: {right['soft, GRU']:.0%} of the pairs, seed 1: {pairs_right(truths_of(said)):.0%}")
+
+# The seed. When this was written it was 37 % and 91 %: the first run was late to find out what "left" means, and ten
+# epochs instead of six brought it to 87 %. Never compare two networks by one run of each.
+assert max(right["soft, GRU"], pairs_right(truths_of(said))) > 0.6

@@ -1,0 +1,467 @@
+# %% [markdown]
+# # 1 · Words
+#
+# **You will be able to**
+#
+# * turn the sentences that people wrote about photos into the arrays that a network is trained on
+# * say what cleaning and a small vocabulary cost, in numbers
+# * explain *teacher forcing*, and what it costs: *exposure bias*
+# * compute a *perplexity*
+#
+# **You need** Python, and numpy for the last part.
+#
+# **1 minute on two cores**; allow 45 minutes to think.
+#
+# [diagram]
+#
+# A captioner writes words, and a network computes with numbers. Everything here is read from files that this notebook
+# writes, or from the synthetic scenes that come with the package. Nothing is downloaded.
+
+# %%
+import re
+import tempfile
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import data_utils
+from data_utils import CaptionedImage, Vocabulary, draw_scenes, tokenise
+from data_utils.batches import inputs_and_targets
+from keras_sat.files.model_folder import pretrained_directory
+from keras_sat.scoring.bleu import bleu
+
+plt.rcParams["figure.dpi"] = 100
+folder = Path(tempfile.mkdtemp())
+
+# %% [markdown]
+# ## Read a caption file
+#
+# The paper's smallest data set is *Flickr8k* ([Hodosh et al., 2013](https://doi.org/10.1613/jair.3994)): 8,000 photos
+# from Flickr, chosen because a person or an animal *does* something in them. For each photo, five people were paid on
+# Amazon Mechanical Turk to describe it in one sentence. 6,000 photos are there to train on, 1,000 to choose settings
+# with (*dev*), 1,000 for the final test. Flickr30k (31,000 photos) and COCO (more than 82,000 to train on) were made
+# in the same way.
+#
+# The captions come as text: the name of a photo, `#` and the number of the caption, a tab, and the sentence. Here are
+# four lines in that form.
+
+# %%
+lines = [
+    "beach.jpg#0\tTwo children's buckets , left in the sand .",
+    "beach.jpg#1\tA snow-white dog isn't far from 2 buckets !",
+    "street.jpg#0\tA man waits for the 5:30 bus .",
+    "street.jpg#1\tA U.S. flag above a café",
+]
+(folder / "token.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+document = data_utils.load_document(folder / "token.txt")
+descriptions = data_utils.load_descriptions(document)  # the captions of each photo
+for image_id, texts in descriptions.items():
+    print(image_id, texts)
+
+# %% [markdown]
+# ## Clean it
+#
+# A *tokeniser* cuts a sentence into *tokens*, here words. This one makes them lower case and drops the punctuation;
+# everything else stays. The cleaned captions are saved with one sentence a line, so that the cleaning is done once.
+
+# %%
+cleaned = data_utils.clean_descriptions(descriptions)
+words = data_utils.vocabulary_words(cleaned)
+data_utils.save_descriptions(cleaned, folder / "descriptions.txt")
+for image_id, texts in cleaned.items():
+    for text in texts:
+        print(f"{image_id:7} {text}")
+print(len(words), "different words")
+
+# %% [markdown]
+# Many tutorials clean more. They also drop every word of one letter, and everything with a digit in it. It looks
+# tidy. What is lost?
+
+
+# %%
+def tidy(text):
+    words = (re.sub(r"[^a-z]", "", word.lower()) for word in text.split())
+    return [word for word in words if len(word) > 1]
+
+
+for text in ("A snow-white dog isn't far from 2 buckets !", "A man waits for the 5:30 bus ."):
+    print(f"{'tidied':9} {' '.join(tidy(text))}\n{'tokenised':9} {' '.join(tokenise(text))}\n")
+
+# %% [markdown]
+# The articles and the number are gone, and *isn't* has become a new word, *isnt*. A captioner that is trained on such
+# text never says "a". Its captions are then compared with what people wrote, and people say "a" all the time.
+#
+# To measure what that costs you need many sentences: those of the synthetic scenes. A small grammar makes five true
+# sentences for each scene. (Before there were networks, captions of photos were made in two ways, section 2 of the
+# paper: an object detector filled in *templates*, as here; or the caption of the most similar photo was *retrieved*
+# and adapted.)
+
+# %%
+scenes = draw_scenes(1000, seed=1)
+images = [CaptionedImage(scene.image_id, scene.image, list(scene.captions), scene.split) for scene in scenes]
+train = [image for image in images if image.split == "train"]
+dev = [image for image in images if image.split == "dev"]
+
+figure, axes = plt.subplots(1, 4, figsize=(10, 3))
+for ax, scene in zip(axes, scenes):
+    ax.imshow(scene.image)
+    ax.set_title(textwrap.fill(scene.captions[0], 24), fontsize=10)
+    ax.axis("off")
+
+# %% [markdown]
+# Take the first sentence of each dev scene as if a captioner had written it, and score it against the other four with
+# BLEU-4. That is the usual score, a number from 0 to 1; [chapter 8](08_how_good_is_it.ipynb) computes it by hand. All
+# these sentences are true.
+#
+# **Predict.** They score .49 as they were written. How much is left once they are tidied?
+
+# %%
+others = [image.captions[1:] for image in dev]
+as_written = bleu(others, [tokenise(image.captions[0]) for image in dev])["bleu_4"]
+as_tidied = bleu(others, [tidy(image.captions[0]) for image in dev])["bleu_4"]
+print(f"BLEU-4 as written {as_written:.3f}, tidied {as_tidied:.3f}")
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# .42: 7 points of 49 (a *point* is a hundredth), without a word that is wrong.
+#
+# </details>
+#
+# ## Build the vocabulary
+#
+# A *vocabulary* gives each word a number, its *id*. Four tokens come first: `<pad>` is padding, `<start>` and `<end>`
+# frame a caption, and `<unk>` (unknown) replaces each word that the vocabulary does not have. The words follow, the
+# most frequent first.
+#
+# Count the training split only. A model that knows the words of the test captions would look better than it is.
+#
+# **Your turn.** List the words that occur at least `min_count` times in the captions, the most frequent first, and
+# words of the same count in the order of the alphabet. `Counter` counts; `sorted` takes a `key`.
+
+
+# %% gap="vocabulary"
+def frequent_words(captions, min_count):
+    """Return the words of the captions by frequency."""
+    counts = Counter(word for caption in captions for word in tokenise(caption))
+    return ...  # your turn
+
+
+# %% check="vocabulary" empty="frequent_words(['a dog'], 1)"
+three = ["a dog sees a cat", "the dog sees the dog", "a cat"]
+assert frequent_words(three, 1)[0] in ("a", "dog"), "The most frequent words come first."
+assert frequent_words(three, 2) == ["a", "dog", "cat", "sees", "the"], "Equal counts: in the order of the alphabet."
+assert frequent_words(three, 3) == ["a", "dog"], "Words that occur less than min_count times are dropped."
+small = Vocabulary.build([CaptionedImage("three", "three.jpg", three, "train")])
+assert frequent_words(three, 1) == small.words, "The package has another order."
+print(*small.tokens)
+
+# %%
+ids = small.caption_to_ids("a giraffe sees the dog")
+print(ids, "->", small.ids_to_caption(ids))
+
+# %% [markdown]
+# The bundled captioner for photos has the words that occur at least five times in Flickr8k's training captions. (The
+# paper kept the 10,000 most frequent words of its data sets.) Real language has a *long tail*: a few words are
+# everywhere, and most are rare.
+
+# %%
+path = next(pretrained_directory("flickr8k-paper").glob("vocabulary-*.json"))
+flickr8k = Vocabulary.load(path)
+print(len(flickr8k.words), "words")
+print("most frequent:", *flickr8k.words[:10])
+print("least frequent:", *flickr8k.words[-5:])
+print("unknown:", *(word for word in ("dog", "elephant", "giraffe", "unicorn") if word not in flickr8k))
+
+# %% [markdown]
+# ## What `<unk>` costs
+#
+# Why not keep all words? Each word has a row in two matrices, and a word that occurs twice hardly teaches them
+# anything. So keep fewer and fewer of the scenes' 41 words, and measure three things on the dev split:
+#
+# * the fraction of **words** that become `<unk>`
+# * the fraction of **captions** with at least one `<unk>`
+# * BLEU-4 of the same sentences as before, written with the remaining words only: once against what people wrote, and
+#   once against references that went through the same vocabulary.
+#
+# **Predict.** What do the two curves of BLEU-4 do while the vocabulary shrinks?
+
+# %%
+sizes = (41, 36, 32, 28, 24, 20, 16, 12, 8)
+every_caption = [caption for image in dev for caption in image.captions]
+rows = []
+for size in sizes:
+    limited = Vocabulary.build(images, max_size=size)
+
+    def in_its_words(caption, limited=limited):
+        return limited.ids_to_words(limited.caption_to_ids(caption))
+
+    candidates = [in_its_words(image.captions[0]) for image in dev]
+    limited_others = [[in_its_words(text) for text in texts] for texts in others]
+    rows.append(
+        {
+            "words": limited.unknown_share(every_caption),
+            "captions": np.mean(["<unk>" in in_its_words(caption) for caption in every_caption]),
+            "honest": bleu(others, candidates)["bleu_4"],
+            "flattering": bleu(limited_others, candidates)["bleu_4"],
+        }
+    )
+unk = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+for size, row in zip(sizes, rows):
+    print(f"{size:3} words: " + "  ".join(f"{name} {value:.2f}" for name, value in row.items()))
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
+left.plot(sizes, unk["captions"], "o-", label="captions with an unknown word")
+left.plot(sizes, unk["words"], "o-", label="words that are unknown")
+right.plot(sizes, unk["flattering"], "o--", color="tab:red", label="BLEU-4, <unk> matches <unk>")
+right.plot(sizes, unk["honest"], "o-", color="tab:green", label="BLEU-4, against what was written")
+for ax in (left, right):
+    ax.set_xlabel("words in the vocabulary")
+    ax.legend()
+    ax.set_ylim(0, 1)
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# The honest score falls to 0. The other one *rises* to .72: if the references go through the vocabulary too, `<unk>`
+# matches `<unk>`, and the less a captioner can say, the better it seems to be. The mistake is easily made.
+#
+# </details>
+#
+# And a small fraction of words is a large fraction of captions: with 32 words, 3 % of the words are unknown, and 15 %
+# of the captions have one; with 28 words, 6 % and 37 %.
+#
+# *Sub-words* avoid the problem: frequent words stay whole and rare ones are spelled from pieces ("gir", "affe"), so
+# that nothing is unknown ([Sennrich et al., 2016](https://arxiv.org/abs/1508.07909)); large language models do this.
+# Here and in the paper a token is a whole word: then each map of attention belongs to a word, and not to a piece of
+# one.
+#
+# ## From ids to vectors
+#
+# The paper writes a caption as $y = \{\mathbf{y}_1, \dots, \mathbf{y}_C\},\ \mathbf{y}_t \in \mathbb{R}^K$: each word
+# is a *1-of-K* (or *one-hot*) vector, as long as the vocabulary, with a 1 in one position and 0 elsewhere. The
+# network reads $\mathbf{E}\mathbf{y}_t$, where the *embedding matrix* $\mathbf{E}$ is learned. But a product with a
+# 1-of-K vector picks one row (the paper's $\mathbf{E}$ is transposed, so it picks a column). That is all that an
+# embedding layer does.
+
+# %%
+vocabulary = Vocabulary.build(images)
+caption = "there is a red circle above a blue star"
+ids = vocabulary.caption_to_ids(caption)
+one_of_k = np.eye(len(vocabulary))[ids]
+embedding = np.random.default_rng(0).normal(size=(len(vocabulary), 16))
+as_product, as_lookup = one_of_k @ embedding, embedding[ids]
+print("product and lookup are equal:", np.allclose(as_product, as_lookup))
+
+figure, axes = plt.subplots(1, 2, figsize=(10, 2.6), width_ratios=(3, 1.4), layout="constrained")
+axes[0].imshow(one_of_k, cmap="Greys")
+axes[0].set_title(f"1-of-K: {one_of_k.shape[0]} words, K = {one_of_k.shape[1]}")
+axes[1].imshow(as_lookup, cmap="coolwarm")
+axes[1].set_title("E y: 16 numbers for each word")
+for ax, labels in zip(axes, (tokenise(caption), [""] * len(ids))):
+    ax.set_yticks(range(len(ids)), labels)
+
+# %% [markdown]
+# ## What goes in, what must come out
+#
+# In training, the network reads the words so far and predicts the next one. So the inputs begin with `<start>`, the
+# targets end with `<end>`, and each target is the word after its input. The captions of a batch must be equally long,
+# so shorter ones end in *padding*, which has weight 0 in the loss.
+#
+# **Your turn.** Make the inputs and the targets of one caption, padded to `length` steps.
+
+
+# %% gap="shift"
+def shifted(ids, length):
+    """Return the ids that go in and the ids that must come out, two lists of `length`."""
+    start, end, pad = vocabulary.start_token_id, vocabulary.end_token_id, vocabulary.pad_token_id
+    padding = [pad] * (length - len(ids) - 1)
+    return ...  # your turn: inputs, targets
+
+
+# %% check="shift" empty="shifted([7, 8], 5)"
+two = [vocabulary.caption_to_ids(text) for text in ("a red circle", "there is a blue star")]
+input_ids, target_ids, token_weights = inputs_and_targets(two, vocabulary)
+for number, caption_ids in enumerate(two):
+    my_inputs, my_targets = shifted(caption_ids, 6)
+    assert list(my_inputs) == input_ids[number].tolist(), "The inputs begin with <start>, and have no <end>."
+    assert list(my_targets) == target_ids[number].tolist(), "The targets end with <end>, and have no <start>."
+
+# %%
+for number in range(2):
+    for name, row in (("inputs", input_ids[number]), ("targets", target_ids[number])):
+        print(f"{name:8}", "".join(f"{vocabulary.tokens[token_id]:9}" for token_id in row))
+    print(f"{'weights':8}", "".join(f"{weight:<9g}" for weight in token_weights[number]), "\n")
+
+# %% [markdown]
+# ## Teacher forcing, and its price
+#
+# Look at the inputs once more. At each step the network is given the *true* previous word, even if it would have said
+# another one. This is *teacher forcing*, and there are good reasons for it. Every step has a meaningful input from
+# the first batch on, while an untrained network's own words are noise. Every step has a target: the next true word.
+# And the inputs of all steps are known in advance.
+#
+# The price comes later. When the captioner writes on its own (*free-running*), it reads its own words, and some are
+# wrong. It then stands before a beginning that training never showed. This is *exposure bias*.
+#
+# You can measure it with the simplest language model that there is: count which word follows which two words. It sees
+# no picture. As a network does, it gives a probability to each next word, and it is trained with the true words.
+
+# %%
+follows = Counter()
+for image in train:
+    for text in image.captions:
+        tokens = ["<start>", "<start>", *tokenise(text), "<end>"]
+        follows.update(zip(tokens, tokens[1:], tokens[2:]))
+begins = Counter()
+for (first, second, _), count in follows.items():
+    begins[first, second] += count
+
+
+def probability(first, second, word, smoothing=0.01):
+    """Return p(word | the two words before it). Smoothing leaves a little for what was never seen."""
+    return (follows[first, second, word] + smoothing) / (begins[first, second] + smoothing * len(vocabulary))
+
+
+for word in ("star", "circle", "is"):
+    print(f"p({word} | a blue) = {probability('a', 'blue', word):.3f}")
+
+# %% [markdown]
+# How good is such a model? Its *perplexity* is
+#
+# $$\exp\Big(-\frac{1}{C} \sum_{t=1}^C \log p(\mathbf{y}_t | \mathbf{y}_1, \dots, \mathbf{y}_{t-1})\Big).$$
+#
+# You can read it as a number of words: a model that always guesses among 5 equally probable words has perplexity 5.
+# What is in the exponent is the loss that captioners are trained with, the *cross-entropy* for each word.
+#
+# **Your turn.** Compute the perplexity from the probabilities that a model gave to the true words.
+
+
+# %% gap="perplexity"
+def perplexity(probabilities):
+    """Return exp of the mean of -log p."""
+    return ...  # your turn
+
+
+# %% check="perplexity" empty="perplexity(np.array([0.5, 0.5]))"
+assert np.isclose(perplexity(np.full(7, 0.2)), 5), "One of 5 equally probable words: the perplexity is 5."
+assert np.isclose(perplexity(np.array([1.0, 1 / 16])), 4), "It is the mean of the logarithms that counts."
+
+# %% [markdown]
+# Now give it the dev captions: once with the true words before each word (teacher forcing), and once with one of them
+# replaced by another word of the vocabulary, as if the model had said that itself. The targets stay the same, and
+# only words right after the replaced one are counted.
+#
+# **Predict.** Guessing among all 45 tokens would have perplexity 45. How many with the true words? And after one
+# wrong word?
+
+# %%
+rng = np.random.default_rng(0)
+forced, misled = [], []
+for text in every_caption:
+    true = ["<start>", "<start>", *tokenise(text), "<end>"]
+    replaced = int(rng.integers(2, len(true) - 1))
+    wrong = [*true]
+    wrong[replaced] = str(rng.choice(vocabulary.words))
+    target = replaced + 1
+    forced.append(probability(true[target - 2], true[target - 1], true[target]))
+    misled.append(probability(wrong[target - 2], wrong[target - 1], true[target]))
+print(f"perplexity with the true words {perplexity(np.array(forced)):.1f}")
+print(f"perplexity after a wrong word   {perplexity(np.array(misled)):.0f}")
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# A wrong word costs more than guessing blindly would: the model is confident about beginnings that it has seen, and
+# it has learned nothing about how to go on after a mistake. An LSTM generalises better than this table, and still has
+# the problem.
+#
+# </details>
+#
+# What helps: feed the model its own words now and then while it is trained (*scheduled sampling*,
+# [Bengio et al., 2015](https://arxiv.org/abs/1506.03099)); train it on whole captions of its own, with a score as the
+# reward ([Rennie et al., 2017](https://arxiv.org/abs/1612.00563)); or keep several beginnings while it writes
+# ([chapter 7](07_words_out.ipynb)).
+#
+# ## Why a batch holds captions of one length
+#
+# A batch takes as many steps as its longest caption has words. The paper (4.3) noticed that random batches waste time
+# on padding. So it draws a length first, and then 64 captions of that length. How much does that save?
+
+# %%
+train_captions = [text for image in train for text in image.captions]
+lengths = np.array([len(tokenise(text)) for text in train_captions])
+counts = Counter(lengths.tolist())
+
+
+def padding_fraction(lengths, batch_size=64):
+    batches = [lengths[first : first + batch_size] for first in range(0, len(lengths), batch_size)]
+    return 1 - lengths.sum() / sum(len(batch) * batch.max() for batch in batches)
+
+
+random_padding = padding_fraction(np.random.default_rng(0).permutation(lengths))
+sorted_padding = padding_fraction(np.sort(lengths))
+figure, ax = plt.subplots(figsize=(10, 2.4))
+ax.bar(counts.keys(), counts.values())
+ax.set(xlabel="words in a caption", ylabel="captions")
+print(f"spent on padding: {random_padding:.0%} of the steps in random batches")
+print(f"                  {sorted_padding:.0%} in batches of one length")
+
+# %% [markdown]
+# With random batches nearly half of the steps would be for nothing. `data_utils.make_batches` groups captions by
+# length.
+#
+# ## Exercises
+#
+# **1.** Let `tidy` keep words of one letter. How much of the lost score comes back?
+#
+# [solution 1]
+#
+# **2.** A vocabulary can also be limited by `min_count`. Which values leave the scenes with 32 words?
+#
+# [solution 2]
+#
+# **3.** Let the language model write: start from `<start> <start>`, draw each word with its probability
+# (`rng.choice`), and stop at `<end>`. Are the sentences good? Are they true of anything?
+#
+# [solution 3]
+#
+# ## In five sentences
+#
+# A caption becomes ids through a vocabulary, which is counted on the training split, and ids become rows of an
+# embedding matrix. What is thrown away on the way, articles or rare words, is missing in every caption, and the score
+# shows it if it is honest. The inputs are the targets, shifted by one word. Teacher forcing gives the network the
+# true previous word, so that training is simple and every step counts. Its price is exposure bias: the captioner has
+# never practised what to do after its own mistakes.
+#
+# ## Next
+#
+# The words are ready; [chapter 2](02_a_picture_as_vectors.ipynb) does the same for the photo. To read:
+# [Karpathy, *The unreasonable effectiveness of recurrent neural
+# networks*](https://karpathy.github.io/2015/05/21/rnn-effectiveness/),
+# on language models that write.
+
+# %% maintainers=true
+assert data_utils.load_descriptions(data_utils.load_document(folder / "descriptions.txt")) == cleaned
+assert cleaned["beach"][1] == "a snow-white dog is n't far from 2 buckets" and "café" in cleaned["street"][1]
+assert "isnt" in tidy(lines[1]) and not {"a", "2"} & set(tidy(lines[1]))
+assert abs(as_written - 0.494) < 0.001 and abs(as_tidied - 0.421) < 0.001
+assert "giraffe" not in small and small.caption_to_ids("giraffe") == [small.unk_token_id]
+assert [small.pad_token_id, small.start_token_id, small.end_token_id, small.unk_token_id] == [0, 1, 2, 3]
+assert len(flickr8k.words) == 2538 and "dog" in flickr8k and "giraffe" not in flickr8k
+at = {size: {name: values[number] for name, values in unk.items()} for number, size in enumerate(sizes)}
+assert len(vocabulary.words) == 41 and len(vocabulary) == 45 and at[41]["words"] == 0
+assert abs(at[32]["words"] - 0.03) < 0.005 and abs(at[32]["captions"] - 0.15) < 0.01
+assert abs(at[28]["words"] - 0.06) < 0.005 and abs(at[28]["captions"] - 0.37) < 0.01
+assert abs(at[8]["flattering"] - 0.72) < 0.01 and at[8]["honest"] < 1e-3
+assert (np.diff(unk["honest"]) < 0).all() and (np.diff(unk["flattering"]) > -0.002).all()
+np.testing.assert_allclose(as_product, as_lookup)
+np.testing.assert_array_equal(input_ids[1, 1:], target_ids[1, :-1])
+assert token_weights[0].tolist() == [1, 1, 1, 1, 0, 0]
+assert perplexity(np.array(forced)) < 5 and perplexity(np.array(misled)) > 45
+assert 0.4 < random_padding < 0.5 and sorted_padding < 0.02

@@ -1,0 +1,388 @@
+# %% [markdown]
+# # 2 · A picture as vectors
+#
+# **You will be able to**
+#
+# * turn a photo into a grid of *annotation vectors*, and say why a convolutional layer is used for it
+# * compute the *receptive field* of a layer, and check it with a gradient
+# * find out what a vector knows, with cosines and with a *probe*
+# * follow every shape on the way from the file to the words
+#
+# **You need** numpy, and an idea of what a convolution and a pooling layer do.
+#
+# **1 minute on two cores**; allow 45 minutes to think.
+#
+# [diagram]
+#
+# Attention needs something to choose from. The paper's encoder turns a photo into a set of vectors, one for each
+# region, and calls them *annotation vectors*: $a = \{\mathbf{a}_1, \dots, \mathbf{a}_L\},\ \mathbf{a}_i \in
+# \mathbb{R}^D$.
+
+# %%
+from data_utils.tf_logging import import_tensorflow
+
+tf = import_tensorflow()  # without its startup log
+
+from pathlib import Path
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib import cbook
+
+import keras_sat
+from data_utils import draw_scenes, load_image
+from data_utils.scenes import COLOURS
+from keras_sat import ENCODERS, Captioner
+
+plt.rcParams["figure.dpi"] = 100
+keras.utils.set_random_seed(0)
+
+# %% [markdown]
+# ## From a photo to a grid
+#
+# The paper took VGG19 ([Simonyan and Zisserman](https://arxiv.org/abs/1409.1556)), a network of convolutions and
+# poolings that classifies photos, and kept its layers up to the last convolution of the fifth block. VGG16 is a
+# little smaller and gives the same shapes. Its weights are random here: nothing needs to be downloaded, and neither
+# shapes nor receptive fields depend on the weights. What a vector *knows* does depend on them; for that, the trained
+# encoders that come with the package follow below.
+#
+# The photo shows Grace Hopper. It comes with matplotlib (US Navy, public domain). `load_image` stretches it to 224 x
+# 224 pixels, the size that VGG was made for.
+
+# %%
+photo_path = cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)
+photo = load_image(photo_path, 224)
+vgg16 = ENCODERS["vgg16"](weights=None)
+grid = vgg16(photo[None].astype("float32")).numpy()
+features = grid.reshape(1, -1, grid.shape[-1])
+print("photo", photo.shape, "-> grid", grid.shape, "-> features", features.shape)
+
+# %%
+figure, ax = plt.subplots(figsize=(5, 5), layout="constrained")
+ax.imshow(photo)
+for edge in range(0, 225, 16):
+    ax.axvline(edge - 0.5, color="white", linewidth=0.8)
+    ax.axhline(edge - 0.5, color="white", linewidth=0.8)
+ax.set_title("14 x 14 cells of 16 x 16 pixels, 512 numbers each")
+ax.axis("off")
+plt.show()
+
+# %% [markdown]
+# So $L = 14 \cdot 14 = 196$ and $D = 512$. The fourth pooling has divided the size by $2^4 = 16$, so each cell
+# belongs to a square of 16 x 16 pixels. The decoder reads the grid as a list, row by row: the cell in row $r$ and
+# column $q$ is number $14r + q$. To attention the list is a set: of a cell's place it knows only what the cell's
+# vector says.
+#
+# ## Why not the last layer?
+#
+# Captioners before this paper described the photo by one vector: the output of a fully connected layer behind the
+# grid, or the mean of the grid. Such a vector has no position left in it.
+#
+# **Predict.** Shuffle the 196 cells like a jigsaw. What does their mean do?
+
+# %%
+shuffled = np.random.default_rng(0).permutation(features, axis=1)
+same_mean = np.abs(shuffled.mean(axis=1) - features.mean(axis=1)).max() < 1e-5 * np.abs(features).max()
+same_grid = np.array_equal(shuffled, features)
+print("same mean:", same_mean, "  same grid:", same_grid)
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# Nothing: it is the same mean. It cannot tell a dog on the left from a dog on the right, and no part of it can be
+# looked at on its own. A fully connected layer does mix in the positions, but nobody can say which of its 4,096
+# numbers belongs to which part of the photo. In the grid, each vector has its place.
+#
+# </details>
+#
+# ## How much of the photo does a cell see?
+#
+# The *receptive field* of a cell is the square of pixels that it depends on. You can compute its width layer by
+# layer. Let `jump` be how many pixels lie between two neighbouring cells. A layer with kernel size $k$ sees $k - 1$
+# more cells, which are `jump` pixels each; a stride of $s$ makes the jumps $s$ times as wide.
+#
+# **Predict.** How wide is the field of the last layer, whose cells are 16 pixels wide: 16, 64 or 196 pixels?
+#
+# **Your turn.** Write one layer's step. A 3 x 3 convolution (stride 1) takes field 1 and jump 1 to field 3 and jump
+# 1; a 2 x 2 pooling with stride 2 then makes it field 4 and jump 2.
+
+
+# %% gap="field"
+def after_layer(field, jump, kernel, stride):
+    """Return the receptive field and the jump after one more layer."""
+    return ...  # your turn: field, jump
+
+
+# %% check="field" empty="after_layer(1, 1, 3, 1)"
+assert tuple(after_layer(1, 1, 3, 1)) == (3, 1), "A 3 x 3 convolution sees one more pixel on each side."
+assert tuple(after_layer(3, 1, 2, 2)) == (4, 2), "The pooling adds one jump of 1 pixel, then the jump doubles."
+assert tuple(after_layer(4, 2, 3, 1)) == (8, 2), "Two more cells are two more jumps."
+
+# %%
+field, jump, fields = 1, 1, {}
+print(f"{'layer':14}{'grid':>16}{'field':>8}{'jump':>6}")
+for layer in vgg16.layers[-1].layers[1:]:
+    kernel, stride = (2, 2) if "pool" in layer.name else (3, 1)
+    field, jump = after_layer(field, jump, kernel, stride)
+    fields[layer.name] = field
+    if layer.name.endswith(("conv1", "conv3", "pool")):
+        _, *shape = layer.output.shape
+        print(f"{layer.name:14}{' x '.join(map(str, shape)):>16}{field:>8}{jump:>6}")
+
+# %% [markdown]
+# 196 pixels: nearly the whole photo. (That there are also 196 cells is chance.) Is it true? A gradient tells you: the
+# pixels that a cell depends on are those where its derivative is not zero.
+
+# %%
+pixels = tf.Variable(np.random.default_rng(0).uniform(0, 255, (1, 224, 224, 3)).astype("float32"))
+with tf.GradientTape() as tape:
+    cell = tf.reduce_sum(vgg16(pixels)[0, 7, 7])
+influence = np.abs(tape.gradient(cell, pixels).numpy()[0]).sum(axis=-1)
+rows = np.flatnonzero(influence.any(axis=1))
+columns = np.flatnonzero(influence.any(axis=0))
+measured = (int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1)
+middle = influence[71:169, 71:169].sum() / influence.sum()
+
+figure, ax = plt.subplots(figsize=(3.8, 3.8))
+ax.imshow(influence**0.5, cmap="magma")
+ax.add_patch(plt.Rectangle((columns[0], rows[0]), measured[1], measured[0], fill=False, color="white"))
+ax.add_patch(plt.Rectangle((112, 112), 16, 16, fill=False, color="cyan"))
+ax.set_title("what the cell (7, 7) depends on")
+print(f"measured: {measured}; the middle 98 x 98 pixels have {middle:.0%} of the influence")
+
+# %% [markdown]
+# The white square is the whole receptive field, 196 pixels wide, as computed. But most of the influence comes from
+# around the cell itself (cyan): the middle 98 x 98 pixels, a quarter of the area, have 70 % of it. So an annotation
+# vector is about its own place, and knows the surroundings.
+#
+# A lower layer has more cells, which have seen less; a later one has fewer, which know more. Each encoder lets you
+# choose.
+
+# %%
+choices = [
+    ("vgg19", "block5_conv4"),
+    ("vgg16", "block4_conv3"),
+    ("mobilenet_v2", "out_relu"),
+    ("mobilenet_v2", "block_13_expand_relu"),
+    ("tiny", "coordinates"),
+]
+shapes = {}
+for name, layer in choices:
+    encoder = ENCODERS[name](layer=layer, weights=None)
+    shapes[name, layer] = encoder.output_shape[1:]
+    print(f"{name:14}{layer:22}{' x '.join(map(str, shapes[name, layer])):>16}{encoder.count_params():>12,} weights")
+
+# %% [markdown]
+# ## Where the weights come from
+#
+# 6,000 photos are too few to learn to see from. So the encoder is first trained for another task, for which there is
+# much more: *ImageNet*, 1.2 million photos in 1,000 classes. Its last layers, which name the class, are dropped;
+# edges, fur, wheels and faces, which the layers below have learned, are just as useful for captions. This is
+# *transfer learning*. The paper keeps these weights as they are: the encoder is *frozen*, and only the decoder is
+# trained. To go on training the encoder with the decoder, at a small learning rate, is called *fine-tuning*; it helps
+# if there are enough captions.
+#
+# ## What the vectors of a real photo know
+#
+# The bundled captioner for photos has an EfficientNet-Lite0, with 14 x 14 cells of 1,280 numbers. It was trained on
+# ImageNet and then fine-tuned on Flickr8k together with its decoder: with captions, and with boxes that people drew
+# around the things in them. Take the vector of one cell and compare it with all others. The usual measure is the
+# *cosine* of the angle between two vectors, $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top \mathbf{w} /
+# (|\mathbf{u}||\mathbf{w}|)$: 1 for the same direction, 0 for unrelated ones. What all cells have in common, the mean
+# vector, is subtracted first.
+#
+# **Your turn.** Compute the cosine of one vector with each of `vectors`.
+
+
+# %% gap="cosines"
+def cosines(vectors, vector):
+    """Return the cosine (L,) of each row of vectors (L, D) with one vector (D,)."""
+    return ...  # your turn
+
+
+# %% check="cosines" empty="cosines(np.eye(2), np.ones(2))"
+trial_vectors = np.array([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0], [-1.0, 0.0]])
+expected = [1, 0, 0.5**0.5, -1]
+message = "Not the cosines: divide by both lengths, and by the length of each row."
+np.testing.assert_allclose(cosines(trial_vectors, np.array([5.0, 0.0])), expected, atol=1e-7, err_msg=message)
+
+# %%
+for_photos = Captioner.from_pretrained()
+examples = Path(keras_sat.__file__).parent / "deploy" / "page" / "examples"
+marked = {  # the row and the column of a cell
+    "face": (photo_path, 5, 7),
+    "crew": (examples / "raft.jpg", 7, 7),
+    "people": (examples / "beach.jpg", 4, 3),
+}
+similar = {}
+figure, axes = plt.subplots(2, 3, figsize=(10, 6.8), layout="constrained")
+for (above, below), (name, (path, row, column)) in zip(axes.T, marked.items()):
+    image = load_image(path, 224)
+    vectors = for_photos.encode(image[None])[0]
+    vectors = vectors - vectors.mean(axis=0)
+    similar[name] = cosines(vectors, vectors[14 * row + column]).reshape(14, 14)
+    above.imshow(image)
+    above.add_patch(plt.Rectangle((16 * column, 16 * row), 16, 16, fill=False, color="cyan", linewidth=2))
+    below.imshow(similar[name], vmin=0, vmax=1)
+    above.set_title(name)
+    for ax in (above, below):
+        ax.axis("off")
+for name, cosine in similar.items():
+    rows, columns = np.nonzero(cosine > 0.5)
+    print(f"{name:7}{len(rows):3} cells with a cosine above .5, in rows {rows.min()}-{rows.max()}, ", end="")
+    print(f"columns {columns.min()}-{columns.max()}")
+
+# %% [markdown]
+# Below each photo, bright cells resemble the marked one. The cells that resemble the face lie on the face and the
+# brim of the hat; neither the uniform nor the flag is among them. Those that resemble the crew follow the raft across
+# the photo, and those that resemble one of the two people on the beach show both. The encoder has never seen these
+# photos, nor an outline of anything. The borders are soft, since neighbouring cells have seen nearly the same pixels.
+# (Raft and beach are from the Kodak Lossless True Color Image Suite.)
+#
+# ## Can a classifier read the colour?
+#
+# Resembling is one thing, knowing another. A *probe* is a small classifier that tries to read one fact from a vector;
+# if a linear one can, the decoder can, too. You need many pictures of which the fact is known: synthetic scenes, and
+# `tiny`, the small encoder that was trained on them. It gives 16 x 16 vectors of 66 numbers; the last two are the row
+# and the column.
+
+# %%
+captioner = Captioner.from_pretrained("scenes")
+scenes = draw_scenes(400, seed=5, max_objects=1)
+vectors = captioner.encode(np.stack([scene.image for scene in scenes]))[:, :, :64]  # (scenes, cells, features)
+
+
+def middle_cell(scene):
+    left, top, right, bottom = scene.objects[0].box
+    return (top + bottom) // 8 * 16 + (left + right) // 8
+
+
+cells = np.array([middle_cell(scene) for scene in scenes])
+figure, axes = plt.subplots(2, 5, figsize=(10, 4.1), layout="constrained")
+for (above, below), scene, vectors_of_scene, cell in zip(axes.T, scenes, vectors, cells):
+    above.imshow(scene.image)
+    below.imshow(cosines(vectors_of_scene, vectors_of_scene[cell]).reshape(16, 16), vmin=0, vmax=1)
+    for ax in (above, below):
+        ax.axis("off")
+
+# %% [markdown]
+# Fit one matrix from the vector of the object's middle cell to the eight colours on 300 scenes, and try it on the 100
+# others. Then do the same with a cell that is eight rows and eight columns away.
+#
+# **Predict.** How often is the colour right, from the object's cell and from the cell far away?
+
+# %%
+names = list(COLOURS)
+labels = np.array([names.index(scene.objects[0].colour) for scene in scenes])
+
+
+def accuracy(inputs, labels, num_classes=8):
+    """Fit a linear classifier to the first 300, and return how often it is right on the others."""
+    inputs = np.concatenate([inputs, np.ones((len(inputs), 1))], axis=1)
+    matrix, *_ = np.linalg.lstsq(inputs[:300], np.eye(num_classes)[labels[:300]], rcond=None)
+    return np.mean((inputs[300:] @ matrix).argmax(axis=1) == labels[300:])
+
+
+every = np.arange(len(scenes))
+cells_far_away = (cells // 16 + 8) % 16 * 16 + (cells % 16 + 8) % 16
+in_object, far_away = accuracy(vectors[every, cells], labels), accuracy(vectors[every, cells_far_away], labels)
+print(f"colour right: {in_object:.0%} from the object's cell, {far_away:.0%} from the one far away")
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# Always from the object's cell; from far away it is guessing among eight colours. That is what attention is for: it
+# has to find the cell that knows.
+#
+# </details>
+#
+# ## Every shape on the way
+#
+# Here is every shape on the way from the file to the logits, with the paper's sizes: word vectors, states and the
+# hidden layer of the attention have 512 numbers. The decoder is not trained.
+
+# %%
+vocabulary = Captioner.from_pretrained("flickr8k-paper").vocabulary
+paper_sized = Captioner(vocabulary, encoder=None, embedding_dim=512, hidden_dim=512, attention_dim=512)
+paper_sized.build((features.shape, (None, None)))
+decoder = paper_sized.decoder
+keys = decoder.attention_layer.project(features)
+state = decoder.initial_state(features)
+step = decoder.step(np.array([vocabulary.start_token_id]), state, features, decoder.project_features(features))
+path_of_shapes = {
+    "photo": photo.shape,
+    "grid of the encoder": grid.shape[1:],
+    "annotation vectors a": features.shape[1:],
+    "keys W_a a + b": keys.shape[1:],
+    "h_0 and c_0": state.hidden_states[0].shape[1:],
+    "weights alpha_1": step.attention_weights.shape[1:],
+    "h_1 and c_1": step.state.hidden_states[0].shape[1:],
+    "logits": step.logits.shape[1:],
+}
+for name, shape in path_of_shapes.items():
+    print(f"{name:22}{' x '.join(map(str, shape))}")
+
+# %% [markdown]
+# ## Encode every photo once
+#
+# A frozen encoder gives a photo the same vectors in each epoch. How much work would it be to make them again? Count
+# the multiplications of VGG16's convolutions, and the size of the vectors.
+
+# %%
+convolutions = [layer for layer in vgg16.layers[-1].layers if "conv" in layer.name]
+multiplications = sum(
+    int(np.prod(layer.kernel.shape)) * layer.output.shape[1] * layer.output.shape[2] for layer in convolutions
+)
+bytes_of_a_photo = 14 * 14 * 512 * 2
+print(f"{multiplications / 1e9:.1f} billion multiplications for a photo")
+print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1e9:.1f} GB for Flickr8k")
+
+# %% [markdown]
+# With five captions a photo and 20 epochs, each photo would be encoded 100 times. So the vectors are computed once
+# and kept on the disk, in a *feature cache*.
+#
+# ## Exercises
+#
+# **1.** Move the cell whose gradient is taken into the corner (0, 0). How large is its field now, and what fills the
+# rest?
+#
+# [solution 1]
+#
+# **2.** Read the *shape* of the object from the middle cell, and from the mean of all 256 vectors. Which is better?
+# Why? (A cell of `tiny` sees 8 x 8 pixels.)
+#
+# [solution 2]
+#
+# **3.** Which cells of the photo of Grace Hopper resemble the one in row 12 and column 7, on the uniform?
+#
+# [solution 3]
+#
+# ## In five sentences
+#
+# The encoder is a network that was first trained on ImageNet, without its last layers. It gives a grid of annotation
+# vectors, in the paper 196 of 512 numbers. Each vector has seen much of the photo, and is mostly about its own place.
+# On real photos, neighbouring parts of one thing have similar vectors, and a linear probe can read a colour from the
+# cell that shows it. One vector for the whole photo loses what is where; a grid keeps it, and attention can choose.
+#
+# ## Next
+#
+# [Chapter 3](03_one_step_of_attention.ipynb) takes these vectors and chooses among them. To read:
+# [Computing receptive fields](https://distill.pub/2019/computing-receptive-fields/) (Araujo et al.), and
+# [Alain and Bengio](https://arxiv.org/abs/1610.01644), who invented probes.
+
+# %% maintainers=true
+assert features.shape == (1, 196, 512)
+assert same_mean and not same_grid
+assert fields["block5_conv3"] == 196 and measured == (196, 196) and jump == 16
+assert (98 / 196) ** 2 == 1 / 4 and abs(middle - 0.7) < 0.03
+assert shapes["vgg19", "block5_conv4"] == (14, 14, 512) and shapes["mobilenet_v2", "out_relu"] == (7, 7, 1280)
+for name, (top, bottom, left, right) in {"face": (1, 8, 3, 10), "people": (1, 7, 0, 6)}.items():
+    rows, columns = np.nonzero(similar[name] > 0.5)
+    assert top <= rows.min() and rows.max() <= bottom and left <= columns.min() and columns.max() <= right
+assert similar["face"][10:].max() < 0.2 and similar["face"][:, :3].max() < 0.2  # the uniform, the flag
+assert np.sum(similar["crew"][8] > 0.3) >= 8 and similar["crew"][:4].max() < 0  # the raft, the water
+assert similar["people"][4, [2, 3, 5]].min() > 0.5  # both people
+assert in_object > 0.95 and far_away < 0.3
+assert path_of_shapes["logits"] == (2542,) and path_of_shapes["keys W_a a + b"] == (196, 512)
+assert 15e9 < multiplications < 16e9 and 1.5e9 < 8000 * bytes_of_a_photo < 1.7e9
