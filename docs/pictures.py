@@ -13,6 +13,7 @@ import keras_sat
 from data_utils import draw_scenes
 from data_utils.batches import inputs_and_targets
 from keras_sat import show_attend_tell_numpy as twin
+from keras_sat.command_line import train_in_numpy
 
 matplotlib.use("Agg")
 HERE = Path(__file__).parent
@@ -130,11 +131,11 @@ def draw_backward():
     attention, with single draws, and in the mean of many draws.
     """
     encoder = keras_sat.load_litert("scenes", num_threads=1)
-    scenes = twin.scenes_of_two_objects(12_000, twin.TRAIN_SEED)
-    scene = twin.scenes_of_two_objects(10, twin.UNSEEN_SEED)[0]
-    w = twin.make_weights(len(encoder.vocabulary), 264, **twin.SIZES)
-    options = {"attention": "soft", "epochs": 2, "highest_rate": twin.LEARNING_RATE}
-    twin.train(w, encoder, scenes, np.random.default_rng(0), **options)
+    scenes = train_in_numpy.scenes_of_two_objects(12_000, train_in_numpy.TRAIN_SEED)
+    scene = train_in_numpy.scenes_of_two_objects(10, train_in_numpy.UNSEEN_SEED)[0]
+    w = twin.make_weights(len(encoder.vocabulary), 264, **train_in_numpy.SIZES)
+    options = {"attention": "soft", "epochs": 2, "highest_rate": train_in_numpy.LEARNING_RATE}
+    train_in_numpy.train(w, encoder, scenes, np.random.default_rng(0), **options)
 
     first, second = scene.objects
     text = f"a {second.colour} {second.shape} is under a {first.colour} {first.shape}"
@@ -171,14 +172,14 @@ def gradient_of_scores(w, encoder, scene, text, num_draws=None):
     words = encoder.vocabulary.caption_to_ids(text)
     rows = inputs_and_targets([words] * (num_draws or 1), encoder.vocabulary)
     input_ids, target_ids, token_weights = (array[None] for array in rows)  # of one photo
-    batch = (twin.encode(encoder, [scene]), input_ids), target_ids, token_weights
+    batch = (train_in_numpy.encode(encoder, [scene]), input_ids), target_ids, token_weights
     options = {"penalty_weight": 0.0}
     if num_draws is not None:
         noise = np.random.default_rng(0).gumbel(size=(*input_ids.shape[1:], 64))
         options |= {"noise": noise, "sampled": np.ones(num_draws)}
         # The mean loss over the draws, as a baseline: without a penalty, it is - log p
         loss, *_ = twin.objective(w, batch, **options)
-        options["b"] = -loss
+        options["baseline"] = -loss
     *_, kept = twin.objective(w, batch, **options)
     _, d_e = twin.objective_backward(w, kept)
     a = np.repeat(batch[0][0], len(input_ids[0]), axis=0)

@@ -8,7 +8,8 @@ at all of it, with weights ("soft" attention), or at one region that it draws ("
 attention). Numbers in parentheses are the paper's equations.
 
 Shapes are at the ends of lines: B captions, C words, L regions, K words in the
-vocabulary; D, m, n: sizes of annotation vectors, word vectors, LSTM.
+vocabulary; D, m, n, A: sizes of annotation vectors, word vectors, LSTM, and of the
+hidden layer of f_att.
 
 `keras_sat.Captioner` computes the same from the same weights, faster and with many
 options: tests/test_show_attend_tell.py compares both.
@@ -42,7 +43,7 @@ class ShowAttendTell(keras.Model):
         self.initial_hidden = layers.Dense(hidden_dim, activation="tanh")  # f_init,h
         self.initial_cell = layers.Dense(hidden_dim, activation="tanh")  # f_init,c
         # f_att is an MLP with one hidden layer:
-        self.feature_projection = layers.Dense(attention_dim)  # W_a and b
+        self.feature_projection = layers.Dense(attention_dim)  # W_a and b of (4)
         self.state_projection = layers.Dense(attention_dim, use_bias=False)  # W_h
         self.score = layers.Dense(1, use_bias=False)  # v
         self.gate = layers.Dense(1, activation="sigmoid")  # f_beta
@@ -51,28 +52,31 @@ class ShowAttendTell(keras.Model):
         self.context_readout = layers.Dense(embedding_dim, use_bias=False)  # L_z
         self.word_logits = layers.Dense(vocabulary_size)  # L_o
         self.dropout = layers.Dropout(0.5)
-        # b of hard attention:
+        # b of (12):
         self.baseline = self.add_weight(shape=(), initializer="zeros", trainable=False)
         self.optimizer = keras.optimizers.Adam(4e-4, global_clipnorm=5.0)
 
     def initial_state(self, a):
         """Return h_0 and c_0."""
-        mean = ops.mean(a, axis=1)  # (B, D)
-        return self.initial_hidden(mean), self.initial_cell(mean)  # (B, n), (B, n)
+        mean_a = ops.mean(a, axis=1)  # (B, D)
+        return self.initial_hidden(mean_a), self.initial_cell(mean_a)  # (B, n), (B, n)
 
-    def attend(self, a, h, noise=None, sampled=None):
-        """Return the context z_t, the attention weights alpha_t, and the selection s_t.
+    def attend(self, a, old_h, noise=None, sampled=None):
+        """Return beta_t z_t, the attention weights alpha_t, and the selection s_t.
 
-        With Gumbel noise (B, L), s_t is drawn where `sampled` (B,) is 1.
+        With Gumbel noise (B, L), s_t is drawn where `sampled` (B,) is 1, and is alpha_t
+        where it is 0. `train_step` tosses a coin for each photo, as in section 4.1:
+        gradients of the expectation have less variance than those of draws.
         """
         # (4): e_ti = v . tanh(W_a a_i + b + W_h h_{t-1})
-        photo = self.feature_projection(a)  # (B, L, attention_dim)
-        state = self.state_projection(h)[:, None]  # (B, 1, attention_dim)
-        e = self.score(ops.tanh(photo + state))[:, :, 0]  # (B, L)
+        projected_photo = self.feature_projection(a)  # (B, L, A)
+        projected_h = self.state_projection(old_h)  # (B, A)
+        hidden = ops.tanh(projected_photo + projected_h[:, None])  # (B, L, A)
+        e = self.score(hidden)[:, :, 0]  # (B, L)
         alpha = ops.softmax(e)  # (5), (B, L)
 
         s = alpha
-        if noise is not None:
+        if sampled is not None:
             # (8): s_t ~ Multinoulli(alpha_t) is where log alpha_t + noise is highest
             place = ops.argmax(ops.log(alpha) + noise, axis=-1)  # (B,)
             drawn = ops.one_hot(place, alpha.shape[-1])  # (B, L)
@@ -81,23 +85,26 @@ class ShowAttendTell(keras.Model):
         # (9) for a draw; (13), its expectation, is soft attention
         z = ops.sum(s[:, :, None] * a, axis=1)  # (B, D)
         # Section 4.2.1: how much does the next word depend on the photo?
-        beta = self.gate(h)  # (B, 1)
-        return beta * z, alpha, s
+        beta = self.gate(old_h)  # (B, 1)
+        gated_z = beta * z  # (B, D)
+        return gated_z, alpha, s
 
-    def step(self, a, y, h, c, noise=None, sampled=None, training=False):
+    def step(self, a, y, old_h, old_c, noise=None, sampled=None, training=False):
         """Read y_{t-1}; return the logits of y_t, and h_t, c_t, alpha_t and s_t."""
-        z, alpha, s = self.attend(a, h, noise, sampled)
+        gated_z, alpha, s = self.attend(a, old_h, noise, sampled)
         word = self.embedding(y)  # E y_{t-1}, (B, m)
 
-        gates = self.lstm_gates(ops.concatenate([word, h, z], axis=-1))  # (B, 4n)
-        i, f, o, g = ops.split(gates, 4, axis=-1)  # (1), before sigmoid and tanh
-        c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)  # (2), (B, n)
-        h = ops.sigmoid(o) * ops.tanh(c)  # (3), (B, n)
+        gates = self.lstm_gates(ops.concatenate([word, old_h, gated_z], axis=-1))  # (B, 4n)
+        before_i, before_f, before_o, before_g = ops.split(gates, 4, axis=-1)  # (B, n) each
+        i, f, o = ops.sigmoid(before_i), ops.sigmoid(before_f), ops.sigmoid(before_o)
+        g = ops.tanh(before_g)  # with the line above: (1)
+        c = f * old_c + i * g  # (2), (B, n)
+        h = o * ops.tanh(c)  # (3), (B, n)
 
         # (7), before the softmax: L_o(E y_{t-1} + L_h h_t + L_z z_t)
-        state = self.state_readout(self.dropout(h, training=training))  # (B, m)
-        context = self.context_readout(z)  # (B, m)
-        readout = self.dropout(word + state + context, training=training)  # (B, m)
+        h_term = self.state_readout(self.dropout(h, training=training))  # (B, m)
+        z_term = self.context_readout(gated_z)  # (B, m)
+        readout = self.dropout(word + h_term + z_term, training=training)  # (B, m)
         logits = self.word_logits(readout)  # (B, K)
         return logits, h, c, alpha, s
 
@@ -117,47 +124,49 @@ class ShowAttendTell(keras.Model):
 
 
 def objective(model, batch, noise=None, sampled=None, training=False):
-    """Return the loss (14), the value to minimise, and the next baseline b.
+    """Return the loss (14), `minimised`, and the next baseline.
 
-    The value to minimise is the loss; with noise, it is a surrogate with gradient (12).
+    `minimised` is the loss where nothing is drawn. With draws it is the loss minus a
+    surrogate; its gradient is that of the penalty minus (12), which is for maximising.
     """
     (a, input_ids), target_ids, token_weights = batch  # as data_utils.make_batches yields it
     input_ids = ops.reshape(input_ids, (-1, input_ids.shape[-1]))  # (B, C)
     target_ids = ops.reshape(target_ids, (-1, target_ids.shape[-1]))  # (B, C)
-    weights = ops.reshape(token_weights, (-1, token_weights.shape[-1]))  # (B, C), 0 for padding
+    is_word = ops.reshape(token_weights, (-1, token_weights.shape[-1]))  # (B, C), 0 for padding
     # A photo may have several captions:
     a = ops.repeat(a, input_ids.shape[0] // a.shape[0], axis=0)  # (B, L, D)
     # A row of only padding completes a batch, and is no caption:
-    is_caption = weights[:, 0]  # (B,)
+    is_caption = is_word[:, 0]  # (B,)
     num_captions = ops.sum(is_caption)
 
     logits, alpha, s = model(a, input_ids, noise, sampled, training=training)
     # log p(y_t | a, y_1 .. y_{t-1}), (B, C):
     word_log_p = -ops.sparse_categorical_crossentropy(target_ids, logits, from_logits=True)
     # log p(y | a), or log p(y | s, a) where s was drawn:
-    log_p = ops.sum(word_log_p * weights, axis=1)  # (B,)
-    # Doubly stochastic: over the caption, each region should get as much attention.
-    attention = ops.sum(alpha * weights[:, :, None], axis=1)  # (B, L)
-    penalty = is_caption * ops.sum((1 - attention) ** 2, axis=1)  # (B,)
+    log_p = ops.sum(word_log_p * is_word, axis=1)  # (B,)
+    # Doubly stochastic: over the caption, each region should get a total of 1.
+    total_attention = ops.sum(alpha * is_word[:, :, None], axis=1)  # (B, L)
+    penalty = is_caption * ops.sum((1 - total_attention) ** 2, axis=1)  # (B,)
     loss = ops.sum(-log_p + PENALTY_WEIGHT * penalty) / num_captions  # (14)
-    b = model.baseline
-    if noise is None:
-        return loss, loss, b
+    baseline = model.baseline
+    if sampled is None:
+        return loss, loss, baseline
 
-    log_alpha = ops.log(alpha + 1e-30)  # finite where a weight has rounded to 0
-    log_alpha = log_alpha * weights[:, :, None]  # (B, C, L)
+    log_alpha_of_all = ops.log(alpha + 1e-30)  # finite where alpha has rounded to 0
+    log_alpha = log_alpha_of_all * is_word[:, :, None]  # (B, C, L), 0 for padding
     # log p(s | a) where s was drawn; elsewhere `reward` is 0:
     log_p_s = ops.sum(s * log_alpha, axis=(1, 2))  # (B,)
     entropy = -ops.sum(alpha * log_alpha, axis=(1, 2))  # H[s], (B,)
-    reward = sampled * ops.stop_gradient(log_p - b)  # (B,)
-    # log p + this has the gradient (12):
+    # A number: the gradient of log_p itself is already in that of the loss.
+    reward = sampled * ops.stop_gradient(log_p - baseline)  # (B,)
+    # The gradient of log_p + surrogate estimates (12), for maximising:
     surrogate = REWARD_WEIGHT * reward * log_p_s + ENTROPY_WEIGHT * entropy  # (B,)
     minimised = loss - ops.sum(surrogate) / num_captions
 
     # The moving average of section 4.1, over the captions for which s was drawn:
     num_drawn = ops.sum(sampled * is_caption)
-    next_b = 0.9 * b + 0.1 * ops.sum(sampled * log_p) / num_drawn
-    return loss, minimised, ops.where(num_drawn > 0, next_b, b)
+    next_baseline = 0.9 * baseline + 0.1 * ops.sum(sampled * log_p) / num_drawn
+    return loss, minimised, ops.where(num_drawn > 0, next_baseline, baseline)
 
 
 def train_step(model, batch):
@@ -177,13 +186,13 @@ def train_step(model, batch):
         sampled = ops.repeat(ops.cast(coins, "float32"), captions_per_photo)  # (B,)
 
     with tf.GradientTape() as tape:
-        loss, minimised, next_b = objective(model, batch, noise, sampled, training=True)
+        loss, minimised, next_baseline = objective(model, batch, noise, sampled, training=True)
     weights = model.trainable_variables
     gradients = tape.gradient(minimised, weights)
     # That of the word vectors is sparse: rows of the same word are added.
     gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
     model.optimizer.apply(gradients, weights)
-    model.baseline.assign(next_b)
+    model.baseline.assign(next_baseline)
     return loss
 
 

@@ -6,6 +6,7 @@ gradient, updates and captions; central differences confirm the gradients withou
 TensorFlow.
 """
 
+import ast
 import inspect
 import os
 import re
@@ -20,7 +21,7 @@ from helpers import ROOT, python_blocks, randomise
 
 from keras_sat import show_attend_tell
 from keras_sat import show_attend_tell_numpy as in_numpy
-from keras_sat.deploy import litert_captioner
+from keras_sat.command_line import train_in_numpy
 from keras_sat.show_attend_tell import ShowAttendTell
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 5, "attention_dim": 4}
@@ -91,10 +92,10 @@ def chance(attention):
 
 
 def dropout_masks():
-    """Return masks as `train_step` draws them: 0 for what is dropped, or 2."""
+    """Return masks as `train_step` draws them."""
     random = np.random.default_rng(4)
     sizes = SIZES["hidden_dim"], SIZES["embedding_dim"]
-    return [2.0 * random.integers(0, 2, (ROWS, WORDS, size)) for size in sizes]
+    return [in_numpy.dropout_mask(random, (ROWS, WORDS, size), 0.5) for size in sizes]
 
 
 def dropout_with(masks):
@@ -150,7 +151,7 @@ def test_every_gradient_is_that_of_tensorflow(model, batch, attention, drops, mo
         expected = show_attend_tell.objective(model, batch, **chance(attention), training=drops)
     theirs = arrays_of(tape.gradient(expected[1], variables_by_name(model)))
 
-    *found, kept = in_numpy.objective(w, batch, b=BASELINE, **chance(attention), **kinds)
+    *found, kept = in_numpy.objective(w, batch, baseline=BASELINE, **chance(attention), **kinds)
     d_w, d_e = in_numpy.objective_backward(w, kept)
     np.testing.assert_allclose(found, [float(x) for x in expected], rtol=1e-6)
     assert d_w.keys() == theirs.keys() == w.keys() and d_e.shape == (ROWS, WORDS, REGIONS)
@@ -161,15 +162,15 @@ def test_every_gradient_is_that_of_tensorflow(model, batch, attention, drops, mo
 
 def test_updates_are_those_of_adam_with_clipped_gradients(model, batch, monkeypatch):
     w = numpy_weights(model)
-    training = in_numpy.start_training(w)
+    train_state = in_numpy.make_train_state(w)
     monkeypatch.setattr(model.dropout, "rate", 0)
     for _ in range(3):
         loss = show_attend_tell.train_step(model, batch)
-        mine = in_numpy.train_step(w, training, batch, np.random.default_rng(0), dropout=0)
+        mine = in_numpy.train_step(w, train_state, batch, np.random.default_rng(0), dropout=0)
         np.testing.assert_allclose(mine, loss, rtol=1e-6)
     for name, weight in numpy_weights(model).items():
         np.testing.assert_allclose(w[name], weight, rtol=1e-6, atol=1e-8, err_msg=name)
-    assert training["updates"] == 3 and training["baseline"] == 0
+    assert train_state["updates"] == 3 and train_state["baseline"] == 0
 
 
 def test_greedy_captions_and_their_maps(scene_vocabulary):
@@ -237,14 +238,14 @@ def test_central_differences_confirm_every_gradient_of_hard_attention(model, bat
     reward = sampled * (log_p_and_attention()[0] - BASELINE)
 
     def minimised():
-        loss, *_ = in_numpy.objective(w, batch, b=BASELINE, noise=noise, sampled=sampled)
+        loss, *_ = in_numpy.objective(w, batch, baseline=BASELINE, noise=noise, sampled=sampled)
         _, alpha, s = log_p_and_attention()
         drawn_log_p = (s * np.log(alpha) * weights[:, :, None]).sum(axis=(1, 2))
         entropy = -(alpha * np.log(alpha) * weights[:, :, None]).sum(axis=(1, 2))
         added = in_numpy.REWARD_WEIGHT * reward * drawn_log_p + in_numpy.ENTROPY_WEIGHT * entropy
         return loss - added.sum() / (weights[:, 0] > 0).sum()
 
-    *_, kept = in_numpy.objective(w, batch, b=BASELINE, noise=noise, sampled=sampled)
+    *_, kept = in_numpy.objective(w, batch, baseline=BASELINE, noise=noise, sampled=sampled)
     d_w, _ = in_numpy.objective_backward(w, kept)
     for name, weight in w.items():
         numerical = numerical_gradient(minimised, weight)
@@ -254,7 +255,7 @@ def test_central_differences_confirm_every_gradient_of_hard_attention(model, bat
 @both_attentions
 def test_padding_changes_no_gradient(model, batch, attention):
     (a, input_ids), target_ids, token_weights = batch
-    w, options = numpy_weights(model), {"b": BASELINE, **chance(attention)}
+    w, options = numpy_weights(model), {"baseline": BASELINE, **chance(attention)}
     *_, kept = in_numpy.objective(w, batch, **options)
     expected, d_e = in_numpy.objective_backward(w, kept)
     assert np.abs(d_e[token_weights.reshape(ROWS, WORDS) == 0]).max() == 0
@@ -265,40 +266,79 @@ def test_padding_changes_no_gradient(model, batch, attention):
         np.testing.assert_allclose(gradient, expected[name], atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("dropout", [0.2, 0.5])
+def test_a_mask_of_dropout_is_1_on_average(dropout):
+    mask = in_numpy.dropout_mask(np.random.default_rng(0), (100, 100), dropout)
+    np.testing.assert_allclose(np.unique(mask), [0, 1 / (1 - dropout)])
+    assert mask.mean() == pytest.approx(1, abs=0.05)
+
+
 def test_a_step_of_hard_attention_draws_and_moves_the_baseline(batch):
     (a, input_ids), target_ids, token_weights = batch
     batch = (a.astype("float32"), input_ids), target_ids, token_weights.astype("float32")
     losses = set()
     for seed in range(4):
         w = in_numpy.make_weights(VOCABULARY, DIM, **SIZES)
-        training = in_numpy.start_training(w)
+        train_state = in_numpy.make_train_state(w)
         random = np.random.default_rng(seed)
-        loss = in_numpy.train_step(w, training, batch, random, attention="hard", dropout=0)
+        loss = in_numpy.train_step(w, train_state, batch, random, attention="hard", dropout=0)
         losses.add(float(loss))
         assert {weight.dtype for weight in w.values()} == {np.dtype("float32")}
-    assert len(losses) == 4 and training["baseline"] < 0
+    assert len(losses) == 4 and train_state["baseline"] < 0
 
 
 # === The file ===
 
 
+both_ways = pytest.mark.parametrize(
+    "name", ["initial_state", "project", "attend", "step", "objective"]
+)
+
+
 def statements(function):
-    """Return the assignments of a function as its backward pass quotes them: with the
-    names of the weights alone, and without comments.
+    """Return the assignments of a function, in their order, as its backward pass quotes
+    them: with the names of the weights alone, without comments, and with "..." for the
+    arguments of `attend`.
     """
     lines = [line.partition("  # ")[0].strip() for line in inspect.getsource(function).splitlines()]
-    return {re.sub(r'w\["(\w+)"\]', r"\1", line) for line in lines if " = " in line}
+    assignments = [re.sub(r'w\["(\w+)"\]', r"\1", line) for line in lines if " = " in line]
+    return [re.sub(r"= attend\(.*\)", "= attend(...)", line) for line in assignments]
 
 
-@pytest.mark.parametrize("name", ["initial_state", "project", "attend", "step", "objective"])
-def test_each_gradient_names_a_line_of_the_forward_pass(name):
-    """The comments of the backward pass are lines of the forward pass as they are."""
+@both_ways
+def test_a_backward_pass_takes_the_lines_of_its_forward_pass_from_the_last_to_the_first(name):
+    """Its comments are lines of the forward pass as they are."""
     backward = inspect.getsource(getattr(in_numpy, f"{name}_backward"))
     comments = re.findall(r"^ +# (\w.* = .*)$", backward, re.MULTILINE)
     forward = statements(getattr(in_numpy, name))
     assert comments
+    numbers = []
     for comment in comments:
-        assert any(comment.startswith(line) for line in forward), comment
+        quoted = [n for n, line in enumerate(forward) if comment.startswith(line)]
+        assert quoted, comment
+        numbers.append(quoted[-1])
+    assert numbers == sorted(numbers, reverse=True)
+
+
+def assigned_names(function):
+    """Return the names that a function assigns, and those of its arguments."""
+    nodes = ast.walk(ast.parse(inspect.getsource(function)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    assigned = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    return assigned | set(inspect.signature(function).parameters)
+
+
+@both_ways
+def test_each_d_x_is_the_gradient_of_an_x_with_a_name(name):
+    """d_x_from_y is part of d_x, and x_rows are the numbers of x in another shape.
+    `step_backward` passes on the d_e of `attend`.
+    """
+    forward = assigned_names(getattr(in_numpy, name)) | assigned_names(in_numpy.attend)
+    backward = assigned_names(getattr(in_numpy, f"{name}_backward"))
+    gradients = {found.removeprefix("d_") for found in backward if found.startswith("d_")}
+    for gradient in gradients:
+        x = re.sub("_from_.*|_rows$", "", gradient)
+        assert x in forward, gradient
 
 
 def test_each_equation_has_its_number():
@@ -312,13 +352,13 @@ def test_each_equation_has_its_number():
 def test_maps_and_scenes_in_characters():
     weights = np.zeros(64)
     weights[[0, 63]] = 0.5, 1.0
-    lines = in_numpy.map_in_characters(weights)
+    lines = train_in_numpy.map_in_characters(weights)
     assert len(lines) == 8 and {len(line) for line in lines} == {16}
-    half, full = in_numpy.SHADES[4], in_numpy.SHADES[-1]
+    half, full = train_in_numpy.SHADES[4], train_in_numpy.SHADES[-1]
     assert lines[0] == 2 * half + 14 * " " and lines[-1] == 14 * " " + 2 * full
 
-    (scene,) = in_numpy.scenes_of_two_objects(10, 1502)[:1]
-    cells = np.array([list(line[::2]) for line in in_numpy.scene_in_characters(scene)])
+    (scene,) = train_in_numpy.scenes_of_two_objects(10, 1502)[:1]
+    cells = np.array([list(line[::2]) for line in train_in_numpy.scene_in_characters(scene)])
     for number, item in enumerate(scene.objects, start=1):
         left, top, right, bottom = np.array(item.box) / 8  # in cells of 8 x 8 pixels
         rows, columns = np.nonzero(cells == str(number))
@@ -327,10 +367,10 @@ def test_maps_and_scenes_in_characters():
 
 
 def test_a_shown_caption_has_the_maps_of_its_colours_and_shapes(monkeypatch, capsys):
-    (scene,) = in_numpy.scenes_of_two_objects(10, 1502)[:1]
+    (scene,) = train_in_numpy.scenes_of_two_objects(10, 1502)[:1]
     words = scene.captions[0].split()
     monkeypatch.setenv("COLUMNS", "80")
-    in_numpy.show_caption(scene, words, np.eye(64)[: len(words)])
+    train_in_numpy.show_caption(scene, words, np.eye(64)[: len(words)])
     shown = capsys.readouterr().out
     assert f"{scene.captions[0]}  (true; 1: " in shown
     titles = [word for item in scene.objects for word in (item.colour, item.shape)]
@@ -340,8 +380,8 @@ def test_a_shown_caption_has_the_maps_of_its_colours_and_shapes(monkeypatch, cap
 
 
 def test_a_batch_of_scenes_has_two_captions_each_and_joined_cells(captioner):
-    scenes, vocabulary = in_numpy.scenes_of_two_objects(20, 5)[:6], captioner.vocabulary
-    (a, input_ids), target_ids, token_weights = in_numpy.make_batch(captioner, scenes)
+    scenes, vocabulary = train_in_numpy.scenes_of_two_objects(20, 5)[:6], captioner.vocabulary
+    (a, input_ids), target_ids, token_weights = train_in_numpy.make_batch(captioner, scenes)
     cells = captioner.encode(np.stack([scene.image for scene in scenes])).reshape(6, 16, 16, 66)
     assert a.shape == (6, 64, 264)
     np.testing.assert_array_equal(a[:, 0], cells[:, :2, :2].reshape(6, 264))
@@ -353,10 +393,28 @@ def test_a_batch_of_scenes_has_two_captions_each_and_joined_cells(captioner):
     assert token_weights[3, 1].sum() == len(text.split()) + 1
 
 
+def test_a_caption_of_which_no_truth_can_be_told_is_not_called_false(capsys):
+    (scene,) = train_in_numpy.scenes_of_two_objects(10, 1502)[:1]
+    train_in_numpy.show_caption(scene, ["of", "of"], np.eye(64)[:2])
+    shown = capsys.readouterr().out
+    assert "cannot be told" in shown and "true;" not in shown
+    assert train_in_numpy.share_of_true_captions([scene], [(["of", "of"], None)]) == 0
+
+
+@pytest.mark.parametrize("num_updates", [1, 2, 30, 500])
+def test_every_update_has_a_learning_rate(num_updates):
+    updates = range(1, num_updates + 1)
+    rates = [train_in_numpy.learning_rate_of(update, num_updates, 0.1) for update in updates]
+    warmup = min(train_in_numpy.WARMUP, num_updates // 2)
+    assert min(rates) > 0 and max(rates) <= 0.1
+    assert np.argmax(rates) == max(warmup - 1, 0)
+    np.testing.assert_allclose(rates[:warmup], 0.1 * np.arange(1, warmup + 1) / max(warmup, 1))
+
+
 @pytest.mark.parametrize("options", [["--scenes", "3"], ["--epochs", "x"], ["--soft"], ["more"]])
 def test_bad_options_end_in_one_line(options, capsys):
     with pytest.raises(SystemExit) as end:
-        in_numpy.main(options)
+        train_in_numpy.main(options)
     assert end.value.code == 2
     out, err = capsys.readouterr()
     assert not out and err.count("\n") == 1 and options[-1] in err
@@ -370,18 +428,39 @@ def test_ctrl_c_and_errors_end_in_one_line(error, status, said, monkeypatch, cap
     def load_litert(*_, **__):
         raise error
 
-    monkeypatch.setattr(litert_captioner, "load_litert", load_litert)
-    assert in_numpy.main([]) == status
+    monkeypatch.setattr(train_in_numpy, "load_litert", load_litert)
+    assert train_in_numpy.main([]) == status
     out, err = capsys.readouterr()
     assert not out and err.count("\n") == 1 and said in err
+
+
+def test_help_says_how_many_passes_hard_attention_adds(capsys):
+    with pytest.raises(SystemExit):
+        train_in_numpy.main(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"--hard adds {train_in_numpy.HARD_EPOCHS} passes" in shown
+
+
+def test_the_file_itself_is_the_program():
+    """One thread is for numpy, whose number must be set before it is imported."""
+    program = (
+        "import os, runpy, sys; sys.argv = ['', '--scenes', '3']\n"
+        "try: runpy.run_module('keras_sat.show_attend_tell_numpy', run_name='__main__')\n"
+        "except SystemExit as end: print(end.code, os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    environment = {name: x for name, x in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout == "2 1\n" and done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
 def test_it_trains_without_tensorflow():
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     program = (
-        "import sys; from keras_sat import show_attend_tell_numpy as twin; "
-        "status = twin.main(['--hard', '--scenes', '2000', '--epochs', '4']); "
+        "import sys; from keras_sat.command_line import train_in_numpy; "
+        "status = train_in_numpy.main(['--hard', '--scenes', '2000', '--epochs', '4']); "
         "print(status, {'tensorflow', 'keras'} & {*sys.modules})"
     )
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
@@ -392,6 +471,7 @@ def test_it_trains_without_tensorflow():
     assert last == "0 set()" and not done.stderr
     losses = [float(loss) for loss in re.findall(r"loss +([\d.]+)", done.stdout)]
     assert losses[0] > 40 and min(losses) < 20
+    assert "no dropout" in done.stdout and "no penalty" in done.stdout
     assert len(re.findall(r"% of the captions of 215 unseen scenes are true", done.stdout)) == 2
 
 

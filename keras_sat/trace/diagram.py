@@ -155,7 +155,7 @@ def _scores(network):
         formula=formulas.get(network["scoring"], f"e_ti = f_att(a_i, {state})"),
         equation=equation,
         function="ShowAttendTell.attend",
-        variables=("photo", "state", "e"),
+        variables=("projected_photo", "projected_h", "hidden", "e"),
         differs=" ".join(notes),
     )
 
@@ -204,7 +204,7 @@ def _gate(network):
         formula=f"beta_t = sigma(f_beta({state}))\nz_t = beta_t sum_i alpha_ti a_i",
         equation="section 4.2.1",
         function="ShowAttendTell.attend",
-        variables=("beta", "return"),
+        variables=("beta", "gated_z"),
     )
     if network["sentinel"]:
         memory = state.replace("h", "c") if network["cell"] == "lstm" else state
@@ -282,7 +282,7 @@ def _cells(network):
         formula=formula,
         equation="no equation in the paper" if is_gru else "equations (1) to (3)",
         function="ShowAttendTell.step",
-        variables=("word", "gates", "i", "c", "h"),
+        variables=("word", "gates", "before_i", "i", "g", "c", "h"),
         differs=" ".join(notes),
     )
 
@@ -328,7 +328,7 @@ def _readout(network):
         formula="\n".join(lines),
         equation="equation (7) before its softmax; for parts and votes, `keras_sat.equations`",
         function="ShowAttendTell.step",
-        variables=("state", "context", "readout", "logits"),
+        variables=("h_term", "z_term", "readout", "logits"),
         differs=" ".join(notes),
     )
 
@@ -387,8 +387,8 @@ def _function(dotted_name):
 
 
 def _lines_of(function, variables):
-    """Return the numbers of the lines that assign some variables, or "return" them,
-    each with the comment above it.
+    """Return the numbers of the lines that assign some variables, each with the comment
+    above it.
     """
     lines, numbers = _paper_lines(), set()
     for statement in ast.walk(function):
@@ -402,9 +402,7 @@ def _lines_of(function, variables):
 
 
 def _assigned(statement):
-    """Return the set of the names that a statement assigns; of a return, {"return"}."""
-    if isinstance(statement, ast.Return):
-        return {"return"}
+    """Return the set of the names that a statement assigns."""
     if not isinstance(statement, ast.Assign):
         return set()
     parts = [part for target in statement.targets for part in ast.walk(target)]

@@ -324,8 +324,8 @@ for ax, name in zip(axes, ("true", "bleu_4", "meteor", "cider")):
 #
 # </details>
 #
-# On photos it is the same with BLEU: on Flickr8k's dev split the bundled captioner has BLEU-4 26.3 and a person 21.2.
-# There METEOR (21.8 and 25.5) and CIDEr (.64 and .80) put the person first, as you would if you read the captions.
+# On photos it is the same with BLEU: on Flickr8k's dev split the bundled captioner has BLEU-4 25.1 and a person 21.2.
+# There METEOR (21.8 and 25.5) and CIDEr (.62 and .80) put the person first, as you would if you read the captions.
 #
 # Single captions show it more clearly still. Both of these speak of the same scene:
 
