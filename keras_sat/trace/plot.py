@@ -27,7 +27,7 @@ PART_COLOURS = {
     "photo": "#d0559f",
     "bias": "#8a8a8a",
 }
-FOR, AGAINST = (255, 165, 0), (70, 140, 255)  # of votes
+FOR, AGAINST = (255, 165, 0), (110, 185, 255)  # of votes
 STRONGEST_COLOUR = 0.8  # the rest is the photo, so that it can be made out
 NARROWEST_SCALE = 14  # times the size of text: both ends of the scale fit below it
 ONE_ROW = 6.0  # inches: a narrower figure has the bars below the maps
