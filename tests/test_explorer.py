@@ -232,7 +232,8 @@ def left_first(plain, monkeypatch):
     ("theirs", "text"),
     [
         ((-1.0, 4.0), "agreement with captions of similar training photos decided"),
-        ((-3.5, 4.0), "scores more even without agreement"),
+        ((-3.5, 4.0), "the greater score and the greater agreement"),
+        ((-4.5, 7.5), "the greater score, and not much less agreement"),
     ],
 )
 def test_where_consensus_decided_score_and_agreement_of_both_captions_are_shown(
@@ -244,7 +245,7 @@ def test_where_consensus_decided_score_and_agreement_of_both_captions_are_shown(
     ours, other = (caption["numbers"] for caption in decided["captions"])
     assert ours == {"score": -2.0, "agreement": 7.0, "sum": 5.0}, "as shown, they add up"
     assert other["sum"] == pytest.approx(sum(theirs))
-    assert f"(5.00 against {sum(theirs):.2f})" in decided["reason"]
+    assert f"(together 5.00 against {sum(theirs):.2f})" in decided["reason"]
 
 
 def test_where_no_finished_caption_goes_on_with_the_first_word_it_is_said(left_first):

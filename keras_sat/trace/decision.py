@@ -163,11 +163,15 @@ def _by_consensus(trace, t, first):
     ]
     if ours.is_finished and not theirs.is_finished:
         return f"the best caption with “{first}” did not end within the longest length", captions
-    decided = "its caption scores more even without agreement"
-    if theirs.score > ours.score:
+    our_numbers, their_numbers = (caption["numbers"] for caption in captions)
+    if our_numbers["score"] <= their_numbers["score"]:
         decided = "agreement with captions of similar training photos decided"
-    our_sum, their_sum = (_rounded(caption["numbers"]["sum"]) for caption in captions)
-    return f"{decided} ({our_sum} against {their_sum})", captions
+    elif our_numbers["agreement"] >= their_numbers["agreement"]:
+        decided = "its caption has the greater score and the greater agreement"
+    else:
+        decided = "its caption has the greater score, and not much less agreement"
+    sums = f"{_rounded(our_numbers['sum'])} against {_rounded(their_numbers['sum'])}"
+    return f"{decided} (together {sums})", captions
 
 
 def _begins(compared, beginning):

@@ -175,9 +175,9 @@ class Trace:
         return f"Trace({' '.join(self.words)!r}, {len(self.steps)} steps)"
 
     def votes(self, t: int, word: str | None = None) -> np.ndarray:
-        """Return what each place adds to the logit of a word, compared with the mean of
-        the photo, (rows, columns): positive where it fits the word better than an
-        average place of this photo, negative where less well.
+        """Return how much more each place adds to the logit of a word than an average
+        place of this photo with the same attention would, (rows, columns); negative
+        where it adds less.
 
         See `equations.votes`. The sum is the photo's part of the logit less
         `vote_of_mean`.
@@ -191,7 +191,9 @@ class Trace:
         return ops.convert_to_numpy(votes)[0, t].reshape(self._grid)
 
     def vote_of_mean(self, t: int, word: str | None = None) -> float:
-        """Return what the mean of the photo adds to a word's logit; see `votes`."""
+        """Return what the mean of the photo adds to a word's logit: what even attention
+        to all places would give; see `votes`.
+        """
         word_ids = self._at_all_steps(t, word)
         of_mean = votes_of_mean(self._summed, self._reading, self._annotations, word_ids)
         return float(of_mean[0, t])
@@ -262,10 +264,10 @@ class Trace:
         """Draw step t, and return the figure: the map of attention, the votes of each
         place, and the logits of the most probable words, stacked by their parts.
 
-        Votes are in two colours: orange where a place fits the word better than an
-        average place of the photo, blue where less well. The word that was said is
-        bold. The figure is not one of pyplot's: a notebook draws it where it ends a
-        cell; elsewhere, save it with its `savefig`.
+        Votes are in two colours: orange where a place adds more to the word than an
+        average place with the same attention would, blue where less. The word that was
+        said is bold. The figure is not one of pyplot's: a notebook draws it where it
+        ends a cell; elsewhere, save it with its `savefig`.
 
         Args:
             t: number of the step.
