@@ -21,7 +21,13 @@ from keras_sat.__main__ import main
 from keras_sat.options import SearchOptions
 from keras_sat.pictures import player
 from keras_sat.search.result import ComparedCaption
-from keras_sat.trace.decision import ChoiceRule, decision_at, rule_of, search_in_words
+from keras_sat.trace.decision import (
+    ChoiceRule,
+    _percent,
+    decision_at,
+    rule_of,
+    search_in_words,
+)
 from keras_sat.trace.diagram import boxes_of, code_of, memory_in_words
 from keras_sat.trace.explorer import PARTS, explorer_page, typeset, typeset_formula
 from keras_sat.trace.place_colours import (
@@ -252,6 +258,32 @@ def test_where_no_finished_caption_goes_on_with_the_first_word_it_is_said(left_f
     decision, first = left_first
     decided = decision((-2.0, 7.0), None, (-9.0, 1.0))
     assert not decided["captions"] and "none of the 2 captions" in decided["reason"]
+
+
+@pytest.mark.parametrize(
+    ("log_prob", "text"), [(-1e3, "its whole caption scores more"), (0.0, "dropped the beginning")]
+)
+def test_a_beam_search_compares_whole_captions(plain, monkeypatch, log_prob, text):
+    monkeypatch.setattr(plain, "choice_rule", ChoiceRule("beam", num_beams=3, length_penalty=1.0))
+    t = next(t for t, step in enumerate(plain.steps) if step.top[0].word != step.word)
+    first = plain.steps[t].top[0].word
+    others = [dataclasses.replace(one, log_prob=log_prob) for one in plain.alternatives(t, 100)]
+    decided = decision_at(plain, t, others)
+    assert text in decided["reason"] and f"“{first}” was" in decided["reason"]
+    ours, theirs = (caption["numbers"] for caption in decided["captions"])
+    assert ours["log p"] == pytest.approx(plain.result.log_prob) and theirs["log p"] == log_prob
+    assert ours["score"] == pytest.approx(plain.result.log_prob / 7)
+
+
+def test_the_reason_of_greedy_search_and_of_samples(plain, monkeypatch):
+    t = next(t for t, step in enumerate(plain.steps) if step.top[0].word != step.word)
+    others = plain.alternatives(t, 100)
+    monkeypatch.setattr(plain, "choice_rule", ChoiceRule("sample"))
+    assert "drawn at random" in decision_at(plain, t, others)["reason"]
+    monkeypatch.setattr(plain, "choice_rule", ChoiceRule("greedy"))
+    assert "may not say" in decision_at(plain, t, [])["reason"]
+    monkeypatch.setattr(plain, "repeats", lambda t, word: True)
+    assert "would repeat" in decision_at(plain, t, others)["reason"]
 
 
 def test_a_word_that_a_search_may_not_repeat(plain):
@@ -755,6 +787,9 @@ def test_shown_sums_add_up(opened, plain):
     sums += [[-0.0004, 0.0001, -0.0005], [0, 0, 0]]
     for total, *values in page.browser.execute_script(script, sums):
         assert exact(total) == pytest.approx(sum(map(exact, values)), abs=1e-12)
+    shares = [0, 1e-4, 0.00096, 0.0123, 0.0996, 0.5, 1]
+    shown = page.browser.execute_script("return arguments[0].map(percent)", shares)
+    assert shown == [_percent(share) for share in shares]
 
 
 @pytest.mark.slow
