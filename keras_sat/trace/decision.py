@@ -82,7 +82,8 @@ def search_in_words(rule):
     if rule.has_consensus:
         sentence += (
             " Of the finished captions, it says the one with the greatest sum of its score and "
-            "its agreement with captions of similar training photos."
+            "its agreement with captions of similar training photos and, a tenth as much, with "
+            "the other finished ones."
         )
     return sentence
 
