@@ -28,6 +28,8 @@ from keras_sat.model import scorings, selections
 IN_THE_ROOT = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
 PAGES = [*IN_THE_ROOT, *sorted((ROOT / "docs").glob("*.md"))]
 OURS = ("keras-sat ", "python -m keras_sat ")
+# A card, an essay and a list of questions.
+WITH_OWN_SHAPE = {"model-card.md", "trace.md", "backward.md", "questions.md"}
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SMALLER = {
     "epochs=20": "epochs=1",
@@ -93,6 +95,14 @@ def test_readme_leads_to_every_page():
     assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= set(
         links(ROOT / "README.md")
     )
+
+
+@pytest.mark.parametrize(
+    "name", sorted({page.name for page in (ROOT / "docs").glob("*.md")} - WITH_OWN_SHAPE)
+)
+def test_pages_open_with_what_they_show_and_end_with_what_comes_next(name):
+    paragraphs = (ROOT / "docs" / name).read_text(encoding="utf-8").split("\n\n")
+    assert paragraphs[1].startswith("This page ") and paragraphs[-1].startswith("Next: ")
 
 
 @each_page
