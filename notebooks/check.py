@@ -74,7 +74,7 @@ def as_jpeg(picture):
     """Return a picture, PNG in base64, as a JPEG: a figure with photos has then a quarter of the bytes."""
     smaller = io.BytesIO()
     pixels = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
-    pixels.save(smaller, format="jpeg", quality=75, subsampling=0, optimize=True)  # all colours, for sharp text
+    pixels.save(smaller, format="jpeg", quality=75, subsampling=0)  # full colour: sharp text
     return base64.b64encode(smaller.getvalue()).decode("ascii")
 
 

@@ -305,13 +305,15 @@ def test_the_first_chapter_shows_a_photo_with_its_explorer_in_its_second_cell(as
     assert "hat.jpg" in second.source and second.source.endswith("\nhat")
     assert second.metadata.stored == "without HTML"  # a website shows the figure instead
     assert figure.source.startswith("hat.plot(")
+    stored = read(FOLDER / "00_look.ipynb").cells
+    assert [set(output.data) for output in stored[1].outputs] == [{"text/plain"}]
+    assert "image/jpeg" in stored[3].outputs[0].data
 
 
 def test_the_first_chapter_says_which_captions_are_wrong():
     text = "\n".join(texts_of(read(FOLDER / "00_look.ipynb")))
     for words in ("Beach: **wrong**", "Raft: **wrong**", "Cat: right", "over this figure is wrong"):
         assert words in text
-
 
 
 def output_of(stem, beginning):

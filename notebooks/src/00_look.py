@@ -63,10 +63,10 @@ print(f"attention on the face: {girl.attention_weights[5:14, 3:11].sum():.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Less than half, hardly more than with the same weight everywhere. Click on "girl" in the explorer: attention winds
-# around brim, cheek and chin. The word is right all the same, because every place knows it. Each place sees far beyond
-# its own square ([chapter 2](02_a_picture_as_vectors.ipynb)), and most of them, asked alone, would say "girl". So
-# a map of attention is not a pointer, even where the caption is right.
+# Less than half, not much more than if all places had the same weight. Click on "girl" in the explorer: attention is
+# spread out, and strongest beside her chin, in row 12, column 11. The word is right all the same. Each place sees far
+# beyond its own square ([chapter 2](02_a_picture_as_vectors.ipynb)), and two places in three, asked alone, would say
+# "girl". So a map of attention is not a pointer, even where the caption is right.
 #
 # </details>
 #
@@ -77,11 +77,13 @@ print(f"attention on the face: {girl.attention_weights[5:14, 3:11].sum():.0%}")
 # %% stored="JPEG"
 import matplotlib.pyplot as plt
 
-beach, raft, cat = (captioner.trace(photos / name) for name in ("beach.jpg", "raft.jpg", "cat.jpg"))
-for ax, trace in zip(plt.subplots(1, 3, figsize=(10, 3), layout="constrained")[1], (beach, raft, cat)):
-    ax.imshow(trace.result.image)
-    ax.set_axis_off()
+names = ("beach.jpg", "raft.jpg", "cat.jpg")
+beach, raft, cat = (captioner.trace(photos / name) for name in names)
+for ax, name, trace in zip(plt.subplots(1, 3, figsize=(10, 3.1))[1], names, (beach, raft, cat)):
+    ax.imshow(plt.imread(photos / name))
     ax.set_title(trace.result.caption, fontsize=10)
+    ax.set_axis_off()
+plt.tight_layout()
 
 # %% [markdown]
 # <details><summary>What happened</summary>
@@ -92,7 +94,7 @@ for ax, trace in zip(plt.subplots(1, 3, figsize=(10, 3), layout="constrained")[1
 #
 # </details>
 #
-# Three captions, three stories. What do the maps tell?
+# What do the maps say about each of them?
 #
 # ## "Kayak": it looked well and misread
 #
@@ -102,6 +104,8 @@ for ax, trace in zip(plt.subplots(1, 3, figsize=(10, 3), layout="constrained")[1
 raft.plot(raft.words.index("kayak"), width=10)
 
 # %% [markdown]
+# The caption over this figure is wrong.
+#
 # <details><summary>What happened</summary>
 #
 # Yes. 90 % of the attention is on the yellow tube in front, in rows 10 to 13 and columns 4 to 9. The votes for "kayak"
@@ -138,7 +142,7 @@ beach.plot(beach.words.index("girls"), width=10)
 #
 # The captioner was trained on Flickr8k, where people wrote about many dogs and few cats: "dog" is the 7th most
 # frequent word, "cat" the 641st. It has a second opinion, a classifier trained on ImageNet that knows more kinds of
-# animals. We call what comes from there *known objects*.
+# animals. What comes from there is called *known objects*.
 #
 # **Predict.** What does the captioner say without them?
 
@@ -156,10 +160,10 @@ captioner.caption(photos / "cat.jpg", known_objects=False).caption
 cat.plot(cat.words.index("cat"), width=10)
 
 # %% [markdown]
-# Attention is everywhere: no place gets more than 4 %, and half of it takes 39 of the 196 places. (For "hat", 18 were
+# Attention is spread out: no place gets more than 4 %, and half of it takes 39 of the 196 places. (For "hat", 18 were
 # enough, for "kayak" 5.) The votes are weak, none above .1. Nearly all that the photo gives, 3.4, comes from what an
-# average place gives: the photo as a whole looks like a cat, and more so than like a dog (2.4). But memory, which has
-# read many captions with dogs, prefers "dog", 2.4 to 1.5. The network alone gives "cat" 4 % and "dog" 5 %.
+# average place gives: the photo as a whole looks like a cat, and more so than like a dog (2.4). But memory, which
+# learned from captions full of dogs, prefers "dog", 2.4 to 1.5. The network alone gives "cat" 4 % and "dog" 5 %.
 #
 # What made the caption right is over the bars: the classifier, 97 % sure of a cat, added 3.2 to the logarithm of the
 # probability. That is a factor of 25. Attention has no part in it.
@@ -169,30 +173,30 @@ cat.plot(cat.words.index("cat"), width=10)
 # | word | is | attention | votes | so the captioner |
 # |---|---|---|---|---|
 # | hat | right | on the hat | for it | read it there |
-# | girl | right | everywhere | weak | could have read it nearly anywhere |
+# | girl | right | spread out | weak | could have read it nearly anywhere |
 # | kayak | wrong | on the boat | strong | looked well and misread |
 # | girls | wrong | on both people | for and against | had one word for two people |
-# | cat | right | everywhere | weak | was told by a classifier |
+# | cat | right | spread out | weak | was told by a classifier |
 #
-# A map of attention says where was read, and not for which word. Votes say for which word. Neither says whether the
-# word *depends* on the place: to know that, take the place away and ask again. A room beyond the course,
-# [when to look](11_when_to_look.ipynb), does.
+# A map of attention says what was read, but not for which word: all words that were weighed share it. Votes say for
+# which word. Neither says whether a word *depends* on a place. To know that, take the place away and ask again, as
+# [when to look](11_when_to_look.ipynb) does, a room beyond the course.
 #
 # ## The course
 #
-# | chapter | you | in the diagram |
+# | | you | in the diagram |
 # |---|---|---|
-# | 0 Look | look at a finished captioner | all |
-# | 1 [Words](01_words.ipynb) | turn captions into arrays | word in |
-# | 2 [A picture as vectors](02_a_picture_as_vectors.ipynb) | turn a photo into a vector for each place | photo, encoder, annotation vectors |
-# | 3 [One step of attention](03_one_step_of_attention.ipynb) | compute one step by hand | scores, weighted sum, LSTM, readout |
-# | 4 [Why attention](04_why_attention.ipynb) | take attention away, and see what is lost | scores, weighted sum |
-# | 5 [The paper on two screens](05_the_paper_on_two_screens.ipynb), [trained](06_soft_attention_trained.ipynb) | build it and train it | all that learns, and the loss |
-# | 6 [Hard attention](07_hard_attention.ipynb) | draw one place instead of a mean of all | or a draw |
-# | 7 [Words out](07_words_out.ipynb) | search for the best caption | search |
-# | 8 [How good is it](08_how_good_is_it.ipynb) | compute the metrics, and fool them | metrics |
+# | 0 | look into a finished captioner | everything |
+# | [1](01_words.ipynb) | turn captions into arrays | word in |
+# | [2](02_a_picture_as_vectors.ipynb) | turn a photo into a vector for each place | photo to annotation vectors |
+# | [3](03_one_step_of_attention.ipynb) | compute one step by hand | scores, weighted sum, LSTM, readout |
+# | [4](04_why_attention.ipynb) | take attention away, and see what is lost | scores, weighted sum |
+# | [5](05_the_paper_on_two_screens.ipynb) | read its code, [train it](06_soft_attention_trained.ipynb) | loss |
+# | [6](07_hard_attention.ipynb) | draw one place, instead of a mean of all: *hard* attention | or a draw |
+# | [7](07_words_out.ipynb) | search for the best caption | search |
+# | [8](08_how_good_is_it.ipynb) | compute the metrics, and fool them | metrics |
 #
-# Each chapter asks you to predict, has gaps for you to fill, and ends with exercises and their solutions.
+# The chapters ask you to predict, have gaps for you to fill, and end with exercises and their solutions.
 #
 # ## Exercises
 #
@@ -210,8 +214,8 @@ cat.plot(cat.words.index("cat"), width=10)
 #
 # A captioner writes word by word, and for each word attention says how much of each place of the photo is read. Votes
 # say what a place adds to the score of one word; the rest of the score comes from the memory and the previous word. A
-# right word may come from its thing, as "hat" did, from everywhere, as "girl" did, or from outside the network, as
-# "cat" did. A wrong word may have been looked for at the right place and misread, as "kayak" was. So before you blame
+# right word may be read from its thing, as "hat" was, from nearly everywhere, as "girl" was, or come from outside the
+# network, as "cat" did. A wrong word may have been looked for at the right place and misread, as "kayak" was. So before you blame
 # or praise attention for a word, look at its votes.
 #
 # ## Next
@@ -219,14 +223,14 @@ cat.plot(cat.words.index("cat"), width=10)
 # [Chapter 1](01_words.ipynb) begins at the beginning: how a caption becomes numbers. To look at a photo of your own,
 # write `captioner.trace("my_photo.jpg")`; `.save("my_photo.html")` makes a page of its explorer.
 #
-# To read: [the paper](https://arxiv.org/abs/1502.03044), whose figures 3 and 5 are maps like these, with mistakes too,
-# and [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186) (Jain and Wallace, 2019).
-# [docs/trace.md](../docs/trace.md) explains votes and parts in full. The photos are from the Kodak Lossless True Color
-# Image Suite and, the cat, by Stéfan van der Walt (CC0).
+# To read: [the paper](https://arxiv.org/abs/1502.03044), whose figure 3 shows maps of right words and figure 5 maps of
+# wrong ones, and [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186) (Jain and Wallace, 2019).
+# [docs/trace.md](../docs/trace.md) explains votes and the parts of a score in full.
+#
+# The photo of the cat is by Stéfan van der Walt (CC0); the others are from the Kodak Lossless True Color Image Suite.
 
 # %% maintainers=true
 import numpy as np
-
 
 
 def at(trace, word):
@@ -246,6 +250,7 @@ def place_of_strongest(votes):
     return tuple(int(index) for index in np.unravel_index(votes.argmax(), votes.shape))
 
 
+assert hat._repr_html_().startswith("<iframe")  # the explorer, which is not stored
 captions = {trace.result.caption for trace in (hat, beach, raft, cat)}
 assert captions == {
     "a young girl wearing a red hat",
@@ -263,7 +268,8 @@ said = hat.steps[hat.words.index("hat")].said
 assert round(said.probability, 2) == 0.70 and 0.42 < said.parts["photo"] / said.logit < 0.5
 attention, votes = at(hat, "girl")
 assert attention[5:14, 3:11].sum() < 0.5 and round(9 * 8 / 196, 2) == 0.37 and np.abs(votes).max() < 0.12
-assert np.mean(hat.places(hat.words.index("girl"))[0] == "girl") > 0.5
+assert place_of_strongest(attention) == (12, 11)
+assert round(np.mean(hat.places(hat.words.index("girl"))[0] == "girl"), 2) == 0.66
 # "kayak"
 attention, votes = at(raft, "kayak")
 t = raft.words.index("kayak")
