@@ -7,7 +7,7 @@
 # * say, for a wrong word, whether the captioner looked elsewhere, misread what it saw, or hardly used the photo
 # * name the parts of the model, and find the chapter that builds each of them
 #
-# **You need** nothing. The code is one-liners, and you need not read it: run each cell with Shift + Enter.
+# **You need** nothing. You need not read the code either: run each cell with Shift + Enter.
 #
 # **1 minute on two cores**; allow 5 to look.
 #
@@ -63,10 +63,11 @@ print(f"attention on the face: {girl.attention_weights[5:14, 3:11].sum():.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Less than half, not much more than if all places had the same weight. Click on "girl" in the explorer: attention is
-# spread out, and strongest beside her chin, in row 12, column 11. The word is right all the same. Each place sees far
-# beyond its own square ([chapter 2](02_a_picture_as_vectors.ipynb)), and two places in three, asked alone, would say
-# "girl". So a map of attention is not a pointer, even where the caption is right.
+# Less than half, not much more than if all places had the same weight. Click on "girl" in the explorer and then on
+# *Attention*: it is spread out, and strongest beside her chin, in row 12, column 11. The word is right all the same.
+# Each place sees far beyond its own square ([chapter 2](02_a_picture_as_vectors.ipynb)), and two places in three, asked
+# alone, would say "girl" (*Places* in the explorer). So a map of attention is not a pointer, even where the caption is
+# right.
 #
 # </details>
 #
@@ -90,7 +91,7 @@ plt.tight_layout()
 #
 # * Beach: **wrong**. A woman and a man walk hand in hand: no girls, and nobody runs.
 # * Raft: **wrong** in one word. It is a raft. Colour, people and water are right.
-# * Cat: right, but not by what you call seeing, as you will find out.
+# * Cat: right, but not because of what the captioner saw, as you will find out.
 #
 # </details>
 #
@@ -152,7 +153,7 @@ captioner.caption(photos / "cat.jpg", known_objects=False).caption
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# A dog, which moreover eats: **wrong** twice. Here is how "cat" came about when known objects had their say.
+# It sees a dog, and one that eats: **wrong** twice. Here is how "cat" came about when known objects had their say.
 #
 # </details>
 
@@ -161,9 +162,10 @@ cat.plot(cat.words.index("cat"), width=10)
 
 # %% [markdown]
 # Attention is spread out: no place gets more than 4 %, and half of it takes 39 of the 196 places. (For "hat", 18 were
-# enough, for "kayak" 5.) The votes are weak, none above .1. Nearly all that the photo gives, 3.4, comes from what an
-# average place gives: the photo as a whole looks like a cat, and more so than like a dog (2.4). But memory, which
-# learned from captions full of dogs, prefers "dog", 2.4 to 1.5. The network alone gives "cat" 4 % and "dog" 5 %.
+# enough, for "kayak" 5.) The votes are weak, none above .1. The photo gives "cat" 3.4, and no single place is behind
+# it, since an average place gives as much (3.7): the photo as a whole looks like a cat, and more so than like a dog
+# (2.4). But memory, which learned from captions full of dogs, prefers "dog", 2.4 to 1.5. The network alone gives "cat"
+# 4 % and "dog" 5 %.
 #
 # What made the caption right is over the bars: the classifier, 97 % sure of a cat, added 3.2 to the logarithm of the
 # probability. That is a factor of 25. Attention has no part in it.
@@ -287,22 +289,24 @@ t = beach.words.index("girls")
 assert round(attention[:, 1:3].sum(), 2) == 0.43 and round(attention[:, 3:5].sum(), 2) == 0.51
 assert place_of_strongest(votes) == (5, 3) and votes[8:10, 1:3].sum() > 0.3 and votes[2:5].sum() < -0.2
 people = {word: beach.candidate(t, word) for word in ("girls", "women", "men", "people")}
-assert [round(people[word].parts["memory"], 1) for word in ("girls", "women", "men")] == [6.7, 6.5, 7.0]
-assert [round(people[word].parts["photo"], 1) for word in ("girls", "women", "men")] == [0.6, -0.5, -2.0]
-assert round(people["people"].probability, 2) == 0.01
+memories, of_photo = ([people[word].parts[name] for word in ("girls", "women", "men")] for name in ("memory", "photo"))
+np.testing.assert_allclose(memories, [6.7, 6.5, 7.0], atol=0.06)
+np.testing.assert_allclose(of_photo, [0.6, -0.5, -2.0], atol=0.06)
+assert abs(people["people"].probability - 0.01) < 0.006
 t = beach.words.index("running")
-assert [round(beach.candidate(t, word).probability, 2) for word in ("walking", "running")] == [0.29, 0.24]
+probabilities = [beach.candidate(t, word).probability for word in ("walking", "running")]
+np.testing.assert_allclose(probabilities, [0.29, 0.24], atol=0.006)
 # "cat"
 attention, votes = at(cat, "cat")
 t = cat.words.index("cat")
-assert attention.max() < 0.04 and len(places_of_half(attention)[0]) == 39 and np.abs(votes).max() <= 0.1
+assert attention.max() < 0.04 and len(places_of_half(attention)[0]) == 39 and np.abs(votes).max() < 0.1
 assert (ranks["dog"], ranks["cat"]) == (7, 641)
 both = [cat.candidate(t, word) for word in ("cat", "dog")]
-assert [round(one.parts["photo"], 1) for one in both] == [3.4, 2.4]
-assert [round(one.parts["memory"], 1) for one in both] == [1.5, 2.4]
-assert [round(100 * one.probability) for one in both] == [4, 5]
-assert cat.vote_of_mean(t) > 10 * abs(votes.sum())
-assert round(cat.steps[t].bonus, 1) == 3.2 and round(np.exp(cat.steps[t].bonus)) == 25
+np.testing.assert_allclose([one.parts["photo"] for one in both], [3.4, 2.4], atol=0.06)
+np.testing.assert_allclose([one.parts["memory"] for one in both], [1.5, 2.4], atol=0.06)
+np.testing.assert_allclose([one.probability for one in both], [0.04, 0.05], atol=0.006)
+assert abs(cat.vote_of_mean(t) - 3.7) < 0.06 and abs(votes.sum()) < 0.4
+assert abs(cat.steps[t].bonus - 3.2) < 0.06 and round(np.exp(cat.steps[t].bonus)) == 25
 (classified,) = [found for found in cat.result.known_objects if found["word"] == "cat"]
 assert round(classified["probability"], 2) == 0.97
 blind = captioner.caption(photos / "cat.jpg", known_objects=False).caption
