@@ -29,12 +29,14 @@ several places: it gets the sum over this axis. All captions use the same weight
 a row for each caption, and x.T @ d_y adds up over the rows. W_a and v are used for each
 region of each caption: there, reshape first makes B * L rows.
 
-Two steps need more thought: the softmax (see `attend_backward`), and the draw of hard
-attention, whose derivative is 0 almost everywhere (see `objective`).
+Three steps need more thought: the softmax (see `attend_backward`), the logarithm of
+another (see `objective_backward`), and the draw of hard attention, whose derivative is
+0 almost everywhere (see `objective`).
 docs/backward.md derives both at more length.
 
 A map of the whole. "x <- y" means that x is computed from y; gradients go from left to
-right, and down. The weights are on the right.
+right, and down; that of old h and old c goes on in the lines h, c of the word before.
+So a backward pass begins at the end of this file. The weights are on the right.
 
     in `objective`
       minimised          <- log p(y), penalty; with draws reward * log p(s), entropy
@@ -44,6 +46,7 @@ right, and down. The weights are on the right.
     in `step`, for each word
       logits             <- E y, h, gated z                L_o, L_h, L_z, E
       h, c               <- E y, old h, old c, gated z     T, E
+      old h, old c       <- h, c of the word before
     in `attend`, for each word
       gated z            <- beta, z
       beta               <- old h                          f_beta
@@ -64,7 +67,8 @@ tests/test_show_attend_tell_numpy.py compares every gradient with TensorFlow's.
 """
 
 if __name__ == "__main__":
-    # Training on scenes. This stands above numpy, whose threads it sets.
+    # Training on scenes. It sets the threads of numpy, which must not be imported yet,
+    # and imports this file again, by its name.
     from keras_sat.command_line.train_in_numpy import main
 
     raise SystemExit(main())
@@ -77,7 +81,7 @@ REWARD_WEIGHT = 0.1  # lambda_r of (12)
 ENTROPY_WEIGHT = 0.002  # lambda_e of (12)
 DROPOUT = 0.5
 MAX_NORM = 5.0  # of all gradients together
-NO_DROPOUT = (1.0, 1.0)  # masks that keep everything
+NO_DROPOUT = (1.0, 1.0)  # masks of h and of the readout that keep everything
 
 
 # === The weights ===
@@ -207,8 +211,9 @@ def attend(w, a, projected_photo, old_h, noise=None, sampled=None):
 
     s = alpha
     if sampled is not None:
-        # (8): s_t ~ Multinoulli(alpha_t) is where log alpha_t + noise is highest. (The
-        # 1e-30 is for numpy, which warns of log 0; TensorFlow does not.)
+        # (8): s_t ~ Multinoulli(alpha_t) is where log alpha_t + noise is highest: with
+        # Gumbel noise, this is region i with probability alpha_ti (the Gumbel-max
+        # trick). (The 1e-30 is for numpy, which warns of log 0.)
         place = np.argmax(np.log(alpha + 1e-30) + noise, axis=-1)  # (B,)
         drawn = np.eye(alpha.shape[-1], dtype=alpha.dtype)[place]  # (B, L)
         s = np.where(sampled[:, None] > 0, drawn, alpha)  # (B, L)
@@ -227,9 +232,12 @@ def attend_backward(w, d_w, kept, d_gated_z, d_alpha_from_objective):
     """Return the gradients of projected_photo, old_h and the scores e.
 
     `d_gated_z` (B, D) is the sum over both uses of gated_z: in the LSTM, and in the
-    deep output. `d_alpha_from_objective` (B, L) is what does not come through z: from
-    the penalty; with draws, from the entropy of all captions too, and from the reward
-    of those for which s was drawn.
+    logits. `d_alpha_from_objective` (B, L) is what comes from uses of alpha in
+    `objective`:
+
+        the penalty, of all captions;
+        with draws, the entropy, of all captions;
+        with draws, reward * log p(s), of captions for which s was drawn.
     """
     a, old_h, hidden, alpha, z, beta, sampled = kept
 
@@ -246,13 +254,14 @@ def attend_backward(w, d_w, kept, d_gated_z, d_alpha_from_objective):
     d_old_h_from_beta = d_before_beta @ w["gate"].T  # (B, n)
 
     # z = (s[:, None] @ a)[:, 0], the sum of s_i a_i: more of region i moves z along a_i
-    d_s = (a @ d_z[:, :, None])[:, :, 0]  # (B, L)
+    d_s = (a @ d_z[:, :, None])[:, :, 0]  # (B, L): of region i, a_i . d_z
 
     if sampled is not None:
         # s = np.where(sampled[:, None] > 0, drawn, alpha)
         # At this draw, with this noise, argmax gives the same place if alpha changes a
-        # little: the derivative of `drawn` is 0 almost everywhere. What alpha learns is
-        # then in d_alpha_from_objective, as `objective` explains.
+        # little: the derivative of `drawn` is 0 almost everywhere. So z teaches alpha
+        # nothing. Instead, a draw after which the caption was better than usual is made
+        # more probable: this is in d_alpha_from_objective; `objective` has the reason.
         is_drawn = sampled[:, None] > 0  # (B, 1)
         d_alpha_from_s = np.where(is_drawn, 0, d_s)  # (B, L)
     else:
@@ -262,25 +271,26 @@ def attend_backward(w, d_w, kept, d_gated_z, d_alpha_from_objective):
 
     # alpha = softmax(e)
     # A higher e_i raises alpha_i and lowers the others, so that the sum stays 1. With
-    # [i = j] for 1 if i is j, and 0 if not:
-    #     d alpha_j / d e_i = alpha_j ([i = j] - alpha_i)
+    # [i = j] for 1 if i is j, and 0 if not, log alpha_j = e_j - log sum_i exp e_i gives
+    #     derivative of log alpha_j by e_i:  [i = j] - alpha_i
+    #     derivative of alpha_j by e_i:      alpha_j ([i = j] - alpha_i)
     #     d_e_i = sum_j d_alpha_j alpha_j ([i = j] - alpha_i)
     #           = alpha_i (d_alpha_i - sum_j alpha_j d_alpha_j)
-    # The last sum is the mean of d_alpha, weighted by alpha. What counts for a region
-    # is how much its d_alpha differs from this mean.
+    # The last sum is the mean of d_alpha, weighted by alpha. A region whose d_alpha is
+    # below this mean gets a higher e_i by the update, one above it a lower e_i.
     mean_d_alpha = (alpha * d_alpha).sum(axis=1, keepdims=True)  # (B, 1)
     d_e = alpha * (d_alpha - mean_d_alpha)  # (B, L)
 
     # e = hidden @ score
     hidden_rows = hidden.reshape(-1, hidden.shape[-1])  # (B * L, A)
     d_w["score"] += hidden_rows.T @ d_e.reshape(-1)  # (A,)
-    d_hidden = d_e[:, :, None] * w["score"]  # (B, L, A)
+    d_hidden = d_e[:, :, None] * w["score"]  # (B, L, A): score is a vector
 
     # hidden = np.tanh(before_hidden)
     d_before_hidden = d_hidden * (1 - hidden**2)  # (B, L, A)
 
     # before_hidden = projected_photo + projected_h[:, None]: one h for all regions
-    d_projected_photo = d_before_hidden  # (B, L, A)
+    d_projected_photo = d_before_hidden  # (B, L, A); `project_backward` goes on to W_a
     d_projected_h = d_before_hidden.sum(axis=1)  # (B, A)
 
     # projected_h = old_h @ state_projection
@@ -515,30 +525,36 @@ def objective(
     if sampled is not None:
         log_alpha_of_all = np.log(alpha + 1e-30)  # finite where alpha has rounded to 0
         log_alpha = log_alpha_of_all * is_word[:, :, None]  # (B, C, L), 0 for padding
-        # log p(s | a) where s was drawn; elsewhere `reward` is 0:
+        # log p(s | a) where s was drawn: s picks its log alpha; elsewhere reward is 0
         log_p_s = (s * log_alpha).sum(axis=(1, 2))  # (B,)
         entropy = -(alpha * log_alpha).sum(axis=(1, 2))  # H[s], (B,)
 
         # Why a draw needs another way. The place of argmax stays the same when alpha
         # changes a little, so its derivative is 0 almost everywhere: log_p alone would
         # not teach hard attention where to look. What should rise is the expectation of
-        # r = log p(y | s, a) over all draws s, each the regions of a whole caption:
+        # r = log p(y | s, a) over all draws s, each the regions of a whole caption, a
+        # lower bound of log p(y | a); its gradient is (11):
         #     grad E[r] = sum_s p(s) grad r + sum_s r grad p(s)
         # One draw's grad r estimates the first sum; the loss has it, as log_p. The
         # second is an expectation too, because grad p = p grad log p (REINFORCE):
         #     sum_s r grad p(s) = sum_s p(s) r grad log p(s) = E[r grad log p(s)]
         # One draw's r grad log p(s) estimates it. There, r is only a number.
         #
-        # What the baseline is for. It may be subtracted from r, because
-        #     E[grad log p(s)] = sum_s grad p(s) = grad 1 = 0
+        # What the baseline is for. It comes from earlier batches and does not depend on
+        # this draw, so it may be subtracted from r:
+        #     E[baseline grad log p(s)] = baseline sum_s grad p(s) = baseline grad 1 = 0
         # r is always negative: without a baseline, each draw would make its regions
         # less probable. With the usual r as the baseline, "better than usual" is
-        # positive, which lowers the variance of the estimate.
+        # positive, which lowers the variance of the estimate. (The baseline starts at
+        # 0, and needs some twenty updates to get there.)
         reward = sampled * (log_p - baseline)  # (B,)
 
-        # The gradient of log_p + surrogate estimates (12), for maximising:
+        # Where s was drawn, the gradient of log_p + surrogate estimates (12), for
+        # maximising:
         #     grad log p(y | s, a) + lambda_r (r - baseline) grad log p(s | a)
         #     + lambda_e grad H[s]
+        # By the derivation, lambda_r is 1; the authors chose .1, which makes the steps
+        # of this noisy part smaller. The entropy keeps draws varied.
         surrogate = REWARD_WEIGHT * reward * log_p_s + ENTROPY_WEIGHT * entropy  # (B,)
         minimised = loss - surrogate.sum() / num_captions
 
@@ -556,7 +572,7 @@ def objective(
 def objective_backward(w, kept):
     """Return the gradients of all weights, and those of the scores e, (B, C, L).
 
-    No update needs d_e: docs/pictures.py draws it, as what each region learns.
+    No update needs d_e: docs/pictures.py draws it.
     """
     given, computed, kept_by_call = kept
     target_ids, is_word, is_caption, num_captions, penalty_weight, sampled = given
@@ -568,6 +584,7 @@ def objective_backward(w, kept):
         d_surrogate = -1 / num_captions  # the same for each caption
 
         # surrogate = REWARD_WEIGHT * reward * log_p_s + ENTROPY_WEIGHT * entropy
+        # (reward is only a number here: log_p gets nothing from it)
         d_log_p_s = d_surrogate * REWARD_WEIGHT * reward  # (B,), 0 where nothing was drawn
         d_entropy = d_surrogate * ENTROPY_WEIGHT  # of all captions, drawn or not
 
@@ -608,7 +625,8 @@ def objective_backward(w, kept):
 
     # word_log_p = (target_logits - log_sum)[:, :, 0]
     # The first is one of the logits. The derivative of log_sum, the logarithm of the
-    # sum of their exponentials, is their softmax.
+    # sum of their exponentials, is their softmax. So the derivative by the logit of
+    # word k is [k is the target] - p_k:
     is_target = np.eye(probabilities.shape[-1], dtype=probabilities.dtype)[target_ids]
     d_logits = d_word_log_p[:, :, None] * (is_target - probabilities)  # (B, C, K)
 

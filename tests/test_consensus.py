@@ -99,6 +99,15 @@ def test_the_beam_with_the_best_sum_is_chosen(indexed, scenes, paths):
         scores = np.array([beam.log_prob + 3 * beam.consensus for beam in beams])
         best = [beam.words == result.words for beam in beams].index(True)
         assert scores[best] >= scores.max() - 0.3, "the rest is the similarity to the other beams"
+        # Why it was chosen is kept with it.
+        assert len(result.compared) == len(beams) and result.compared[0].words == result.words
+        totals = [compared.total for compared in result.compared if compared.is_finished]
+        assert totals == sorted(totals, reverse=True)
+        assert not any(other.compared for other in result.alternatives)
+        assert before.compared == []
+        assert result.compared[0].score == pytest.approx(result.log_prob), "no length penalty"
+        added = result.compared[0].agreement - 3 * result.consensus
+        assert -0.01 <= added <= 0.3, "the rest is the similarity to the other beams"
         changed += result.words != before.words
     heavy = indexed.caption(paths, consensus_weight=1e4, num_results=10)
     assert all(

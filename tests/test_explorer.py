@@ -20,10 +20,23 @@ from keras_sat import show_attend_tell
 from keras_sat.__main__ import main
 from keras_sat.options import SearchOptions
 from keras_sat.pictures import player
-from keras_sat.trace.decision import ChoiceRule, decision_at, rule_of
+from keras_sat.search.result import ComparedCaption
+from keras_sat.trace.decision import (
+    ChoiceRule,
+    _percent,
+    decision_at,
+    rule_of,
+    search_in_words,
+)
 from keras_sat.trace.diagram import boxes_of, code_of, memory_in_words
 from keras_sat.trace.explorer import PARTS, explorer_page, typeset, typeset_formula
-from keras_sat.trace.place_colours import NAMED_COLOURS, OTHERS, colours_of_places
+from keras_sat.trace.place_colours import (
+    NAMED_COLOURS,
+    OTHERS,
+    PALETTE,
+    _distance,
+    colours_of_places,
+)
 from keras_sat.trace.plot import PART_COLOURS
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
@@ -145,10 +158,12 @@ def test_without_attention_there_are_no_scores_to_show(photo):
 
 def test_a_given_caption_is_not_said_to_be_searched_for(plain):
     assert plain.choice_rule.kind == "given"
-    for shown, step in zip(data_of(explorer_page(plain))["steps"], plain.steps):
+    page = explorer_page(plain)
+    assert page.count(search_in_words(plain.choice_rule)) == 1, "not at every word"
+    for shown, step in zip(data_of(page)["steps"], plain.steps):
         decided = shown["decided"]
-        assert decided["text"].startswith("You gave this caption") and not decided["captions"]
-        assert f"“{step.top[0].word}”" in decided["text"]
+        assert decided["reason"].startswith("You gave this caption") and not decided["captions"]
+        assert f"“{step.top[0].word}”" in decided["reason"]
 
 
 @pytest.mark.slow
@@ -161,17 +176,18 @@ def test_a_beam_search_shows_both_captions_with_their_scores(photo):
     compared = 0
     for t, shown in enumerate(data_of(explorer_page(trace))["steps"]):
         decided, step = shown["decided"], trace.steps[t]
-        assert "4 best beginnings" in decided["text"] and "log p / n^1" in decided["text"]
         others = {other.word: other for other in trace.alternatives(t, 20)}
         first = others.get(step.top[0].word)
-        if first is None:
+        if first is None or trace.repeats(t, first.word):
             assert not decided["captions"]
             continue
         ours, theirs = decided["captions"]
         assert ours["caption"] == trace.result.caption and theirs["caption"] == first.caption
-        assert ours["logProb"] == pytest.approx(trace.result.log_prob)
+        assert ours["numbers"]["log p"] == pytest.approx(trace.result.log_prob)
         num_tokens = len(first.words) + first.is_finished
-        assert theirs["score"] == pytest.approx(first.log_prob / num_tokens)
+        assert theirs["numbers"]["score"] == pytest.approx(first.log_prob / num_tokens)
+        scores_more = ours["numbers"]["score"] >= theirs["numbers"]["score"]
+        assert ("its whole caption scores more" in decided["reason"]) == scores_more
         compared += 1
     assert compared
 
@@ -184,12 +200,101 @@ def test_a_beam_search_shows_both_captions_with_their_scores(photo):
         ({"num_beams": 5}, ChoiceRule("beam", num_beams=5), "5 best beginnings"),
     ],
 )
-def test_the_search_is_named(plain, monkeypatch, search, expected, text):
+def test_the_search_is_named(plain, search, expected, text):
     options = SearchOptions.of("trace", search)
     assert rule_of(plain._captioner, options, is_given=False) == expected
     assert rule_of(plain._captioner, options, is_given=True) == ChoiceRule("given")
-    monkeypatch.setattr(plain, "choice_rule", expected)
-    assert text in decision_at(plain, 0, plain.alternatives(0))["text"]
+    assert text in search_in_words(expected)
+
+
+def test_the_finished_captions_are_those_that_consensus_compares():
+    rule = ChoiceRule("beam", num_beams=10, length_penalty=0.4, has_consensus=True)
+    text = search_in_words(rule)
+    assert "Of the finished captions" in text and "counting <end>" in text
+
+
+@pytest.fixture
+def left_first(plain, monkeypatch):
+    """A function of ComparedCaptions that returns the decision of a step whose most
+    probable word was not said, in a beam search with consensus, and the step.
+    """
+    rule = ChoiceRule("beam", num_beams=10, has_consensus=True)
+    monkeypatch.setattr(plain, "choice_rule", rule)
+    t = next(t for t, step in enumerate(plain.steps) if step.top[0].word != step.word)
+    first = plain.steps[t].top[0].word
+
+    def decision(*numbers):
+        captions = [plain.words, [*plain.words[:t], first, "cat"], ["runs"]]
+        compared = [
+            ComparedCaption(words, True, *pair) for words, pair in zip(captions, numbers) if pair
+        ]
+        monkeypatch.setattr(plain, "result", dataclasses.replace(plain.result, compared=compared))
+        return decision_at(plain, t, plain.alternatives(t, 100))
+
+    return decision, first
+
+
+@pytest.mark.parametrize(
+    ("theirs", "text"),
+    [
+        ((-1.0, 4.0), "agreement with captions of similar training photos decided"),
+        ((-3.5, 4.0), "the greater score and the greater agreement"),
+        ((-4.5, 7.5), "the greater score, and not much less agreement"),
+    ],
+)
+def test_where_consensus_decided_score_and_agreement_of_both_captions_are_shown(
+    left_first, theirs, text
+):
+    decision, first = left_first
+    decided = decision((-2.004, 7.003), theirs, (-9.0, 1.0))
+    assert f"“{first}” was" in decided["reason"] and text in decided["reason"]
+    ours, other = (caption["numbers"] for caption in decided["captions"])
+    assert ours == {"score": -2.0, "agreement": 7.0, "sum": 5.0}, "as shown, they add up"
+    assert other["sum"] == pytest.approx(sum(theirs))
+    assert f"(together 5.00 against {sum(theirs):.2f})" in decided["reason"]
+
+
+def test_where_no_finished_caption_goes_on_with_the_first_word_it_is_said(left_first):
+    decision, first = left_first
+    decided = decision((-2.0, 7.0), None, (-9.0, 1.0))
+    assert not decided["captions"] and "none of the 2 captions" in decided["reason"]
+
+
+@pytest.mark.parametrize(
+    ("log_prob", "text"), [(-1e3, "its whole caption scores more"), (0.0, "dropped the beginning")]
+)
+def test_a_beam_search_compares_whole_captions(plain, monkeypatch, log_prob, text):
+    monkeypatch.setattr(plain, "choice_rule", ChoiceRule("beam", num_beams=3, length_penalty=1.0))
+    t = next(t for t, step in enumerate(plain.steps) if step.top[0].word != step.word)
+    first = plain.steps[t].top[0].word
+    others = [dataclasses.replace(one, log_prob=log_prob) for one in plain.alternatives(t, 100)]
+    decided = decision_at(plain, t, others)
+    assert text in decided["reason"] and f"“{first}” was" in decided["reason"]
+    ours, theirs = (caption["numbers"] for caption in decided["captions"])
+    assert ours["log p"] == pytest.approx(plain.result.log_prob) and theirs["log p"] == log_prob
+    assert ours["score"] == pytest.approx(plain.result.log_prob / 7)
+
+
+def test_the_reason_of_greedy_search_and_of_samples(plain, monkeypatch):
+    t = next(t for t, step in enumerate(plain.steps) if step.top[0].word != step.word)
+    others = plain.alternatives(t, 100)
+    monkeypatch.setattr(plain, "choice_rule", ChoiceRule("sample"))
+    assert "drawn at random" in decision_at(plain, t, others)["reason"]
+    monkeypatch.setattr(plain, "choice_rule", ChoiceRule("greedy"))
+    assert "may not say" in decision_at(plain, t, [])["reason"]
+    monkeypatch.setattr(plain, "repeats", lambda t, word: True)
+    assert "would repeat" in decision_at(plain, t, others)["reason"]
+
+
+def test_a_word_that_a_search_may_not_repeat(plain):
+    rules = plain._rules | {"no_repeat_around": "in", "no_repeat_ngram": 2}
+    plain._rules, before = rules, plain._rules
+    words = plain.words  # a dog runs in a cat
+    assert plain.repeats(2, "dog") and not plain.repeats(2, "cat"), "twice in a row"
+    assert plain.repeats(4, "runs") and not plain.repeats(4, "dog"), "around in"
+    assert plain.repeats(5, "dog") and words[:2] == ["a", "dog"], "a pair of words"
+    plain._rules = before
+    assert not any(plain.repeats(5, word) for word in WORDS)
 
 
 def test_special_words_are_explained_where_they_stand(plain):
@@ -291,7 +396,8 @@ def test_boxes_say_where_a_network_differs_from_the_paper(photo):
     assert "GRU" in boxes(cell="gru")["cells"].differs
     assert "hard" in boxes(attention="hard")["context"].differs
     with_tanh = boxes(readout_activation="tanh")["readout"]
-    assert "tanh" in with_tanh.differs and "(f(s) - f(0)) / s" in with_tanh.formula
+    assert "tanh" in with_tanh.differs and "slope = tanh(s) / s" in with_tanh.formula
+    assert "f(0)" not in with_tanh.sentence and "the file" not in str(after)
     assert "d = L_z^T (slope (*) w)" in with_tanh.formula
     assert "d = L_z^T w" in paper["readout"].formula
     assert "in place of" in after["scores"].equation
@@ -322,6 +428,18 @@ def test_a_word_has_one_colour_at_all_steps():
     for words in steps:
         theirs = [colours[word] for word in set(words)]
         assert len(set(theirs)) == len(theirs), "words that meet differ"
+
+
+def test_words_have_other_colours_than_parts_and_signs(plain):
+    style = explorer_page(plain).partition("</style>")[0]
+    hues = re.findall(r"--(?:previous|memory|photo|bias): (#\w{6})", style)
+    assert len(hues) == 8, "light and dark"
+    assert min(_distance(one, part) for one in PALETTE for part in hues) >= 60
+
+
+def test_words_of_five_places_have_colours():
+    words = [f"word{number}" for number in range(11) for _ in range(5)]
+    assert {*colours_of_places([words])} == {*words}
 
 
 def test_more_words_than_colours():
@@ -451,6 +569,9 @@ class Explorer(Page):
         titles = self.browser.execute_script(script, f'[data-role="{role}"] [title]')
         return [exact(title) for title in titles]
 
+    def open_boxes(self):
+        self.find('[data-role="inside"] > summary').click()
+
     def pressed(self):
         return self.find('[data-map][aria-pressed="true"]').get_attribute("data-map")
 
@@ -482,7 +603,9 @@ def test_thirty_words_show_the_numbers_of_the_trace(opened, plain):
         note = page.text("note")
         shown = page.exact_numbers("note")
         vote = plain.votes(t, candidate.word)[0, 0]
-        expected = [step.attention_scores[0, 0], step.attention_weights[0, 0], vote]
+        attention = step.attention_weights[0, 0]
+        whole = vote + attention * plain.vote_of_mean(t, candidate.word)
+        expected = [attention, step.attention_scores[0, 0], vote, whole]
         assert shown == pytest.approx(expected, abs=1e-4)
         assert note.startswith("Row 1, column 1:") and f"“{words[0, 0]}”" in note
     assert number >= 30
@@ -530,6 +653,7 @@ def test_it_is_used_by_keyboard(opened, plain):
     stage.send_keys(Keys.ARROW_UP)
     stage.send_keys(Keys.HOME, Keys.ARROW_UP)
     assert page.text("note").startswith("Row ")
+    page.open_boxes()
     grid = page.find('[data-numbers="softmax"] canvas')
     grid.send_keys(Keys.END)
     value = grid.get_attribute("aria-valuetext").rpartition(": ")[2]
@@ -560,10 +684,11 @@ def test_a_click_keeps_a_place_and_escape_lets_it_go(opened, plain):
     from selenium.webdriver import Keys
 
     page = opened(plain)
-    before = page.place_of('[data-role="about"]')
+    height = "return document.querySelector('.sat-look').offsetHeight"
+    before = page.browser.execute_script(height)
     page.point_at(0.01, 0.01)
     assert page.text("note").startswith("Row 1, column 1:")
-    assert page.place_of('[data-role="about"]') == before, "pointing moves no text"
+    assert page.browser.execute_script(height) == before, "pointing moves no text"
     page.find('[data-role="stage"]').click()  # in the middle
     kept = page.text("note")
     page.point_at(0.01, 0.01)
@@ -580,6 +705,7 @@ def test_a_click_keeps_a_place_and_escape_lets_it_go(opened, plain):
 @pytest.mark.slow
 def test_a_tap_reads_a_square_of_a_grid_and_of_a_strip(opened, plain):
     page = opened(plain)
+    page.open_boxes()
     tap = (
         "const grid = document.querySelector(arguments[0]), box = grid.getBoundingClientRect();"
         "const at = { pointerType: 'touch', clientX: box.right - 2, clientY: box.bottom - 2 };"
@@ -612,29 +738,101 @@ def test_another_word_than_the_one_said_is_named_with_the_way_back(opened, plain
     assert page.root == (t, said) and not page.find('[data-role="back"]').is_displayed()
 
 
-def test_the_votes_and_the_average_place_sum_to_the_photo_below_the_map(opened, plain):
+@pytest.mark.slow
+def test_another_word_stands_in_the_caption_until_escape_goes_back(opened, plain):
+    from selenium.webdriver import Keys
+
+    page = opened(plain)
+    t, said = page.root
+    other = plain.alternatives(int(t))[0].word
+    page.choose(other)
+    assert page.word(t).text == other and "sat-instead" in page.word(t).get_attribute("class")
+    shown, *parts = page.exact_numbers("difference")
+    pair = [plain.candidate(int(t), word) for word in (other, said)]
+    assert shown == pytest.approx(pair[0].logit - pair[1].logit, abs=2e-4)
+    expected = [pair[0].parts[name] - pair[1].parts[name] for name in PARTS]
+    assert parts == pytest.approx(expected, abs=2e-4)
+    page.press(Keys.ESCAPE)
+    assert page.root == (t, said) and page.word(t).text == said
+    assert not page.find('[data-role="difference"]').is_displayed()
+    page.choose(other)
+    page.word(0).click()
+    assert [page.word(t).text for t in range(len(plain.steps))] == [
+        step.word for step in plain.steps
+    ]
+
+
+@pytest.mark.slow
+def test_what_the_map_shows_stands_above_it_in_the_first_view(opened, plain):
+    page = opened(plain)
+    for name in ("votes", "attention", "scores", "places"):
+        page.mode(name)
+        stage = page.find('[data-role="stage"]')
+        bottom = stage.location["y"] + stage.size["height"]
+        assert page.place_of('[data-role="about"]') < page.place_of('[data-role="scale"]')
+        assert page.place_of('[data-role="scale"]') < stage.location["y"] < bottom < 1000
+    scrolled = (
+        "return [...document.querySelectorAll('.sat-side, .sat-side *')].filter((one) => "
+        "one.scrollHeight > one.clientHeight + 1 && "
+        "['auto', 'scroll'].includes(getComputedStyle(one).overflowY)).length"
+    )
+    assert page.browser.execute_script(scrolled) == 0
+
+
+@pytest.mark.slow
+def test_shown_sums_add_up(opened, plain):
+    page = opened(plain)
+    script = "return arguments[0].map(([total, ...values]) => addingUp(total, values))"
+    sums = [[10.88, 1.302, 7.298, 2.203, 0.077], [5.02, 1.304, 3.714], [1, 0.335, 0.335, 0.33]]
+    sums += [[-0.0004, 0.0001, -0.0005], [0, 0, 0]]
+    for total, *values in page.browser.execute_script(script, sums):
+        assert exact(total) == pytest.approx(sum(map(exact, values)), abs=1e-12)
+    shares = [0, 1e-4, 0.00096, 0.0123, 0.0996, 0.5, 1]
+    shown = page.browser.execute_script("return arguments[0].map(percent)", shares)
+    assert shown == [_percent(share) for share in shares]
+
+
+@pytest.mark.slow
+def test_a_summary_says_what_the_word_comes_from_and_why_it_was_said(opened, plain):
+    page = opened(plain)
+    for t in (1, 2):
+        page.word(t).click()
+        summary = page.text("summary")
+        assert summary.startswith(f"{plain.steps[t].word}: ") and "of its logit" in summary
+        assert "You gave this caption." in summary
+        shown = page.exact_numbers("summary")
+        said = plain.steps[t].said
+        for value in (said.logit, said.parts["photo"], said.parts["memory"]):
+            assert min(abs(value - x) for x in shown) < 1e-4
+
+
+def test_the_votes_and_even_attention_sum_to_the_photo_above_the_map(opened, plain):
     page = opened(plain)
     t, word = int(page.root[0]), page.root[1]
-    photo_part, of_mean, votes = page.exact_numbers("photo-sum")
+    votes, photo_part, of_mean = page.exact_numbers("photo-sum")
     assert photo_part == pytest.approx(plain.candidate(t, word).parts["photo"], abs=1e-4)
     assert of_mean == pytest.approx(plain.vote_of_mean(t, word), abs=1e-4)
-    assert abs(votes) == pytest.approx(abs(plain.votes(t, word).sum()), abs=1e-4)
+    assert votes == pytest.approx(plain.votes(t, word).sum(), abs=1e-4)
     page.mode("attention")
     assert page.text("photo-sum") == ""
 
 
 @pytest.mark.slow
-def test_a_word_without_the_photo_has_a_dim_map(opened, plain, monkeypatch):
+def test_where_nothing_was_read_the_photo_is_shown_and_a_sentence_on_it(opened, plain, monkeypatch):
     without = [dataclasses.replace(plain.steps[0], context_gate=1e-5), *plain.steps[1:]]
     monkeypatch.setattr(plain, "steps", without)
     page = opened(plain)
     page.mode("attention")
-    assert "played no part" not in page.text("about") and "encloses" in page.text("about")
-    lit = page.shown()
+    assert "encloses" in page.text("scale") and page.text("nothing") == ""
+    lit = page.pixels()
     page.word(0).click()
-    assert "The photo played no part in this word" in page.text("about")
-    assert "encloses" not in page.text("about") and page.shown().std() < lit.std()
-    assert page.shown().mean() < lit.mean()
+    for mode in ("attention", "votes", "places"):
+        page.mode(mode)
+        assert page.text("nothing").startswith("At this step nothing was read from the photo")
+        assert page.text("scale") == "" and page.text("photo-sum") == ""
+        empty = page.pixels()
+    page.mode("scores")
+    assert page.text("nothing") == "" and len({empty, lit, page.pixels()}) == 3
 
 
 def test_numbers_in_prose_are_short(opened, plain):
@@ -653,7 +851,7 @@ def test_numbers_in_prose_are_short(opened, plain):
         "123.5 +123.5",
     ]
     shown = page.find("main").text
-    assert not re.search(r"\d\.\d{5}|\b0\.0000\b|[ (]-\d", shown.partition("2. One step")[0])
+    assert not re.search(r"\d\.\d{5}|\b0\.0000\b|[ (]-\d", shown.partition("3. One step")[0])
 
 
 def test_hostile_words_do_no_harm_in_a_browser(opened, hostile):
@@ -699,8 +897,27 @@ def test_narrow_and_dark(opened, plain, browser):
     assert browser.execute_script(unnamed) == 0
 
 
+@pytest.mark.slow
+def test_no_word_is_cut_where_the_line_of_words_begins(opened, plain, browser):
+    narrow = {"width": 320, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    page = opened(plain)
+    script = (
+        "const line = document.querySelector('.sat-words').getBoundingClientRect();"
+        "return [...document.querySelectorAll('button[data-step]')].map((one) => {"
+        "const box = one.getBoundingClientRect();"
+        "return [box.left - line.left, box.right - line.left, line.width]; })"
+    )
+    for t in range(len(plain.steps)):
+        page.word(t).click()
+        edges = browser.execute_script(script)
+        assert not any(left < -1 and right > 6 for left, right, _ in edges)
+        assert edges[t][0] >= 0 and edges[t][1] <= edges[t][2], "the word itself is seen"
+
+
 def test_all_it_shows_stands_under_a_sentence(opened, plain):
     page = opened(plain)
+    page.open_boxes()
     sections = page.browser.find_elements("css selector", ".sat-trace section")
     assert len(sections) == 3
     for section in sections:

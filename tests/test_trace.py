@@ -263,12 +263,15 @@ def test_a_step_has_a_gate_or_a_sentinel_or_neither(trace, expected, kind):
     for step, wanted in zip(trace.steps, expected):
         if attends and options["sentinel"]:
             assert_near(step.from_photo, wanted["share"])
+            places = np.exp(step.attention_scores).sum()
+            assert_near(places / (places + np.exp(step.sentinel_score)), step.from_photo)
             assert step.context_gate is None
         elif attends and options["context_gate"]:
             assert_near(step.context_gate, wanted["share"])
             assert step.from_photo is None
         else:
             assert step.context_gate is None and step.from_photo is None
+            assert step.sentinel_score is None
 
 
 def test_candidates_are_those_of_the_equations_and_their_parts_sum_to_the_logit(

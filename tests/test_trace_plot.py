@@ -78,11 +78,11 @@ def test_the_second_panel_has_the_votes_in_two_colours_with_their_scale(trace):
     picture, strongest = votes_on_photo(trace.result.image, votes)
     np.testing.assert_array_equal(votes_panel.images[0].get_array(), picture)
     of_mean = trace.vote_of_mean(1, "cat")
-    title = f"votes for cat: {_signed(votes.sum())}\nan average place: {_signed(of_mean)}"
+    title = f"votes for cat: {_signed(votes.sum())}\neven attention: {_signed(of_mean)}"
     assert votes_panel.get_title() == title
     (scale,) = votes_panel.child_axes
     ends = [label.get_text() for label in scale.get_xticklabels()]
-    assert ends == [f"\N{MINUS SIGN}{strongest:.2f} worse", f"better +{strongest:.2f}"]
+    assert ends == [f"\N{MINUS SIGN}{strongest:.2f} less", f"more +{strongest:.2f}"]
     colours = scale.images[0].get_array()[0].astype(int)
     for end, colour in ((colours[0], AGAINST), (colours[-1], FOR)):
         assert np.abs(end - STRONGEST_COLOUR * np.array(colour)).max() < 10

@@ -24,7 +24,7 @@ import numpy as np
 
 from data_utils.progress import Progress
 from keras_sat.checks import reject_few_photos
-from keras_sat.search.result import caption_score
+from keras_sat.search.result import ComparedCaption, caption_score
 
 FEWEST_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
 MOST_CAPTIONS, MOST_WORDS = 5, 20  # of a photo, of a caption
@@ -170,10 +170,19 @@ class Consensus:
         lengths = np.array([len(beam.words) + beam.is_finished for beam in beams])
         probabilities = np.exp((log_probs - log_probs.max()) / TEMPERATURE)
         agreement_of_beams = (alike @ probabilities) / probabilities.sum()
-        scores = weight * (agreement + OTHERS * agreement_of_beams)
-        scores += caption_score(log_probs, lengths, options["length_penalty"])
+        added = weight * (agreement + OTHERS * agreement_of_beams)
+        scores = caption_score(log_probs, lengths, options["length_penalty"])
         is_unfinished = [not beam.is_finished for beam in beams]
-        best = np.lexsort((-scores, is_unfinished))[0]  # finished ones first
+        order = np.lexsort((-(scores + added), is_unfinished))  # finished ones first
+        compared = [
+            ComparedCaption(
+                beams[number].words,
+                beams[number].is_finished,
+                score=float(scores[number]),
+                agreement=float(added[number]),
+            )
+            for number in order
+        ]
 
         of_photo = {
             "similar_photos": [self.photo_ids[photo] for photo in nearest[:NUM_NEAREST]],
@@ -183,9 +192,9 @@ class Consensus:
             dataclasses.replace(beam, consensus=float(x), alternatives=[], **of_photo)
             for beam, x in zip(beams, agreement)
         ]
-        chosen = beams.pop(best)
+        chosen = beams.pop(order[0])
         chosen.alternatives.extend(beams[: num_results - 1])
-        return chosen
+        return dataclasses.replace(chosen, compared=compared)
 
     def _agreement(self, captions, photos, num_captions):
         """Compare captions with those of photos in the index, and with each other.

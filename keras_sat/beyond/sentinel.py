@@ -66,18 +66,29 @@ class WithSentinel(CaptionDecoder):
         if not self.chooses:
             return super().attend(state, features, projected_features, selection_inputs)
         attention = self.attention_layer
-        top_hidden = state.hidden_states[-1]
-        memory = state.cell_states[-1] if self.has_cell_states else top_hidden
-        sentinel = self.sentinel_layer(top_hidden, memory)  # (rows, feature_dim)
-
-        query = attention.project_state(top_hidden)
+        sentinel = self.sentinel_of(state)
+        query = attention.project_state(state.hidden_states[-1])
         attention_scores = attention.scores(query, projected_features)  # (rows, regions)
-        # The sentinel is scored like one more region.
-        projected_sentinel = attention.project(ops.expand_dims(sentinel, 1))
-        sentinel_score = attention.score(query, projected_sentinel)  # (rows, 1)
+        sentinel_score = self.sentinel_score(query, sentinel)
 
         attended = attention.look(attention_scores, features, selection_inputs)
         from_photo = equations.share_from_photo(attention_scores, sentinel_score)  # (rows, 1)
         share = ops.cast(from_photo, attended.context.dtype)
         context = share * attended.context + (1 - share) * sentinel
         return attended._replace(context=context, extras={"from_photo": from_photo})
+
+    def sentinel_of(self, state):
+        """Return the sentinel of a DecoderState, (rows, feature_dim)."""
+        top_hidden = state.hidden_states[-1]
+        memory = state.cell_states[-1] if self.has_cell_states else top_hidden
+        return self.sentinel_layer(top_hidden, memory)
+
+    def sentinel_score(self, query, sentinel):
+        """Return e_ts, (rows, 1): the sentinel is scored like one more region.
+
+        Args:
+            query: see `Attention.project_state`.
+            sentinel: the output of `sentinel_of`.
+        """
+        projected_sentinel = self.attention_layer.project(ops.expand_dims(sentinel, 1))
+        return self.attention_layer.score(query, projected_sentinel)

@@ -2,11 +2,33 @@
 
 import os
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_sat.options import EXTRAS, MAP_KINDS, one_of
+
+
+class ComparedCaption(NamedTuple):
+    """A caption that consensus compared with others; see `keras_sat.beyond.consensus`.
+
+    Attributes:
+        words: list of its words.
+        is_finished: False if it was cut off at `max_length`.
+        score: with which a beam search compares it, see `caption_score`.
+        agreement: what its agreement with the captions of similar training photos, and
+            with the other beams, adds to the score.
+    """
+
+    words: list[str]
+    is_finished: bool
+    score: float
+    agreement: float
+
+    @property
+    def total(self) -> float:
+        """The number that decides: the greatest is said, of finished captions."""
+        return self.score + self.agreement
 
 
 @dataclass(frozen=True)
@@ -43,11 +65,13 @@ class CaptionResult:
             recogniser.
         log_prob_shift: what known objects added to `log_prob` where the search compared
             captions.
+        word_shifts: what they added for each word, and for `<end>` if the caption is
+            finished, (words + 1,); None if nothing was searched.
         votes: (words, rows, columns): what each place added to the logit of each word,
             compared with the mean of the photo, positive or negative; None without the
             option `votes`. See `keras_sat.equations.votes`.
-        word_shifts: what they added for each word, and for `<end>` if the caption is
-            finished, (words + 1,); None if nothing was searched.
+        compared: list of the ComparedCaptions among which consensus chose this one,
+            best first; empty without consensus, and for `alternatives`.
     """
 
     caption: str
@@ -70,6 +94,7 @@ class CaptionResult:
     log_prob_shift: float = field(default=0.0, repr=False)
     word_shifts: np.ndarray | None = field(default=None, repr=False)
     votes: np.ndarray | None = field(default=None, repr=False)
+    compared: list = field(default_factory=list, repr=False)
 
     @property
     def compared_log_prob(self) -> float:

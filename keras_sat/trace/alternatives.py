@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from keras import ops
 
-from keras_sat.search.algorithms import run_search, special_tokens
+from keras_sat.search.algorithms import RepetitionRules, run_search, special_tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +78,25 @@ def alternatives_at_each_step(
             )
         )
     return alternatives
+
+
+def is_repetition(word_id, token_ids, t, vocabulary, rules):
+    """Return whether a search may not say a word at step t because it would repeat what
+    was said.
+
+    Args:
+        word_id: of the word.
+        token_ids: those that were said, (steps,).
+        rules: "no_repeat_ngram" and "no_repeat_around" of a search, in a dict.
+    """
+    joining_token_id = None
+    if rules["no_repeat_around"]:
+        (joining_token_id,) = vocabulary.caption_to_ids([rules["no_repeat_around"]])
+    said = np.full((1, max(len(token_ids), rules["no_repeat_ngram"])), vocabulary.pad_token_id)
+    said[0, :t] = token_ids[:t]
+    forbids = RepetitionRules(rules["no_repeat_ngram"], joining_token_id).apply
+    log_probs = forbids(np.zeros((1, 1), np.float32), np.array([[word_id]]), said, t)
+    return bool(np.isneginf(ops.convert_to_numpy(log_probs)).item())
 
 
 def _next_best(token_ids, probabilities, number, vocabulary, allow_unknown):

@@ -14,6 +14,8 @@ SPECIAL_WORDS = {
     "<unk>": "“<unk>” stands for all words that the network does not know.",
     "<end>": "“<end>” ends the caption.",
 }
+NO_BREAK = "\N{NO-BREAK SPACE}"
+SLIGHTLY = 0.05  # more probable: by less than this
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,15 +64,28 @@ def rule_of(captioner: Any, options: Any, *, is_given: bool) -> ChoiceRule:
     )
 
 
-def score_of(rule, words, log_prob, is_finished):
-    """Return the score with which a search compares a caption; see `caption_score`.
-
-    Args:
-        rule: ChoiceRule.
-        words, log_prob, is_finished: as in a CaptionResult.
-    """
-    num_tokens = max(len(words) + is_finished, 1)
-    return caption_score(log_prob, num_tokens, rule.length_penalty)
+def search_in_words(rule):
+    """Return how a search with a ChoiceRule chooses, as a few sentences."""
+    if rule.kind == "given":
+        return "You gave this caption: the network only read it."
+    if rule.kind == "sample":
+        return "The words were drawn at random, probable ones more often."
+    if rule.kind == "greedy":
+        return "Greedy search says the most probable word that it may say."
+    score = "log p"
+    if rule.length_penalty:
+        score = f"log p / n^{rule.length_penalty:g}, where n is its number of words, counting <end>"
+    sentence = (
+        f"Beam search keeps the {rule.num_beams} best beginnings of captions at each step, "
+        f"not the best word. The score of a caption is {score}."
+    )
+    if rule.has_consensus:
+        sentence += (
+            " Of the finished captions, it says the one with the greatest sum of its score and "
+            "its agreement with captions of similar training photos and, a tenth as much, with "
+            "the other finished ones."
+        )
+    return sentence
 
 
 def decision_at(trace, t, alternatives):
@@ -80,93 +95,138 @@ def decision_at(trace, t, alternatives):
         trace, t: Trace and the step.
         alternatives: list of Alternatives at the step.
 
-    Returns: "text", a few sentences; "captions", a list of two dicts, the one said and
-        the one with the network's first choice, or an empty list where these are the
-        same, or nothing is known of them; "hasScore", whether their score is not just
-        log p.
+    Returns: "reason", a sentence or two; "captions", a list of two dicts, for the
+        caption that was said and for one with the network's first choice, each with
+        "caption" and a dict "numbers" of what the search compared; or an empty list
+        where the first choice was said, or nothing is known of it.
     """
     step, rule = trace.steps[t], trace.choice_rule
-    first = step.top[0].word
-    is_first = first == step.word
-    sentences = [_how_chosen(rule)]
-    if is_first:
-        sentences.append(f"“{step.word}” is the most probable word at this step.")
-    else:
-        sentences.append(f"The most probable word at this step is “{first}”.")
-    if step.bonus:
-        sentences.append(f"Known objects added {step.bonus:.2f} to log p of “{step.word}”.")
-
-    found = [other for other in alternatives if other.word == first]
+    first, said = step.top[0], step.said
     captions = []
-    if is_first or rule.kind in ("given", "sample"):
-        pass
-    elif not found:
-        sentences.append(f"The search may not say “{first}”.")
-    elif rule.kind == "beam":
-        captions = _both_captions(trace, rule, found[0])
-        sentences.append(_how_they_compare(rule, captions, first))
-        if trace.result.log_prob_shift:
-            sentences.append("Log p of the caption said includes what known objects added.")
-    else:
-        sentences.append(_why_greedy_left_it(step, first))
-    text = " ".join(sentence for sentence in sentences if sentence)
-    return {"text": text, "captions": captions, "hasScore": rule.length_penalty != 0}
-
-
-def _how_chosen(rule):
     if rule.kind == "given":
-        return "You gave this caption: the network only read it."
-    if rule.kind == "sample":
-        return "The words were drawn at random, probable ones more often."
-    if rule.kind == "greedy":
-        return "Greedy search says the most probable word that it may say."
-    if rule.length_penalty == 0:
-        score = "log p"
+        reason = f"You gave this caption. {_comparison(first, said)}."
+    elif first.word == said.word:
+        reason = f"{_comparison(first, said)}."
+    elif rule.kind == "sample":
+        reason = f"{_comparison(first, said)}; “{said.word}” was drawn at random."
     else:
-        score = f"log p / n^{rule.length_penalty:g}, where n is its number of words with <end>"
-    sentence = (
-        f"Beam search keeps the {rule.num_beams} best beginnings of captions at each step, "
-        f"not the best word. The score of a caption is {score}."
-    )
-    if rule.has_consensus:
-        sentence += (
-            " Of the captions that it ends with, it says the one with the best sum of its score "
-            "and its agreement with captions of similar training photos."
-        )
-    return sentence
-
-
-def _both_captions(trace, rule, other):
-    """Return the caption of a Trace and that of an Alternative, with their scores."""
-    result = trace.result
-    ours = (result.words, result.compared_log_prob, result.is_finished)
-    theirs = (other.words, other.log_prob, other.is_finished)
-    return [
-        {
-            "caption": " ".join(words),
-            "logProb": log_prob,
-            "score": score_of(rule, words, log_prob, is_finished),
-        }
-        for words, log_prob, is_finished in (ours, theirs)
-    ]
-
-
-def _how_they_compare(rule, captions, first):
-    ours, theirs = (caption["score"] for caption in captions)
-    if ours >= theirs:
-        return f"The whole caption with “{first}” scores less."
-    sentence = f"The whole caption with “{first}” scores more"
-    if rule.has_consensus:
-        return f"{sentence}: the search dropped its beginning on the way, or agreement decided."
-    if rule.has_known_objects:
-        return f"{sentence}: the search dropped its beginning on the way, or known objects decided."
-    return f"{sentence}, but the search dropped its beginning on the way."
-
-
-def _why_greedy_left_it(step, first):
+        because, captions = _why_not_the_first(trace, t, alternatives)
+        reason = f"{_comparison(first, said)}; “{said.word}” was said because {because}."
     if step.bonus:
-        return ""  # what known objects added stands there already
-    return f"The search may not say “{first}” here: it would repeat what was said."
+        reason += f" Known objects added {_rounded(step.bonus)} to log p of “{said.word}”."
+    return {"reason": reason, "captions": captions}
+
+
+def _comparison(first, said):
+    """Return how probable a word was, compared with the most probable one.
+
+    Args:
+        first, said: Candidates.
+    """
+    ours, theirs = _percent(said.probability), _percent(first.probability)
+    if first.word == said.word:
+        return f"“{said.word}” was the most probable word ({ours})"
+    is_close = first.probability - said.probability < SLIGHTLY
+    more = "slightly more" if is_close else "more"
+    return f"“{first.word}” was {more} probable ({theirs} against {ours})"
+
+
+def _why_not_the_first(trace, t, alternatives):
+    """Return why a search did not say the most probable word, and both captions."""
+    step, rule = trace.steps[t], trace.choice_rule
+    first = step.top[0].word
+    found = [other for other in alternatives if other.word == first]
+    if not found:
+        return f"the search may not say “{first}”", []
+    if trace.repeats(t, first):
+        return f"the search may not say “{first}” here: it would repeat what was said", []
+    if rule.kind == "greedy":
+        return "known objects decided", []
+    if trace.result.compared:
+        return _by_consensus(trace, t, first)
+    return _by_score(trace, found[0])
+
+
+def _by_consensus(trace, t, first):
+    """Return why consensus left the captions with another word at step t.
+
+    Args:
+        first: the other word.
+    """
+    ours, *others = trace.result.compared
+    beginning = [*trace.words[:t], first]
+    theirs = next((other for other in others if _begins(other, beginning)), None)
+    if theirs is None:
+        goes_on = "ends here" if first == "<end>" else f"goes on with “{first}” here"
+        return f"none of the {1 + len(others)} captions that beam search ended with {goes_on}", []
+    captions = [
+        {"caption": " ".join(one.words), "numbers": _numbers_of(one)} for one in (ours, theirs)
+    ]
+    if ours.is_finished and not theirs.is_finished:
+        return f"the best caption with “{first}” did not end within the longest length", captions
+    our_numbers, their_numbers = (caption["numbers"] for caption in captions)
+    if our_numbers["score"] <= their_numbers["score"]:
+        decided = "agreement with captions of similar training photos decided"
+    elif our_numbers["agreement"] >= their_numbers["agreement"]:
+        decided = "its caption has the greater score and the greater agreement"
+    else:
+        decided = "its caption has the greater score, and not much less agreement"
+    sums = f"{_rounded(our_numbers['sum'])} against {_rounded(their_numbers['sum'])}"
+    return f"{decided} (together {sums})", captions
+
+
+def _begins(compared, beginning):
+    """Return whether a ComparedCaption begins with some words, the last of which may be
+    `<end>`.
+    """
+    words = [*compared.words, "<end>"] if compared.is_finished else compared.words
+    return words[: len(beginning)] == beginning
+
+
+def _numbers_of(compared):
+    """Return the numbers of a ComparedCaption, rounded such that they add up."""
+    score, agreement = round(compared.score, 2), round(compared.agreement, 2)
+    return {"score": score, "agreement": agreement, "sum": round(score + agreement, 2)}
+
+
+def _by_score(trace, other):
+    """Return why a beam search did not say an Alternative, and both captions."""
+    result, rule = trace.result, trace.choice_rule
+    captions = [
+        _with_score(rule, result.words, result.compared_log_prob, result.is_finished),
+        _with_score(rule, other.words, other.log_prob, other.is_finished),
+    ]
+    ours, theirs = ([*caption["numbers"].values()][-1] for caption in captions)
+    scores = f"({_rounded(ours)} against {_rounded(theirs)})"
+    if ours >= theirs:
+        return f"its whole caption scores more {scores}", captions
+    dropped = f"the search dropped the beginning with “{other.word}” on the way"
+    if rule.has_known_objects:
+        dropped += ", or known objects decided"
+    return f"{dropped}, though its caption scores more {scores}", captions
+
+
+def _with_score(rule, words, log_prob, is_finished):
+    """Return a caption with log p, and its score if that is another number."""
+    numbers = {"log p": log_prob}
+    if rule.length_penalty:
+        num_tokens = max(len(words) + is_finished, 1)
+        numbers["score"] = caption_score(log_prob, num_tokens, rule.length_penalty)
+    return {"caption": " ".join(words), "numbers": numbers}
+
+
+def _percent(probability):
+    """Return a probability as text, as explorer.html does."""
+    if probability >= 0.0995:
+        return f"{round(100 * probability)}{NO_BREAK}%"
+    if probability >= 0.00095:
+        return f"{100 * probability:.1f}{NO_BREAK}%"
+    return f"<{NO_BREAK}0.1{NO_BREAK}%"
+
+
+def _rounded(number):
+    """Return a number with two decimals, as text."""
+    return f"{round(number, 2) + 0.0:.2f}".replace("-", "\N{MINUS SIGN}")
 
 
 def special_words_in(words):

@@ -11,6 +11,9 @@ import functools
 import textwrap
 from pathlib import Path
 
+import keras
+from keras import ops
+
 from keras_sat.beyond.attend_after import AttendAfter
 
 PAPER_FILE = Path(__file__).parents[1] / "show_attend_tell.py"
@@ -92,6 +95,27 @@ def memory_in_words(network):
     return f"{state} and the sentinel" if network["sentinel"] else state
 
 
+def remembered_in_words(network):
+    """Return what a network's memory has of the photo where nothing is read from it."""
+    return "the photo's mean" if network["attends_after"] else "what was read of the photo before"
+
+
+def unchanged_in_words(network):
+    """Return what stays as it was if all attention is on one place."""
+    memory = "memory" if network["attends_after"] else "memory before this step"
+    if network["sentinel"]:
+        return f"{memory} and the sentinel's share"
+    return f"{memory} and the gate" if network["gate"] else memory
+
+
+def conventions_in_words(network):
+    """Return what in parts and votes is not computed by the network, but agreed."""
+    if network["activation"]:
+        shared_out = f"How they share out the {network['activation']}, and what"
+        return f"{shared_out} counts as average, are our conventions."
+    return "What counts as average is our convention."
+
+
 def _photo(network):
     height, width = network["photo_size"]
     size = f"{width} x {height} pixels, the" if height and width else "the"
@@ -135,19 +159,19 @@ def _scores(network):
     if network["scoring"] != "additive":
         equation = "in place of equation (4)"
         notes.append(
-            f"This network has {network['scoring']} scores; the file adds, as the paper does."
+            f"This network has {network['scoring']} scores; the paper's code has additive ones."
         )
     elif network["attends_after"]:
         equation = "equation (4), with h_t in place of h_{t-1}"
     if network["attends_after"]:
-        notes.append("This network compares with h_t; the file with h_{t-1}.")
+        notes.append("This network compares with h_t; the paper's code with h_{t-1}.")
     sentence = (
         "Each place is compared with the memory: the higher its score, the more the network "
         "will look there. Only differences matter, so colours show each score less their mean."
     )
     if not network["attends"]:
         sentence = "This network has no attention, so it has no scores."
-        notes = ["The file has attention, as the paper does."]
+        notes = ["The paper's code has attention."]
     return Box(
         name="scores",
         title="Scores",
@@ -212,13 +236,14 @@ def _gate(network):
             box,
             title="Sentinel",
             sentence="A vector made from the memory, the sentinel, competes with the places: it "
-            "has a score e_ts of its own. What it wins is taken from memory in place of the "
+            "has a score e_ts of its own. Attention is shared among the places before the "
+            "sentinel takes its part. What it wins is taken from memory in place of the "
             "photo.",
             formula=f"sentinel_t = W_s (sigma(W_g {state} + b) (*) tanh({memory}))\n"
             "from_photo = sum_i exp(e_ti) / (exp(e_ts) + sum_i exp(e_ti))\n"
             "z_t = from_photo sum_i alpha_ti a_i + (1 - from_photo) sentinel_t",
             equation="equations (10) to (12) of Lu et al., 2017, in place of section 4.2.1",
-            differs="This network has a sentinel; the file has the gate of the paper. In the "
+            differs="This network has a sentinel; the paper's code has a gate. In the "
             "letters of Lu et al., the sentinel is s_t, and beta_t = 1 - from_photo is the share "
             "of memory: the opposite of the paper's beta_t, which multiplies the photo.",
         )
@@ -227,7 +252,7 @@ def _gate(network):
             box,
             sentence="This network has no gate: the context is passed on whole.",
             formula="beta_t = 1\nz_t = sum_i alpha_ti a_i",
-            differs="The file has the gate of the paper.",
+            differs="The paper's code has a gate.",
         )
     return box
 
@@ -237,7 +262,7 @@ def _cells(network):
     name = network["cell"].upper()
     notes = []
     if is_gru:
-        notes.append("This network has a GRU; the file has the paper's LSTM.")
+        notes.append("This network has a GRU; the paper's code has an LSTM.")
     if network["layers"] > 1:
         notes.append(
             f"It has {network['layers']} layers, each of which reads the one below; shown is "
@@ -305,13 +330,14 @@ def _readout(network):
     shared_out = ""
     lines = [f"s = {summed}"]
     if activation:
+        slope = _slope_in_words(activation)
         shared_out = (
-            f"What f = {activation} makes of the sum is shared out in proportion: each element "
-            "of each summand counts (f(s) - f(0)) / s times. "
+            f"What {activation} makes of the sum is shared out in proportion: each element of "
+            f"each summand counts {slope} times. "
         )
         lines += [
             f"logits = L_o {activation}(s) + b",
-            "slope = (f(s) - f(0)) / s",
+            f"slope = {slope}",
             "part of p = L_o (p (*) slope)",
             "d = L_z^T (slope (*) w)",
         ]
@@ -322,7 +348,7 @@ def _readout(network):
         name="readout",
         title="Readout",
         sentence="Previous word, memory and photo are the summands p of s, so each word's logit "
-        f"splits into parts exactly. {shared_out}The photo's part splits further, into one vote "
+        f"is the sum of its parts. {shared_out}The photo's part splits further, into one vote "
         "for each place: how far the place differs from the mean of the photo in the word's "
         "direction d, times the attention it got. Here w is the word's row of L_o.",
         formula="\n".join(lines),
@@ -331,6 +357,14 @@ def _readout(network):
         variables=("h_term", "z_term", "readout", "logits"),
         differs=" ".join(notes),
     )
+
+
+def _slope_in_words(activation):
+    """Return the formula of `equations.secant_slopes` for the name of an activation."""
+    at_zero = float(keras.activations.get(activation)(ops.zeros(())))
+    if at_zero == 0:
+        return f"{activation}(s) / s"
+    return f"({activation}(s) - {activation}(0)) / s"
 
 
 def _probabilities():

@@ -16,8 +16,15 @@ import numpy as np
 from data_utils.datasets.phrase_boxes import content_positions
 from keras_sat.pictures import player
 from keras_sat.pictures.display import AttentionDisplay
-from keras_sat.trace.decision import decision_at, special_words_in
-from keras_sat.trace.diagram import boxes_of, code_of, memory_in_words
+from keras_sat.trace.decision import decision_at, search_in_words, special_words_in
+from keras_sat.trace.diagram import (
+    boxes_of,
+    code_of,
+    conventions_in_words,
+    memory_in_words,
+    remembered_in_words,
+    unchanged_in_words,
+)
 from keras_sat.trace.place_colours import OTHERS, colours_of_places
 from keras_sat.trace.votes import LEAST_STRONGEST
 
@@ -47,6 +54,7 @@ def explorer_page(trace, *, title=None):
         "aspect": f"{image.shape[1] / image.shape[0]:.4f}",
         "boxes": "\n".join(map(_box, boxes_of(trace.network))),
         "caption": player.escaped(" ".join(trace.words)),
+        "conventions": player.escaped(conventions_in_words(trace.network)),
         "data": player.as_json(explorer_data(trace)),
         "first_step": str(first),
         "first_word": player.escaped(trace.steps[first].word),
@@ -56,6 +64,7 @@ def explorer_page(trace, *, title=None):
         "player_style": borrowed["player_style"],
         "policy": player.policy(script),
         "script": script,
+        "search": player.escaped(search_in_words(trace.choice_rule)),
         "title": player.escaped(" ".join(trace.words) if title is None else title),
         "words": " ".join(
             f'<button type="button" data-step="{t}">{player.escaped(step.word)}</button>'
@@ -177,6 +186,8 @@ def explorer_data(trace):
         "share": _name_of_share(network),
         "parts": PARTS,
         "memory": memory_in_words(network),
+        "remembered": remembered_in_words(network),
+        "unchanged": unchanged_in_words(network),
         "leastStrongest": LEAST_STRONGEST,
         "usualShare": float(np.median([_share(step) for step in trace.steps])),
         "colours": colours_of_places(places),
@@ -214,6 +225,7 @@ def _step(trace, t):
         "previous": step.previous_word,
         "word": step.word,
         "scores": None if scores is None else floats(scores),
+        "sentinelScore": step.sentinel_score,
         "attention": floats(step.attention_weights),
         "share": _share(step) if _name_of_share(trace.network) else None,
         "context": floats(trace.context(t)),

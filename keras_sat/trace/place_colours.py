@@ -8,6 +8,7 @@ from collections import Counter
 
 OTHERS = "#8b8b96"  # of words that few places say
 NUM_NAMED = 8  # words of a step, the most frequent ones, that should have colours
+FEW = 5  # places: words of so many should have colours too
 NAMED_COLOURS = {
     "red": "#e02020",
     "yellow": "#f5dc1e",
@@ -26,19 +27,20 @@ NAMED_COLOURS = {
     "golden": "#d4a017",
     "silver": "#c0c0c8",
 }
+# Apart from the colours of the parts of a logit, and from those of signs; see plot.py.
 PALETTE = [
-    "#2fd3c3",
-    "#c58bff",
-    "#b8e04a",
-    "#e3b778",
-    "#7fa8d9",
-    "#d957b4",
-    "#6fa36a",
-    "#ff8f78",
-    "#8be8a8",
-    "#a06a50",
-    "#f2a7c9",
-    "#7d6bd0",
+    "#e8f06a",
+    "#9b2d1f",
+    "#3df0ff",
+    "#7a5a10",
+    "#fff3c4",
+    "#ff6f52",
+    "#c7f5e6",
+    "#5a1230",
+    "#4a7d1e",
+    "#1c2f7a",
+    "#e9b49a",
+    "#b59a5b",
 ]
 NEAREST = 130  # of two colours that can be told apart: their distance in RGB
 
@@ -51,7 +53,11 @@ def colours_of_places(words_of_steps):
     """
     counts_of_steps = [Counter(words) for words in words_of_steps]
     totals = sum(counts_of_steps, Counter())
-    frequent = [{word for word, _ in counts.most_common(NUM_NAMED)} for counts in counts_of_steps]
+    frequent = [
+        {word for word, _ in counts.most_common(NUM_NAMED)}
+        | {word for word, count in counts.items() if count >= FEW}
+        for counts in counts_of_steps
+    ]
     wanted = [word for word, _ in totals.most_common() if any(word in step for step in frequent)]
     colours = {word: NAMED_COLOURS[word] for word in wanted if word in NAMED_COLOURS}
     usable = [

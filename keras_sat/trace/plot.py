@@ -29,7 +29,7 @@ PART_COLOURS = {
     "photo": "#d0559f",
     "bias": "#8a8a8a",
 }
-FOR, AGAINST = (255, 165, 0), (70, 140, 255)  # of votes
+FOR, AGAINST = (255, 165, 0), (110, 185, 255)  # of votes
 STRONGEST_COLOUR = 0.8  # the rest is the photo, so that it can be made out
 NARROWEST_SCALE = 14  # times the size of text: both ends of the scale fit below it
 ONE_ROW = 6.0  # inches: a narrower figure has the bars below the maps
@@ -69,7 +69,7 @@ def plot_step(trace: Any, t: int, word: str | None, ax: Any, width: float) -> An
     draw_title(
         votes_panel,
         f"votes for {visible(word)}: {_signed(votes.sum())}\n"
-        f"an average place: {_signed(trace.vote_of_mean(t, word))}",
+        f"even attention: {_signed(trace.vote_of_mean(t, word))}",
     )
     _draw_bars(bars_panel, trace, step, word, candidates)
     return bars_panel.figure
@@ -154,7 +154,7 @@ def _draw_votes(panel, photo, votes):
     grey = np.full((*ramp.shape, 3), DARK)
     scale.imshow(_coloured(grey, ramp.clip(min=0), (-ramp).clip(min=0)), aspect="auto")
     scale.set_yticks([])
-    ends = [f"{_signed(-strongest, 2)} worse", f"better {_signed(strongest, 2)}"]
+    ends = [f"{_signed(-strongest, 2)} less", f"more {_signed(strongest, 2)}"]
     scale.set_xticks([0, 100], ends, size=_small(size))
     scale.tick_params(length=0, pad=2)
     left, right = scale.get_xticklabels()

@@ -28,6 +28,7 @@ class Reading(NamedTuple):
         hidden_state, cell_state: h_t and c_t of the top layer; a GRU has no c_t: None.
         gates: from names to the gates of the top layer; see `equations.lstm_gates`.
         attention_scores: e_ti; None without attention.
+        sentinel_score: e_ts; None without a sentinel.
         attention_weights: alpha_t.
         share: what the photo's context is multiplied by: beta_t, or from_photo, or 1.
         photo_context: share * sum_i alpha_ti a_i, the photo's part of z_t.
@@ -39,6 +40,7 @@ class Reading(NamedTuple):
     cell_state: Any
     gates: dict
     attention_scores: Any
+    sentinel_score: Any
     attention_weights: Any
     share: Any
     photo_context: Any
@@ -99,7 +101,7 @@ def read_step(decoder, input_ids, state, features, projected_features):
     attends_after = isinstance(decoder, AttendAfter)
     attending_state = next_state if attends_after else state
     attending_hidden = attending_state.hidden_states[-1]
-    attention_scores = None
+    attention_scores = sentinel_score = None
     if decoder.chooses:
         query = decoder.attention_layer.project_state(attending_hidden)
         attention_scores = decoder.attention_layer.scores(query, projected_features)
@@ -110,7 +112,9 @@ def read_step(decoder, input_ids, state, features, projected_features):
         share = decoder.gate(attending_hidden)
     if isinstance(decoder, WithSentinel) and decoder.chooses:
         share = ops.cast(attended.extras["from_photo"], attended.context.dtype)
-        sentinel_context = (1 - share) * _sentinel(decoder, attending_state)
+        sentinel = decoder.sentinel_of(attending_state)
+        sentinel_score = decoder.sentinel_score(query, sentinel)
+        sentinel_context = (1 - share) * sentinel
     regions = equations.attended_features(attended.selection, features)
 
     context_read = attended.context
@@ -123,6 +127,7 @@ def read_step(decoder, input_ids, state, features, projected_features):
         cell_state=next_state.cell_states[-1] if decoder.has_cell_states else None,
         gates=_gates_of_top_layer(decoder, projected_inputs, state, next_state),
         attention_scores=attention_scores,
+        sentinel_score=sentinel_score,
         attention_weights=attended.attention_weights,
         share=share,
         photo_context=share * regions,
@@ -136,13 +141,6 @@ def _in_float32(values):
     if values is None:
         return None
     return keras.tree.map_structure(lambda x: ops.cast(x, "float32"), values)
-
-
-def _sentinel(decoder, attending_state):
-    """Return the sentinel of a WithSentinel, (rows, feature_dim)."""
-    hidden_state = attending_state.hidden_states[-1]
-    memory = attending_state.cell_states[-1] if decoder.has_cell_states else hidden_state
-    return decoder.sentinel_layer(hidden_state, memory)
 
 
 def _overview(features, rows):

@@ -23,7 +23,7 @@ from keras_sat.options import SearchOptions, count
 from keras_sat.pictures.display import path_ending_in
 from keras_sat.pictures.sheet import WIDTH
 from keras_sat.search.result import CaptionResult, with_image_paths
-from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step
+from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step, is_repetition
 from keras_sat.trace.decision import GIVEN, ChoiceRule, rule_of
 from keras_sat.trace.diagram import network_of
 from keras_sat.trace.explorer import explorer_frame, explorer_page
@@ -70,6 +70,7 @@ class TraceStep:
             search was cut off before. An unknown word is `<unk>`.
         attention_scores: e_ti, (rows, columns); None without attention.
         attention_weights: alpha_ti, (rows, columns); even without attention.
+        sentinel_score: e_ts, or None without a sentinel.
         context_gate: beta_t, or None if the captioner has no gate.
         from_photo: the fraction of the context that comes from the photo, or None
             without a sentinel.
@@ -93,6 +94,7 @@ class TraceStep:
     hidden_state: np.ndarray = dataclasses.field(repr=False)
     cell_state: np.ndarray | None = dataclasses.field(repr=False)
     top: list[Candidate] = dataclasses.field(repr=False)
+    sentinel_score: float | None = None
     bonus: float = 0.0
 
     @property
@@ -173,9 +175,9 @@ class Trace:
         return f"Trace({' '.join(self.words)!r}, {len(self.steps)} steps)"
 
     def votes(self, t: int, word: str | None = None) -> np.ndarray:
-        """Return what each place adds to the logit of a word, compared with the mean of
-        the photo, (rows, columns): positive where it fits the word better than an
-        average place of this photo, negative where less well.
+        """Return how much more each place adds to the logit of a word than an average
+        place of this photo with the same attention would, (rows, columns); negative
+        where it adds less.
 
         See `equations.votes`. The sum is the photo's part of the logit less
         `vote_of_mean`.
@@ -189,7 +191,9 @@ class Trace:
         return ops.convert_to_numpy(votes)[0, t].reshape(self._grid)
 
     def vote_of_mean(self, t: int, word: str | None = None) -> float:
-        """Return what the mean of the photo adds to a word's logit; see `votes`."""
+        """Return what the mean of the photo adds to a word's logit: what even attention
+        to all places would give; see `votes`.
+        """
         word_ids = self._at_all_steps(t, word)
         of_mean = votes_of_mean(self._summed, self._reading, self._annotations, word_ids)
         return float(of_mean[0, t])
@@ -248,14 +252,22 @@ class Trace:
             )
         return self._alternatives[number][t]
 
+    def repeats(self, t: int, word: str) -> bool:
+        """Return whether a search may not say a word of the vocabulary at step t,
+        because it would repeat what was said; see `no_repeat_ngram`.
+        """
+        self._check_step(t)
+        word_id = self._id_of(word)
+        return is_repetition(word_id, self._said_ids, t, self._vocabulary, self._rules)
+
     def plot(self, t: int, word: str | None = None, *, ax: Any = None, width: float = WIDTH) -> Any:
         """Draw step t, and return the figure: the map of attention, the votes of each
         place, and the logits of the most probable words, stacked by their parts.
 
-        Votes are in two colours: orange where a place fits the word better than an
-        average place of the photo, blue where less well. The word that was said is
-        bold. The figure is not one of pyplot's: a notebook draws it where it ends a
-        cell; elsewhere, save it with its `savefig`.
+        Votes are in two colours: orange where a place adds more to the word than an
+        average place with the same attention would, blue where less. The word that was
+        said is bold. The figure is not one of pyplot's: a notebook draws it where it
+        ends a cell; elsewhere, save it with its `savefig`.
 
         Args:
             t: number of the step.
@@ -311,6 +323,7 @@ class Trace:
             return None if values is None else ops.convert_to_numpy(values[0, t])
 
         scores = of_step(reading.attention_scores)
+        sentinel_score = of_step(reading.sentinel_score)
         (share,) = of_step(reading.share).tolist()
         shifts = self.result.word_shifts
         has_bonus = shifts is not None and t < len(shifts)
@@ -324,6 +337,7 @@ class Trace:
             gates={name: of_step(values) for name, values in reading.gates.items()},
             hidden_state=of_step(reading.hidden_state),
             cell_state=of_step(reading.cell_state),
+            sentinel_score=None if sentinel_score is None else float(sentinel_score[0]),
             top=self._top(t, num_words),
             bonus=float(shifts[t]) if has_bonus else 0.0,
         )
