@@ -45,8 +45,9 @@ hat.plot(hat.words.index("hat"), width=10)
 # * **Left: attention.** How much of each place is read for this word. What is hardly read is dark; the line encloses
 #   the smallest area with half of the attention. It is on the crown of the hat, in rows 1 to 3. The face gets 4 %, from
 #   the eyes to the mouth (rows 7 to 13, columns 4 to 9).
-# * **Middle: votes.** What each place adds to the score of this word, next to an average place of the photo: orange is
-#   for it, blue against. The strongest vote is in row 3, column 11, where the crown meets the brim.
+# * **Middle: votes.** How much more or less a place adds to the score of this word than an average place of the photo
+#   would with the same attention: orange is more, blue is less. The strongest vote is in row 3, column 11, where the
+#   crown meets the brim.
 # * **Right: the words that were weighed.** Each bar is the score of a word, its *logit*, and beside it is its
 #   probability. The colours say where the score comes from: the previous word, the *memory* (what the network has
 #   written and read so far), and the photo at this step. "Hat" has 70 %, and nearly half of its score is the photo's.
@@ -63,7 +64,7 @@ print(f"attention on the face: {girl.attention_weights[5:14, 3:11].sum():.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Less than half, not much more than if all places had the same weight. Click on "girl" in the explorer and then on
+# Less than half, not much more than even attention would give. Click on "girl" in the explorer and then on
 # *Attention*: it is spread out, and strongest beside her chin, in row 12, column 11. The word is right all the same.
 # Each place sees far beyond its own square ([chapter 2](02_a_picture_as_vectors.ipynb)), and two places in three, asked
 # alone, would say "girl" (*Places* in the explorer). So a map of attention is not a pointer, even where the caption is
@@ -130,7 +131,7 @@ beach.plot(beach.words.index("girls"), width=10)
 #
 # Attention is on both of them, 43 % on her (columns 1 and 2) and 51 % on him (columns 3 and 4). The votes for "girls"
 # are on the swimwear, above all on his red trunks (row 5, column 3), and on her pink fins (rows 8 and 9, columns 1 and
-# 2). Heads and shoulders (rows 2 to 4) vote against it.
+# 2). On heads and shoulders (rows 2 to 4) they are negative: that is not where "girls" came from.
 #
 # Now compare the bars of "girls", "women" and "men". After "two", memory offers people of all kinds, and gives the
 # three nearly the same: 6.7, 6.5 and 7.0. The photo decides, with .6, -.5 and -2.0: it is a narrow decision, and a
@@ -163,9 +164,9 @@ cat.plot(cat.words.index("cat"), width=10)
 # %% [markdown]
 # Attention is spread out: no place gets more than 4 %, and half of it takes 39 of the 196 places. (For "hat", 18 were
 # enough, for "kayak" 5.) The votes are weak, none above .1. The photo gives "cat" 3.4, and no single place is behind
-# it, since an average place gives as much (3.7): the photo as a whole looks like a cat, and more so than like a dog
-# (2.4). But memory, which learned from captions full of dogs, prefers "dog", 2.4 to 1.5. The network alone gives "cat"
-# 4 % and "dog" 5 %.
+# it, since even attention to all places would give as much (3.7): the photo as a whole looks like a cat, and more so
+# than like a dog (2.4). But memory, which learned from captions full of dogs, prefers "dog", 2.4 to 1.5. The network
+# alone gives "cat" 4 % and "dog" 5 %.
 #
 # What made the caption right is over the bars: the classifier, 97 % sure of a cat, added 3.2 to the logarithm of the
 # probability. That is a factor of 25. Attention has no part in it.
@@ -174,10 +175,10 @@ cat.plot(cat.words.index("cat"), width=10)
 #
 # | word | is | attention | votes | so the captioner |
 # |---|---|---|---|---|
-# | hat | right | on the hat | for it | read it there |
+# | hat | right | on the hat | on the hat | read it there |
 # | girl | right | spread out | weak | could have read it nearly anywhere |
-# | kayak | wrong | on the boat | strong | looked well and misread |
-# | girls | wrong | on both people | for and against | had one word for two people |
+# | kayak | wrong | on the boat | on the boat, strong | looked well and misread |
+# | girls | wrong | on both people | mixed | had one word for two people |
 # | cat | right | spread out | weak | was told by a classifier |
 #
 # A map of attention says what was read, but not for which word: all words that were weighed share it. Votes say for
