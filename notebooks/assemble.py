@@ -79,7 +79,7 @@ def assembled_cell(cell, source, solutions):
         return check_cell(cell.source, solutions["gap", name], empty)
     if "maintainers" in cell.metadata:
         return v4.new_code_cell(f"# @title For maintainers\n{cell.source}", metadata=FOLDED)
-    metadata = {"gap": cell.metadata["gap"]} if "gap" in cell.metadata else {}
+    metadata = {mark: cell.metadata[mark] for mark in ("gap", "stored") if mark in cell.metadata}
     return v4.new_code_cell(cell.source, metadata=metadata)
 
 

@@ -23,6 +23,7 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 SOURCES = sorted((FOLDER / "src").rglob("*.py"))
 # Chapters of the course, and the notebooks that wait to become chapters or rooms.
 CHAPTERS = [
+    "00_look",
     "01_words",
     "02_a_picture_as_vectors",
     "03_one_step_of_attention",
@@ -61,6 +62,11 @@ def chapter(request):
     return FOLDER / "src" / f"{request.param}.py"
 
 
+@pytest.fixture(params=[name for name in CHAPTERS if name != "00_look"])  # which has no gaps
+def chapter_with_gaps(request):
+    return FOLDER / "src" / f"{request.param}.py"
+
+
 def texts_of(notebook):
     return [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
 
@@ -95,7 +101,8 @@ def test_it_has_pictures_and_no_errors(source, assemble):
     executed = read(assemble.target_of(source))
     outputs = [output for cell in executed.cells for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.output_type == "error"]
-    assert any("image/png" in output.get("data", {}) for output in outputs)
+    types = {type_of_output for output in outputs for type_of_output in output.get("data", {})}
+    assert types & {"image/png", "image/jpeg"}
 
 
 def test_nothing_of_the_machine_that_ran_it_is_in_it(source, assemble):
@@ -237,10 +244,10 @@ def test_the_trial_notices_a_check_that_lets_mistakes_pass(small_source, assembl
     assert "did not notice the mistake" in problem
 
 
-def test_each_gap_has_a_check_a_solution_and_a_mistake(chapter, assemble):
-    cells = assemble.read_cells(chapter)
+def test_each_gap_has_a_check_a_solution_and_a_mistake(chapter_with_gaps, assemble):
+    cells = assemble.read_cells(chapter_with_gaps)
     gaps = [cell for cell in cells if "gap" in cell.metadata]
-    solutions = assemble.read_solutions(chapter)
+    solutions = assemble.read_solutions(chapter_with_gaps)
     assert gaps
     for cell in gaps:
         name = cell.metadata["gap"]
@@ -268,7 +275,45 @@ def test_large_pictures_get_a_palette_and_small_ones_stay(check):
     assert check.with_palette(small) == small
 
 
+def test_a_cell_may_be_stored_as_jpeg_and_without_html(check):
+    noise = np.random.default_rng(0).integers(0, 256, (300, 300, 3), dtype="uint8")
+    picture = picture_of(noise)
+    data = {"image/png": picture, "text/plain": "a figure"}
+    check.make_smaller(data, stored="JPEG")
+    jpeg = base64.b64decode(data["image/jpeg"])
+    assert set(data) == {"image/jpeg", "text/plain"}
+    assert Image.open(io.BytesIO(jpeg)).format == "JPEG"
+    assert len(data["image/jpeg"]) < len(picture)
+
+    data = {"text/html": "<iframe></iframe>", "text/plain": "a trace"}
+    check.make_smaller(data, stored="without HTML")
+    assert data == {"text/plain": "a trace"}
+
+
+def test_the_mark_of_what_is_stored_is_kept(small_source, assemble):
+    text = small_source.read_text(encoding="utf-8")
+    small_source.write_text(f'{text}\n# %% stored="JPEG"\n1 + 1\n', encoding="utf-8")
+    notebook = assemble.assemble(small_source, address=assemble.PLACEHOLDER)
+    assert notebook.cells[-1].metadata == {"stored": "JPEG"}
+
+
 # === What single notebooks say ===
+
+
+def test_the_first_chapter_shows_a_photo_with_its_explorer_in_its_second_cell(assemble):
+    second, _, figure = assemble.assemble(FOLDER / "src" / "00_look.py").cells[1:4]
+    assert "hat.jpg" in second.source and second.source.endswith("\nhat")
+    assert second.metadata.stored == "without HTML"  # a website shows the figure instead
+    assert figure.source.startswith("hat.plot(")
+    stored = read(FOLDER / "00_look.ipynb").cells
+    assert [set(output.data) for output in stored[1].outputs] == [{"text/plain"}]
+    assert "image/jpeg" in stored[3].outputs[0].data
+
+
+def test_the_first_chapter_says_which_captions_are_wrong():
+    text = "\n".join(texts_of(read(FOLDER / "00_look.ipynb")))
+    for words in ("Beach: **wrong**", "Raft: **wrong**", "Cat: right", "over this figure is wrong"):
+        assert words in text
 
 
 def output_of(stem, beginning):

@@ -263,6 +263,10 @@ def test_no_window_opens_and_pyplot_keeps_no_figure(trace):
     assert plt.get_fignums() == []
 
 
+def test_a_notebook_draws_it_without_pyplot(trace):
+    assert trace.plot(0)._repr_png_().startswith(b"\x89PNG")
+
+
 def test_errors(trace):
     for arguments, message in (
         ({"t": 9}, "`t` must be a whole number from 0 to 5"),

@@ -2,9 +2,11 @@
 the most probable words are made of.
 """
 
+import io
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from data_utils.foreign_text import visible
 from keras_sat.pictures.display import (
@@ -239,6 +241,17 @@ def _bonus_text(step):
 # === The figure ===
 
 
+class NotebookFigure(Figure):
+    """A figure that a notebook draws by itself. It draws others only once pyplot has
+    been imported there.
+    """
+
+    def _repr_png_(self):
+        content = io.BytesIO()
+        self.savefig(content, format="png")
+        return content.getvalue()
+
+
 def _new_axes(width, aspect, trace, t, candidates):
     """Return three axes of a new figure, with the caption above them.
 
@@ -251,8 +264,6 @@ def _new_axes(width, aspect, trace, t, candidates):
         trace, t: Trace, and the step.
         candidates: those that get a bar.
     """
-    from matplotlib.figure import Figure
-
     if not 3 <= width <= 40:
         raise ValueError(f"`width` must be 3 to 40 inches. Received: width={width}")
     size = font_size(width)
@@ -287,7 +298,7 @@ def _new_axes(width, aspect, trace, t, candidates):
     bars_width = width - MARGIN - probabilities - bars_left
     height = max(maps_bottom, bars_top + bars_height + below_bars) + MARGIN
 
-    figure = Figure(figsize=(width, height))
+    figure = NotebookFigure(figsize=(width, height))
     for text, weight, (number, left) in zip(words, weights, places):
         place = (MARGIN + left) / width, 1 - (MARGIN + number * line) / height
         figure.text(*place, text, size=size, weight=weight, va="top", parse_math=False)

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 00 · The paper on two screens
+# # 05 · The paper on two screens
 #
 # `keras_sat/show_attend_tell.py` is *Show, Attend and Tell* (Xu et al., 2015) and nothing else: attention, the LSTM,
 # the loss, the training step and greedy captions, in one file. This notebook shows all of it, trains it on drawn
