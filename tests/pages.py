@@ -113,4 +113,4 @@ class Page:
     def wait_until(self, condition):
         from selenium.webdriver.support.ui import WebDriverWait
 
-        WebDriverWait(self.browser, 20, poll_frequency=0.02).until(lambda _: condition())
+        WebDriverWait(self.browser, 120, poll_frequency=0.02).until(lambda _: condition())

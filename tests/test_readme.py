@@ -327,7 +327,7 @@ def test_the_blocks_of_trace_run(in_empty_folder, capsys):
         printed = capsys.readouterr().out.splitlines()
         promised = re.findall(r"^(?:print\(.+\)  )?# (.+)", block, re.MULTILINE)
         assert not promised or printed == promised
-    assert Path("raft.png").stat().st_size > 5000
+    assert Path("hat.png").stat().st_size > 5000
 
 
 def block_of_questions(text):
