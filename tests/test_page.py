@@ -950,6 +950,7 @@ def test_photos_are_dropped_and_pasted(page, captioner, tmp_path, how):
 def test_a_photo_that_is_dropped_while_the_playground_loads_leaves_it(site, serve, tmp_path):
     page = serve(site)
     page.open("#scenes", ("loading", "busy", "done"))
+    page.until(lambda: page.find("#panel-scenes").is_displayed())  # it listens from now on
     (path,) = scenes_in(tmp_path, 1)
     page.browser.execute_script(DROP, base64.b64encode(path.read_bytes()).decode(), "drop")
     page.until(
