@@ -275,15 +275,10 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
 
 
 def anchors(page):
-    """Return what GitHub calls the headings of a page in links, and the names of its
-    anchors: headings as they were called before.
-    """
+    """Return what GitHub calls the headings of a page in links."""
     prose = FENCE.sub("", page.read_text(encoding="utf-8"))
     headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
-    names = re.findall(r'^<a id="([\w-]+)"></a>$', prose, re.MULTILINE)
-    return {*names} | {
-        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
-    }
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_make_target_that_is_named_has_its_plain_commands():

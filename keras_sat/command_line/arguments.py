@@ -47,6 +47,7 @@ class Parser(argparse.ArgumentParser):
     for a misspelt one.
     """
 
+    speaker = "keras-sat"  # whose errors they are
     commands = {}  # dict from the names of commands to their parsers
 
     def error(self, message):
@@ -55,12 +56,14 @@ class Parser(argparse.ArgumentParser):
         if wrong_word:
             known_words = [*self._option_string_actions, *self.commands]
             hint = near_name(wrong_word[1] or wrong_word[2], known_words)
-        self.exit(2, f"keras-sat: {message}.{hint} See `{self.prog} --help`.\n")
+        self.exit(2, f"{self.speaker}: {message}.{hint} See `{self.prog} --help`.\n")
 
     def parse_args(self, args=None, namespace=None):
         arguments, unknown = self.parse_known_args(args, namespace)
-        if unknown:  # the command's own parser knows the flags that may have been meant
-            self.commands[arguments.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+        if unknown:
+            # A command's own parser knows the flags that may have been meant.
+            parser = self.commands[arguments.command] if self.commands else self
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         return arguments
 
 

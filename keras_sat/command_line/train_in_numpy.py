@@ -15,6 +15,7 @@ import numpy as np  # noqa: E402 (after this setting)
 
 from data_utils.batches import inputs_and_targets  # noqa: E402
 from data_utils.scenes import COLOURS, SHAPES, draw_scenes, is_true  # noqa: E402
+from keras_sat.command_line.arguments import Parser  # noqa: E402
 from keras_sat.deploy.litert_captioner import load_litert  # noqa: E402
 from keras_sat.show_attend_tell_numpy import (  # noqa: E402
     caption,
@@ -184,11 +185,10 @@ def show_results(w, encoder, scenes):
 # === The command line ===
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """It reports an error in one line."""
+class TrainingParser(Parser):
+    """The parser of this program."""
 
-    def error(self, message):
-        self.exit(2, f"{PROGRAM}: {message}. See `{PROGRAM} --help`.\n")
+    speaker = PROGRAM
 
 
 def number_from(lowest):
@@ -204,7 +204,7 @@ def number_from(lowest):
 
 
 def parse(arguments):
-    parser = OneLineParser(
+    parser = TrainingParser(
         prog=PROGRAM,
         description="Train Show, Attend and Tell on scenes, in numpy alone.",
     )
