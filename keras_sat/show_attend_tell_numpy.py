@@ -486,10 +486,10 @@ def objective(
     """Return the loss (14), `minimised`, and the next baseline.
 
     `minimised` is the loss where nothing is drawn. With draws it is the loss minus a
-    surrogate; its gradient is that of the penalty minus (12), which is for maximising.
+    surrogate; its gradient estimates that of the penalty minus (12), which is maximised.
 
     In a batch, a is (photos, L, D). The others are (photos, captions, C): the words to
-    read, those to tell, and 1, or 0 for padding.
+    read, those to tell, and their weights: 1, or 0 for padding.
     """
     (a, input_ids), target_ids, token_weights = batch
     input_ids = input_ids.reshape(-1, input_ids.shape[-1])  # (B, C)
