@@ -127,7 +127,7 @@ def objective(model, batch, noise=None, sampled=None, training=False):
     """Return the loss (14), `minimised`, and the next baseline.
 
     `minimised` is the loss where nothing is drawn. With draws it is the loss minus a
-    surrogate; its gradient estimates that of the penalty minus (12), which is maximised.
+    surrogate; its gradient estimates that of the penalty minus (12), which should rise.
     """
     (a, input_ids), target_ids, token_weights = batch  # as data_utils.make_batches yields it
     input_ids = ops.reshape(input_ids, (-1, input_ids.shape[-1]))  # (B, C)

@@ -486,7 +486,7 @@ def objective(
     """Return the loss (14), `minimised`, and the next baseline.
 
     `minimised` is the loss where nothing is drawn. With draws it is the loss minus a
-    surrogate; its gradient estimates that of the penalty minus (12), which is maximised.
+    surrogate; its gradient estimates that of the penalty minus (12), which should rise.
 
     In a batch, a is (photos, L, D). The others are (photos, captions, C): the words to
     read, those to tell, and their weights: 1, or 0 for padding.
