@@ -353,7 +353,7 @@ def _identified(file):
             import pillow_heif
         except ImportError:
             raise ValueError(
-                'for HEIC, run `pip install "keras_sat[heif]"`, or save it as JPEG'
+                "for HEIC, run `pip install pillow-heif`, or save it as JPEG"
             ) from None
         pillow_heif.register_heif_opener()
     # Pillow warns about large pictures, and rejects twice the size.

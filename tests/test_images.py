@@ -176,7 +176,7 @@ def test_heic_without_pillow_heif(tmp_path, monkeypatch, name):
 
 
 def test_heic_with_pillow_heif(picture, tmp_path):
-    pillow_heif = pytest.importorskip("pillow_heif", reason="keras_sat[heif] is not installed")
+    pillow_heif = pytest.importorskip("pillow_heif", reason="pillow-heif is not installed")
     pillow_heif.from_pillow(picture).save(tmp_path / "iphone.heic")
     (tmp_path / "iphone.heic").rename(tmp_path / "iphone.jpg")
     read = load_image(tmp_path / "iphone.jpg").astype(int)

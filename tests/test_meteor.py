@@ -105,7 +105,7 @@ def test_without_java_and_without_wordnet_the_kind_says_how_to_get_it(monkeypatc
     monkeypatch.setattr(meteor, "meteor_jar", lambda: None)
     monkeypatch.setattr(meteor, "meteor_of_nltk", fails(LookupError()))
     assert score_meteor([[["a", "dog"]]], [["a", "dog"]]) == Meteor(NO_METEOR, None, None)
-    assert "keras_sat[coco]" in NO_METEOR and "nltk.downloader wordnet" in NO_METEOR
+    assert "pip install pycocoevalcap" in NO_METEOR and "nltk.downloader wordnet" in NO_METEOR
 
 
 def test_a_damaged_wordnet_costs_no_captions(monkeypatch):

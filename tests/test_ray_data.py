@@ -515,7 +515,7 @@ def test_relative_paths_mean_the_same_on_all_nodes(tmp_path, monkeypatch):
 def test_errors(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(
-        ValueError, match=r"Ray is not installed. Run `pip install .keras_sat\[ray\]"
+        ValueError, match=r"Ray is not installed. Run `pip install .ray\[data\]"
     ):
         Workers()
     with pytest.raises(

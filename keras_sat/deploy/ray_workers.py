@@ -161,7 +161,7 @@ def connected(address):
         import ray.data
     except ImportError:
         raise ValueError(
-            'Ray is not installed. Run `pip install "keras_sat[ray]"` on every machine.'
+            "Ray is not installed. Run `pip install 'ray[data]'` on every machine."
         ) from None
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # `Workers.do` reports problems
     if not ray.is_initialized():

@@ -20,7 +20,7 @@ import numpy as np
 METEOR_JAVA = "METEOR 1.5"
 METEOR_NLTK = "METEOR of nltk with the weights of 1.5"
 NO_METEOR = (
-    "no METEOR here: for METEOR 1.5 install Java and `pip install 'keras_sat[coco]'`, or "
+    "no METEOR here: for METEOR 1.5 install Java and `pip install pycocoevalcap`, or "
     "for an approximation run `python -m nltk.downloader wordnet`"
 )
 NLTK_WEIGHTS = {"alpha": 0.85, "beta": 0.2, "gamma": 0.6}  # those of METEOR 1.5 for English

@@ -1,7 +1,7 @@
 """Make coco_caption.json: captions of all kinds, and the scores that coco-caption gives
 them.
 
-    pip install 'keras_sat[coco]'      # and Java, for METEOR
+    pip install pycocoevalcap      # and Java, for METEOR
     python tests/golden/make_coco_caption.py
 
 The captions are made up here, so that no data set's licence is touched. Both sides of a
