@@ -170,7 +170,7 @@ def test_heic_without_pillow_heif(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     (tmp_path / name).write_bytes(HEIC)
     with pytest.raises(
-        ValueError, match=rf'{name}: .*for HEIC, run.*pip install "keras_sat\[heif\]".*JPEG'
+        ValueError, match=rf"{name}: .*for HEIC, run.*pip install pillow-heif.*JPEG"
     ):
         load_image(tmp_path / name)
 

@@ -514,9 +514,7 @@ def test_relative_paths_mean_the_same_on_all_nodes(tmp_path, monkeypatch):
 
 def test_errors(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(
-        ValueError, match=r"Ray is not installed. Run `pip install .ray\[data\]"
-    ):
+    with pytest.raises(ValueError, match=r"Ray is not installed. Run `pip install .ray\[data\]"):
         Workers()
     with pytest.raises(
         ValueError, match="`worker_gpus` must be a number of at least 0.*worker_gpus=-1"
