@@ -23,8 +23,10 @@ NOT_YET = "Not yet: the notebook goes on with the solution."
 RIGHT = "Right."
 HOW_GAPS_WORK = (
     "*Cells with `...  # your turn` are gaps for you to fill. The folded cell after each of them checks what you "
-    "wrote; if the gap is empty, it goes on with the solution.*"
+    "wrote; if the gap is empty, it goes on with the solution. The stored outputs give away what you are asked to "
+    "predict: clear them first (in JupyterLab: Edit, Clear Outputs of All Cells).*"
 )
+TRY_AGAIN = "Change your cell and run both again, or write ... there to go on with the solution."
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form", "tags": ["hide-input"]}
 
 
@@ -109,18 +111,27 @@ def check_cell(checks, solution, empty):
 
     `empty` is the expression that is `...` as long as the gap is empty.
     """
-    indented = "\n".join(f"    {line}" if line else "" for line in solution.splitlines())
     lines = [
         "# @title Run this cell to check yours (the solution is folded in it)",
         f"is_yours = ({empty}) is not ...",
         "if not is_yours:",
         f'    print("{NOT_YET}")',
-        indented,
-        checks,
+        indented(solution),
+        "try:",
+        indented(checks),
+        "except AssertionError as error:",
+        "    # Shown instead of a traceback, which would contain the solution.",
+        f'    message = [f"Not right yet: {{error}}", "{TRY_AGAIN}"]',
+        "    error._render_traceback_ = lambda: message",
+        "    raise",
         "if is_yours:",
         f'    print("{RIGHT}")',
     ]
     return v4.new_code_cell("\n".join(lines), metadata=FOLDED)
+
+
+def indented(code):
+    return "\n".join(f"    {line}" if line else "" for line in code.splitlines())
 
 
 def repository_address():
