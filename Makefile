@@ -5,6 +5,9 @@ INSTALLED := .venv/installed
 # Two processes with one thread each: most of a test is TensorFlow's tracing, which takes one core. One file stays in
 # one process, since its tests share what they trained.
 PYTEST := pytest --numprocesses 2 --dist loadfile
+# With editable_mode=compat the clone is on Python's path. Otherwise, a script in the folder that contains the clone
+# would import the clone's folder, which has the package's name, instead of the package.
+EDITABLE := --config-settings editable_mode=compat --editable
 
 .PHONY: demo install test test-all test-lowest stubs docs lint bench notebooks notebooks-check release page clean
 
@@ -13,7 +16,7 @@ install: $(INSTALLED)
 $(INSTALLED): setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
 	@echo "Installing into .venv: TensorFlow is large, this takes two to five minutes."
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet $(EDITABLE) ".[dev]"
 	$(BIN)/keras-sat caption docs/photo.jpg  # also writes its network for LiteRT to KERAS_HOME, for later calls
 	touch $(INSTALLED)
 
@@ -44,22 +47,22 @@ lint: $(INSTALLED)
 
 # The peers need PyTorch; its CPU build is the smaller one: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
 .venv/bench: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	$(BIN)/python -m pip install --quiet $(EDITABLE) ".[bench]"
 	touch $@
 
 # METEOR 1.5, as coco-caption runs it; it needs Java too.
 .venv/coco: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable ".[coco]"
+	$(BIN)/python -m pip install --quiet $(EDITABLE) ".[coco]"
 	touch $@
 
 # Captioners on the Hugging Face Hub, and as ONNX files.
 .venv/hub: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable ".[hub,onnx]"
+	$(BIN)/python -m pip install --quiet $(EDITABLE) ".[hub,onnx]"
 	touch $@
 
 # Photos on many machines: with it, the tests run on a Ray cluster.
 .venv/ray: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable ".[ray]"
+	$(BIN)/python -m pip install --quiet $(EDITABLE) ".[ray]"
 	touch $@
 
 bench: .venv/bench
