@@ -77,7 +77,7 @@ class SoftAttention(keras.Model):
 
     def step(self, a, keys, y, h, c, training=False):
         """Read y_{t-1}. Return the logits of y_t, and h_t, c_t and alpha_t."""
-        alpha = ops.softmax(self.score(keys, h))  # (5) of (4), (B, L)
+        alpha = ops.softmax(self.score(keys, h))  # (4) and (5), (B, L)
         z = self.context(a, alpha, h)  # (13), (B, D)
         word = self.E(y)  # (B, m)
         gates = self.T(ops.concatenate([word, h, z], axis=-1))  # in (1), (B, 4n)
@@ -552,7 +552,7 @@ for ax, number in zip(axes, (np.flatnonzero(truths)[0], np.flatnonzero(~truths)[
 # true ("under", "below"), they share the probability. Which object is named first is free, too.
 #
 # The caption on the right is false. Find its first false word. How sure was the model of it, and was a true one among
-# the three?
+# the three? If not, the mistake was made earlier: after "to the", only "left" and "right" can follow.
 #
 # ## Where it looks
 
@@ -621,6 +621,9 @@ penalty = float(losses(model, unseen_batch)[1])
 print(f"the penalty is {penalty:.1f} = {fixed:.1f} that nothing can change + {free:.1f}; -log p is {unseen_nll:.1f}")
 
 # %% [markdown]
+# With $\lambda = .33$, 77 of the loss come from the part that nothing can change. So compare models by $-\log p$, not by
+# the loss.
+#
 # **Predict.** Your model was trained with $\lambda = 0$. Train it on, with $\lambda = .33$. What will the maps look
 # like? Will the captions be truer? And how much of the attention will be on the object that a word names?
 #
@@ -749,7 +752,7 @@ assert (
 )
 assert 5 < smooth[-1] < unseen_nll < smooth[-1] + 1.5
 assert grounding.pointing > 0.85 and grounding.mass > 0.65 > 0.1 > grounding.uniform_mass
-assert abs(penalty - fixed - free) < 0.1 and fixed > 5 * free
+assert abs(penalty - fixed - free) < 0.1 and fixed > 5 * free and round(0.33 * fixed) == 77
 assert summary[0.33]["uneven"] < 0.15 * summary[0.0]["uneven"]
 assert summary[0.33]["on object"] < 0.75 * summary[0.0]["on object"]
 assert summary[0.33]["true"] < summary[0.0]["true"] + 0.03 and summary[0.33]["nll"] > summary[0.0]["nll"]
