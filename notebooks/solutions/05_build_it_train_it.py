@@ -60,7 +60,7 @@ SoftAttention.memory = memory
 
 # %% gap="readout"
 def readout(self, word, h, z):
-    """Return what L_o reads in (7), (B, m). word is E y_{t-1}, (B, m), h is h_t, (B, n), z is the context, (B, D)."""
+    """Return what L_o reads in (7), (B, m), from E y_{t-1} (B, m), h_t (B, n) and the context z (B, D)."""
     return word + self.L_h(h) + self.L_z(z)
 
 
@@ -79,8 +79,8 @@ SoftAttention.readout = readout
 def loss_terms(word_log_p, alpha, is_word):
     """Return -log p(y | a) and the penalty of each caption, (B,) each: the two terms of (14), without lambda.
 
-    word_log_p are the log probabilities of the true words, (B, C). alpha is (B, C, L). is_word (B, C) is 1 for a word
-    and 0 for padding.
+    word_log_p are the log probabilities of the true words, (B, C). alpha is (B, C, L). is_word (B, C) is 1 for a
+    word and 0 for padding.
     """
     total = ops.sum(alpha * is_word[:, :, None], axis=1)  # (B, L)
     return -ops.sum(word_log_p * is_word, axis=1), ops.sum((1 - total) ** 2, axis=1)

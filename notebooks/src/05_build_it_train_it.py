@@ -209,7 +209,7 @@ for name, found, expected in zip(("h_t", "c_t"), finished.memory(gates, c_0), eq
 
 # %% gap="readout"
 def readout(self, word, h, z):
-    """Return what L_o reads in (7), (B, m). word is E y_{t-1}, (B, m), h is h_t, (B, n), z is the context, (B, D)."""
+    """Return what L_o reads in (7), (B, m), from E y_{t-1} (B, m), h_t (B, n) and the context z (B, D)."""
     return ...  # your turn
 
 
@@ -268,8 +268,8 @@ print("the captioner: ", scenes_captioner.caption(scene.image, num_beams=1).capt
 def loss_terms(word_log_p, alpha, is_word):
     """Return -log p(y | a) and the penalty of each caption, (B,) each: the two terms of (14), without lambda.
 
-    word_log_p are the log probabilities of the true words, (B, C). alpha is (B, C, L). is_word (B, C) is 1 for a word
-    and 0 for padding.
+    word_log_p are the log probabilities of the true words, (B, C). alpha is (B, C, L). is_word (B, C) is 1 for a
+    word and 0 for padding.
     """
     return ...  # your turn
 
@@ -621,8 +621,8 @@ penalty = float(losses(model, unseen_batch)[1])
 print(f"the penalty is {penalty:.1f} = {fixed:.1f} that nothing can change + {free:.1f}; -log p is {unseen_nll:.1f}")
 
 # %% [markdown]
-# With $\lambda = .33$, 77 of the loss come from the part that nothing can change. So compare models by $-\log p$, not by
-# the loss.
+# With $\lambda = .33$, 77 of the loss come from the part that nothing can change. So compare models by $-\log p$, not
+# by the loss.
 #
 # **Predict.** Your model was trained with $\lambda = 0$. Train it on, with $\lambda = .33$. What will the maps look
 # like? Will the captions be truer? And how much of the attention will be on the object that a word names?
