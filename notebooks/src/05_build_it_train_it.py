@@ -156,7 +156,7 @@ SoftAttention.score = score
 expected = equations.additive_scores(keys, finished.W_h(h_0), attention.score_vector)
 e = finished.score(keys, h_0)
 assert tuple(e.shape) == (2, 256), f"Expected one score for each region, (2, 256). Received: {tuple(e.shape)}"
-np.testing.assert_allclose(e, expected, atol=1e-4, err_msg="Not the scores of (4): is the tanh around the whole sum?")
+np.testing.assert_allclose(e, expected, atol=1e-4, err_msg="Not (4): is the tanh around the whole sum?")
 
 # %% [markdown]
 # **Your turn.** Write the gated context, $\hat{\mathbf{z}}_t = \beta_t \sum_i \alpha_{ti} \mathbf{a}_i$, equation
@@ -178,7 +178,7 @@ alpha = ops.softmax(finished.score(keys, h_0))
 z = finished.context(a, alpha, h_0)
 assert tuple(z.shape) == (2, 66), f"Expected one vector for each picture, (2, 66). Received: {tuple(z.shape)}"
 expected = finished.f_beta(h_0) * equations.attended_features(alpha, a)
-np.testing.assert_allclose(z, expected, atol=1e-5, err_msg="Not (13): sum alpha_i a_i over the regions, times beta.")
+np.testing.assert_allclose(z, expected, atol=1e-5, err_msg="Not (13): beta times the sum of alpha_i a_i.")
 
 # %% [markdown]
 # ## Remember, and choose
@@ -281,7 +281,7 @@ found_nll, found_penalty = loss_terms(*padded)
 expected = -(padded[0] * padded[2]).sum(axis=1)
 np.testing.assert_allclose(found_nll, expected, atol=1e-5, err_msg="Not -log p: sum over words, without padding.")
 expected = equations.attention_penalty(*padded[1:])
-message = "Not the penalty of (14): leave out padding, sum over the words first, then square, then sum over regions."
+message = "Not the penalty: leave out padding, sum over the words first, then square, then sum over regions."
 np.testing.assert_allclose(found_penalty, expected, atol=1e-5, err_msg=message)
 
 # %% [markdown]
