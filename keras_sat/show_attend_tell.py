@@ -19,8 +19,11 @@ import keras
 import tensorflow as tf
 from keras import layers, ops
 
-# From the code that the authors released.
-PENALTY_WEIGHT = 0.33  # lambda of (14)
+# The paper gives no values. These follow from the code that its authors released. Its
+# script for COCO has a lambda of 1, but averages the penalty over 196 regions and sums
+# it over a batch of 64 captions. Here it is summed over regions, as in (14), and
+# averaged over captions.
+PENALTY_WEIGHT = 0.33  # lambda of (14): 64 / 196
 REWARD_WEIGHT = 0.1  # lambda_r of (12)
 ENTROPY_WEIGHT = 0.002  # lambda_e of (12)
 

@@ -398,7 +398,7 @@ for name in ("soft", "soft, GRU"):
 #
 # ## Next
 #
-# In [chapter 5](06_soft_attention_trained.ipynb) you take the training apart. To read:
+# In [chapter 5](05_build_it_train_it.ipynb) you write the model yourself, and train it. To read:
 # [Show and Tell](https://arxiv.org/abs/1411.4555), the best captioner of its time without attention, and
 # [Weng, *Attention? Attention!*](https://lilianweng.github.io/posts/2018-06-24-attention/), on the history. What came
 # after: [Lu et al.](https://arxiv.org/abs/1612.01887) let the model decide *when* to look, and
