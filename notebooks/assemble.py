@@ -121,7 +121,7 @@ def check_cell(checks, solution, empty):
         indented(checks),
         "except AssertionError as error:",
         "    # Shown instead of a traceback, which would contain the solution.",
-        f'    message = [f"Not right yet: {{error}}"]',
+        '    message = [f"Not right yet: {error}"]',
         f'    message += ["{TRY_AGAIN}"]',
         "    error._render_traceback_ = lambda: message",
         "    raise",
