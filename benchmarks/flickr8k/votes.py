@@ -15,6 +15,9 @@ from keras_sat.scoring.measured_maps import MEASURED_MAPS
 
 NAMES = ("flickr8k-paper", "flickr8k", "flickr8k-hard")
 FAITHFULNESS_PHOTOS = 200
+# The boxes are those of human captions, which the captioners read.
+# Their own captions may be greedy ones.
+GREEDY = {"num_beams": 1, "consensus_weight": 0.0, "known_objects": False}
 
 
 def measured(captioner, photos, **options):
@@ -41,7 +44,7 @@ def main():
     photos = photos_of_split(read_data("flickr8k", options.data_dir), "dev")
     for name in options.names:
         captioner = keras_sat.Captioner.from_pretrained(name)
-        print_differences(name, measured(captioner, photos, boxes=options.boxes))
+        print_differences(name, measured(captioner, photos, boxes=options.boxes, **GREEDY))
         some = photos[:FAITHFULNESS_PHOTOS]
         print_differences(name, measured(captioner, some, faithfulness=True, pixel_photos=0))
 
