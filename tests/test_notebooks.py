@@ -21,7 +21,7 @@ nbformat = pytest.importorskip("nbformat")
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 SOURCES = sorted((FOLDER / "src").rglob("*.py"))
-# Chapters of the course, and the notebooks that wait to become chapters or rooms.
+# Chapters of the course; 5 and 6 wait to become some.
 CHAPTERS = [
     "00_look",
     "01_words",
@@ -65,6 +65,14 @@ def chapter(request):
 @pytest.fixture(params=[name for name in CHAPTERS if name != "00_look"])  # which has no gaps
 def chapter_with_gaps(request):
     return FOLDER / "src" / f"{request.param}.py"
+
+
+@pytest.fixture(
+    params=[source for source in SOURCES if source.parent.name == "rooms"],
+    ids=lambda source: source.stem,
+)
+def room(request):
+    return request.param
 
 
 def texts_of(notebook):
@@ -147,6 +155,21 @@ def test_a_chapter_has_its_frame(chapter, assemble):
     assert "https://" in text[text.index("## Next") :]
     assert cells[-1].source.startswith("# @title For maintainers")
     assert cells[-1].metadata.jupyter.source_hidden
+
+
+def test_a_room_has_its_frame(room, assemble):
+    cells = assemble.assemble(room).cells
+    for words in ("You will be able to", "You need", "on two cores"):
+        assert words in cells[0].source
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert "## In five sentences" in text or "## In short" in text
+    assert "https://" in text[text.index("## Next") :]
+    assert cells[-1].source.startswith("# @title For maintainers")
+
+
+def test_no_figure_of_a_room_has_tiny_text(room):
+    sizes = re.findall(r"fontsize=(\d+)", room.read_text(encoding="utf-8"))
+    assert all(int(size) >= 8 for size in sizes)
 
 
 def test_a_chapter_installs_nothing_while_the_project_has_no_address(chapter, assemble):
@@ -244,12 +267,14 @@ def test_the_trial_notices_a_check_that_lets_mistakes_pass(small_source, assembl
     assert "did not notice the mistake" in problem
 
 
-def test_each_gap_has_a_check_a_solution_and_a_mistake(chapter_with_gaps, assemble):
-    cells = assemble.read_cells(chapter_with_gaps)
-    gaps = [cell for cell in cells if "gap" in cell.metadata]
-    solutions = assemble.read_solutions(chapter_with_gaps)
-    assert gaps
-    for cell in gaps:
+def test_a_chapter_has_gaps(chapter_with_gaps, assemble):
+    assert any("gap" in cell.metadata for cell in assemble.read_cells(chapter_with_gaps))
+
+
+def test_each_gap_has_a_check_a_solution_and_a_mistake(source, assemble):
+    cells = assemble.read_cells(source)
+    solutions = assemble.read_solutions(source)
+    for cell in [cell for cell in cells if "gap" in cell.metadata]:
         name = cell.metadata["gap"]
         following = cells[cells.index(cell) + 1]
         assert assemble.YOUR_TURN in cell.source
@@ -378,8 +403,8 @@ def rows_under(heading):
 
 
 def text_with_number(number):
-    """Return all that the notebooks with this number, or the room with this name, say and
-    print, in one line.
+    """Return all that the notebooks with this number, or the room with this name, say
+    and print, in one line.
     """
     parts = []
     for path in sorted(FOLDER.rglob(f"{number}*.ipynb")):
@@ -401,8 +426,9 @@ def test_each_question_is_answered_where_the_table_says():
 
 
 def concepts():
-    """Return (concept, notebooks, functions) of each row of the index: a chapter goes by
-    its number, and a room by its name.
+    """Return (concept, notebooks, functions) of each row of the index.
+
+    A chapter goes by its number, and a room by its name.
     """
     return [
         (concept, notebooks.split(", "), re.findall(r"`([^`]+)`", functions))

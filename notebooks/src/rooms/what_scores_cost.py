@@ -225,7 +225,7 @@ for name, result in zip(captioners, said):
     print(f"{name}: {'true' if is_true(scene, result.caption) else 'false'}")
 
 # %% [markdown]
-# The lines below the code say which of these captions are true. (Attention lies a little left of the object's centre:
+# The lines above the figure say which of its captions are true. (Attention lies a little left of the object's centre:
 # [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
 #
 # ## Exercises

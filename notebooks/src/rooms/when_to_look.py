@@ -44,12 +44,12 @@ plt.rcParams["figure.dpi"] = 100
 # In [chapter 4](../04_why_attention.ipynb), attention found the objects by itself. Two things forced it to. Each cell
 # saw little beyond its own square; and the captions said which object is left of which. Photos are different. A cell of
 # a deep encoder has seen most of the photo, and captions mostly name things: "a dog and a man". So make the scenes like
-# photos. Average 9 x 9 cells into one, so that each of 8 x 8 cells sees more than half of the picture's width, and let
-# the captions name the two objects, in either order.
+# photos. Average 7 x 7 cells into one, so that each of 8 x 8 cells sees about half of the picture's width, and let the
+# captions name the two objects, in either order.
 
 # %%
 trained = Captioner.from_pretrained("scenes")  # for its encoder: 16 x 16 annotation vectors of 66 numbers
-blurred = layers.AveragePooling2D(9, strides=2, padding="same")(trained.encoder_model.output)
+blurred = layers.AveragePooling2D(7, strides=2, padding="same")(trained.encoder_model.output)
 encoder = keras.Model(trained.encoder_model.input, blurred)
 
 
@@ -93,8 +93,8 @@ captioners = {"before": train(attends="before")}  # the paper's order, which has
 # compares the maps with the boxes of the objects that the words name. *Attention on it* is the fraction of the
 # attention in the box, and *peak on it* says how often the greatest weight is there.
 #
-# **Predict.** It names the right two objects for more than half of the unseen scenes. For how many of the words is the
-# peak of its attention on the object that the word names?
+# **Predict.** It names the right two objects for more than half of the unseen scenes. For how many of the colours and
+# shapes is the peak of its attention on the object that the word names?
 
 # %%
 unseen = with_two_objects(1500, seed=1502)[:300]
@@ -117,21 +117,22 @@ right, looked, met = {}, {}, {}
 
 def show(name):
     right[name], looked[name], met[name] = measure(captioners[name])
-    print(
-        f"{name:8} {right[name]:.0%} right, attention on it {met[name].mass:.0%}, peak on it {met[name].pointing:.0%}"
-    )
+    peaks = {word_class: f"{one.pointing:.0%}" for word_class, one in met[name].word_classes.items()}
+    print(f"{name}: {right[name]:.0%} are right; the peak is on it for {met[name].pointing:.0%} of the words,", end=" ")
+    print(f"at colours {peaks['colour']}, at shapes {peaks['shape']}")
 
 
 show("before")
-print(
-    f"even map      attention on it {met['before'].uniform_mass:.0%}, peak on it {met['before'].uniform_pointing:.0%}"
-)
+print(f"an even map: {met['before'].uniform_pointing:.0%}")
 
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# For one word in five or so. The colours and shapes of both objects are found in nearly every cell, so the loss hardly
-# cares which cell is read. A captioner may be right for reasons that its pictures do not show.
+# For one word in three. The colours and shapes of both objects are found in so many cells that the loss hardly cares
+# which cell is read. A captioner may be right for reasons that its pictures do not show.
+#
+# (For all words it could not be: when a sentence begins, nobody knows which of the two objects it will name first. So
+# the first colour is a guess, and 75 % of the colours is the most that one can hope for.)
 #
 # </details>
 #
@@ -146,7 +147,7 @@ print(
 # |---|---|---|---|
 # | looks with | $\mathbf{h}_{t-1}$ | $\mathbf{h}_t$, which has read $\mathbf{y}_{t-1}$ | $\mathbf{h}_t$ |
 # | the LSTM reads | $\mathbf{y}_{t-1}$ and the context | $\mathbf{y}_{t-1}$ and the mean of the photo | as here |
-# | the word comes from, (7) | $\mathbf{y}_{t-1}$, $\mathbf{h}_t$, the context | the same | $\mathbf{h}_t$, the context |
+# | word comes from, (7) | $\mathbf{y}_{t-1}$, $\mathbf{h}_t$, the context | the same | $\mathbf{h}_t$, the context |
 #
 # Something else follows from it. After reading, what was looked at does not enter the LSTM. So the states of all words
 # can be computed first, and then attention for all words at once.
@@ -210,9 +211,10 @@ print({word: round(float(share), 2) for word, share in shares["sentinel"].items(
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# "a" and "and" come from memory, and so do some of the colours. How can a colour? The sentinel is made of
-# $\mathbf{h}_t$ and $\mathbf{c}_t$, and the LSTM has read the mean of the photo: memory knows which colours there are.
-# So nobody has to look, and attention is on the named object no more often than before.
+# Only for "a". "And" needs no photo either, but nothing in the loss asks to look away where looking does no harm.
+#
+# Reading first makes many more captions right: a state that has read "red" can look for the shape of something red, and
+# at shapes the peak is on the object more often. At colours it is not: a colour can be read from nearly everywhere.
 #
 # </details>
 #
@@ -259,33 +261,37 @@ show("guided")
 shares["guided"] = share_by_word(looked["guided"])
 print({word: round(float(share), 2) for word, share in shares["guided"].items()})
 
-_, axes = plt.subplots(1, 3, figsize=(10, 2.8), layout="constrained", sharey=True)
-panels = {
-    "right captions": [*right.values(), np.nan],
-    "attention on it": [one.mass for one in met.values()] + [met["guided"].uniform_mass],
-    "peak on it": [one.pointing for one in met.values()] + [met["guided"].uniform_pointing],
-}
+_, axes = plt.subplots(1, 3, figsize=(10, 2.6), layout="constrained", sharey=True)
+panels = {"captions that are right": right}
+for word_class in ("colour", "shape"):
+    panels[f"peak on it, at a {word_class}"] = {
+        name: one.word_classes[word_class].pointing for name, one in met.items()
+    }
 for ax, (title, values) in zip(axes, panels.items()):
-    ax.barh([*right, "even map"], 100 * np.array(values))
-    ax.set(title=title, xlabel="percent")
+    ax.barh([*values], 100 * np.array([*values.values()]))
+    ax.set(title=title, xlabel="percent", xlim=(0, 100))
 axes[0].invert_yaxis()
 
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# All three. Colours and shapes come from the photo again, "a" and "and" still from memory; the peak is on the named
-# object nearly twice as often; and more captions are right, because a state that looks at the star reads the star's
-# colour, and not its neighbour's.
+# The place of the peak, at the *colours*: it is on the named object about twice as often as without the guide, though
+# nobody has said where anything is. At shapes, attention had looked by itself, and a guide that sees no better can only
+# widen the maps: little changes. Nor are the captions better for it. A guide is for the maps.
 #
 # </details>
 #
-# The detectors see the same blurred cells, so the maps remain wide. Here is a sentence, read by three of them. (A word
-# from memory has no map.)
+# Here is the first of the sentences for which all peaks of "guided" are on the named objects, read by three of the
+# captioners. (A word from memory has no map.)
 
 # %%
 compared = ("before", "sentinel", "guided")
-AttentionDisplay.compare([looked[name][1] for name in compared], names=[*compared], words="all", width=10)
+number = next(i for i in range(300) if ground(looked["guided"][i : i + 1], unseen[i : i + 1]).pointing == 1)
+AttentionDisplay.compare([looked[name][number] for name in compared], names=[*compared], words="all", width=10)
 # %% [markdown]
+# At the first colour, the guided map is on both objects: which one will be named is not known yet. At the second colour
+# it is known.
+#
 # Is a guide always of use? No. It takes for granted that a word has a place of its own, and "left" has none. With the
 # captions of chapter 4, attention must look at an object to say "left of", and the guide draws it away: exercise 2.
 #
@@ -302,9 +308,9 @@ sentence = "a person wearing glasses and a hat"
 read = {name: Captioner.from_pretrained(name).attend(photo, sentence) for name in ("flickr8k-paper", "flickr8k")}
 AttentionDisplay.compare([*read.values()], names=[*read], width=10)
 # %% [markdown]
-# The line encloses half of the attention. The paper's captioner spreads it over a third of the photo and more, whatever
-# it reads. The other is on the hat at "hat". At "glasses" it is not on the glasses: its record, on the photos of
-# Flickr8k that it was not trained on, tells how often that happens.
+# The line encloses half of the attention. The paper's captioner spreads it over a quarter of the photo and more,
+# whatever it reads. The other is on the hat at "hat", but at "glasses" it is on the tie. Its record tells how often
+# that happens on photos of Flickr8k that it was not trained on.
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
@@ -414,24 +420,38 @@ np.testing.assert_allclose(share_from_photo(four, 1.0), parts[:4].sum() / parts.
 detector_map = ops.convert_to_numpy(equations.detector_maps(logits))[0, :, 0]
 np.testing.assert_allclose(detector_map, p / p.sum(), rtol=1e-4)
 assert encoder.output_shape == (None, 8, 8, 66) and looked["before"][0].from_photo is None
-assert right["before"] > 0.5 and met["before"].pointing < 0.26
+assert right["before"] > 0.5 and 0.24 < met["before"].pointing < 0.42
 assert abs(met["before"].uniform_pointing - 0.07) < 0.01
-small_words = ("a", "and")
-content_words = [word for word in shares["guided"] if word not in small_words]
+content_words = [word for word in shares["guided"] if word not in ("a", "and")]
 assert len(content_words) == 12
 for name in ("sentinel", "guided"):
-    assert max(shares[name][word] for word in small_words) < 0.2
-assert (
-    min(shares["sentinel"][word] for word in content_words) < 0.8
-    and min(shares["guided"][word] for word in content_words) > 0.9
+    assert shares[name]["a"] < 0.1 < 0.5 < shares[name]["and"]
+    assert min(shares[name][word] for word in content_words) > 0.8
+at_colours, at_shapes = (
+    {name: one.word_classes[word_class].pointing for name, one in met.items()} for word_class in ("colour", "shape")
 )
-assert met["sentinel"].pointing < met["before"].pointing + 0.05
-assert met["guided"].pointing > 1.4 * met["sentinel"].pointing and met["guided"].mass > 1.2 * met["sentinel"].mass
-assert right["guided"] > right["sentinel"]
-hat, hat_of_paper = (read[name].attention_weights[position] for name in ("flickr8k", "flickr8k-paper"))
-assert hat[:4].sum() > 0.6
-for result in (read["flickr8k-paper"],):
-    display = AttentionDisplay.from_result(result)
-    assert min(display.share(number) for number in range(len(result.words))) > 0.3
+assert right["after"] > right["before"] + 0.1
+assert at_shapes["after"] > at_shapes["before"] + 0.08 and at_colours["after"] < at_colours["before"] + 0.05
+assert at_colours["guided"] > 1.5 * at_colours["sentinel"] and at_colours["guided"] < 0.75
+assert abs(at_shapes["guided"] - at_shapes["sentinel"]) < 0.12 and abs(right["guided"] - right["sentinel"]) < 0.15
+
+
+def attention_on(item, weights):
+    left, top, right, bottom = item.box
+    return weights[top // 8 : -(-bottom // 8), left // 8 : -(-right // 8)].sum()
+
+
+on_named, on_other = np.zeros(2), np.zeros(2)  # at the first and at the second colour
+for scene, result in zip(unseen, looked["guided"]):
+    for order_of_colour, t in enumerate((1, 5)):
+        one, other = scene.objects[:: 1 - 2 * order_of_colour]
+        on_named[order_of_colour] += attention_on(one, result.attention_weights[t])
+        on_other[order_of_colour] += attention_on(other, result.attention_weights[t])
+ratio_of_first, ratio_of_second = on_named / on_other
+assert 0.75 < ratio_of_first < 1.33 and ratio_of_second > 1.4
+hat, glasses = (read["flickr8k"].attention_weights[read["flickr8k"].words.index(word)] for word in ("hat", "glasses"))
+assert hat[:4].sum() > 0.5 and glasses[10:, 7].sum() > 0.3 > 0.05 > glasses[6:8].sum()
+display = AttentionDisplay.from_result(read["flickr8k-paper"])
+assert min(display.share(t) for t in range(len(sentence.split()))) > 0.24
 assert round(grounding["pointing"], 2) == 0.67 and round(grounding["centre_pointing"], 2) == 0.50
 assert p_hat["what it looks at"] < 0.25 * p_hat["nothing"] and p_hat["20 random cells"] > 0.9 * p_hat["nothing"]

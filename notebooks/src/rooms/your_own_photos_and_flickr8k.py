@@ -124,19 +124,19 @@ history = captioner.history
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 2.6), layout="constrained")
 epochs = range(1, 1 + len(history["cross_entropy"]))
-left.plot(epochs, history["cross_entropy"], "o-", label="train")
 left.plot(epochs, history["val_cross_entropy"], "o-", label="dev")
+left.plot(epochs, history["cross_entropy"], "o--", label="train")
 left.set_title("cross-entropy of a word")
-right.plot(epochs, history["val_bleu_4"], "o-", color="tab:orange", label="dev")
+right.plot(epochs, history["val_bleu_4"], "o-", label="dev")
 right.set_title("BLEU-4")
 for ax in (left, right):
     ax.set_xlabel("epoch")
     ax.legend()
 
 # %% [markdown]
-# The cross-entropy falls smoothly. BLEU-4 of 30 pictures jumps about: so small a dev split says which epochs are good,
-# not which one is best. With fewer than 50 dev pictures, `fit` warns of that, and keeps the epoch with the lowest
-# cross-entropy on dev instead of the one with the highest BLEU-4.
+# Keeping the best epoch on dev is *early stopping*; the paper's measure for it is BLEU (section 4.3). But while the
+# cross-entropy falls smoothly, BLEU-4 of 30 pictures jumps about: so small a dev split says which epochs are good, not
+# which one is best. With fewer than 50 dev pictures, `fit` warns of that, and goes by the cross-entropy instead.
 #
 # To see what it learned, draw 200 pictures more. (With photos you have no more than the test split.)
 #
@@ -176,10 +176,10 @@ for name, captions in results.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It says "balloon" nearly wherever it could, hardly anywhere else, and "circle" never again: it was never asked for
-# it, and each training caption that could have said it said something else. Such *forgetting* is the price of
-# fine-tuning. What you still need has to be in your captions, too. The captions are as true as before: the eyes are the
-# old ones, and only a word is new.
+# It says "balloon" for most of the circles and hardly anywhere else, and "circle" never again: each training caption
+# that could have said it said something else. Such *forgetting* is the price of fine-tuning. What you still need has to
+# be in your captions, too. A few more captions are false than before; apart from that, it sees as well as it did, and
+# only a word is new.
 #
 # </details>
 #
@@ -196,7 +196,7 @@ table = keras_sat.evaluate(
     split_seed=0,
     split="test",
     num_beams=1,
-    compare_with="human",
+    compare_with=("human",),
     show_progress=False,
 )
 print(table)
@@ -232,7 +232,7 @@ keras_sat.AttentionDisplay.from_result(looked).plot(width=10)
 # %%
 counts = PhotoCounts(train=400, dev=50, test=50)
 plan = resolve(Request("folder", {}), counts, Machine.here("folder"))
-print(textwrap.fill(str(plan), 110, replace_whitespace=False))
+print("\n".join(textwrap.fill(line, 110) for line in str(plan).splitlines()))
 
 # %% [markdown]
 # So it starts from the bundled captioner, and adds your words. What helps, in this order:
@@ -242,7 +242,8 @@ print(textwrap.fill(str(plan), 110, replace_whitespace=False))
 # 2. **A test split that is apart.** Near-duplicates (a burst of one moment) belong in one split, or you score what was
 #    memorised. A column `split` in the table lets you choose.
 # 3. **Reading.** Of 50 test photos, BLEU-4 is uncertain by several points. Fifty captions are read in five minutes.
-# 4. **Its confidence.** `--min-confidence .5` writes "not sure" where a caption is more often wrong than right.
+# 4. **A confidence.** With 100 dev photos or more, `fit` also learns how far to trust a caption, and
+#    `--min-confidence .5` writes "not sure" where one is more often wrong than right. With fewer, as here, it cannot.
 #
 # And what to expect? In an experiment, 300 photos of Flickr8k stood in for somebody's own: in their captions, dogs were
 # hounds, men gentlemen, and grass lawn. Fine-tuned on them, the bundled captioner said the new word in 293 of 297
@@ -380,7 +381,7 @@ axes[-1].set_xlabel("epoch")
 #   asks how probable each of the five people's sentences is; CIDEr asks whether one sentence, the captioner's own, has
 #   the words that people agree on. To win CIDEr, it becomes sure of the usual sentence, and other people's sentences
 #   become less probable. There are also fewer different captions.
-# * **Stages 4 to 6.** Cross-entropy with phrases takes back half of what was won, and rewards win it again.
+# * **Stages 4 to 6.** Cross-entropy with phrases takes back more than half of what was won, and rewards win it again.
 #
 # </details>
 #
@@ -497,8 +498,8 @@ assert history["cross_entropy"][-1] < history["cross_entropy"][0] / 2
 # "eight epochs, a new word for one shape in four"
 assert 0.2 < np.mean([item.shape == "circle" for scene in drawn for item in scene.objects]) < 0.3
 assert measured["before"]["there"] == measured["before"]["elsewhere"] == 0 and measured["after"]["circle"] == 0
-assert measured["after"]["there"] > 0.9 and measured["after"]["elsewhere"] < 0.1
-assert measured["after"]["true"] > measured["before"]["true"] - 0.1 and measured["before"]["true"] > 0.85
+assert measured["after"]["there"] > 0.75 and measured["after"]["elsewhere"] < 0.1
+assert measured["after"]["true"] > measured["before"]["true"] - 0.15 and measured["before"]["true"] > 0.85
 assert table.statistics["photos"] == 30
 assert (folder / "run" / "model").is_dir() and (folder / "run" / "history.csv").is_file()
 again = keras_sat.fit("folder", **settings)  # the same call: it loads what is there
