@@ -219,7 +219,8 @@ for ax, one in zip(axes, unseen):
         ax.text(0.5, height, result.caption, color=colour, ha="center", transform=ax.transAxes, fontsize=10)
 
 # %% [markdown]
-# The maps of one phrase. The rectangle is all that there is for attention; outside of it the weights are 0.
+# The maps of one phrase. The rectangle is all that there is for attention; outside of it the weights are 0. (Attention
+# lies a little left of the object's centre: [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
 
 # %%
 pointed = captioner.caption(scene.image, region=regions[0])

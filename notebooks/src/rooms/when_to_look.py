@@ -90,8 +90,8 @@ captioners = {"before": train(attends="before")}  # the paper's order, which has
 # %% [markdown]
 # To ask where a captioner looks, give it the words. `attend_features` reads a caption word by word, and returns the map
 # with which each word was predicted: the same words for every captioner, so that they can be compared. `ground`
-# compares the maps with the boxes of the objects that the words name. *Attention on it* is the fraction of the
-# attention in the box, and *peak on it* says how often the greatest weight is there.
+# compares the maps with the boxes of the objects that the words name, and counts how often the *peak*, the greatest
+# weight, is in the box.
 #
 # **Predict.** It names the right two objects for more than half of the unseen scenes. For how many of the colours and
 # shapes is the peak of its attention on the object that the word names?
@@ -146,7 +146,7 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # | | before (the paper) | after (here) | Lu et al. |
 # |---|---|---|---|
 # | looks with | $\mathbf{h}_{t-1}$ | $\mathbf{h}_t$, which has read $\mathbf{y}_{t-1}$ | $\mathbf{h}_t$ |
-# | the LSTM reads | $\mathbf{y}_{t-1}$ and the context | $\mathbf{y}_{t-1}$ and the mean of the photo | as here |
+# | the LSTM reads | $\mathbf{y}_{t-1}$ and the context | $\mathbf{y}_{t-1}$ and the mean of the photo | the same |
 # | word comes from, (7) | $\mathbf{y}_{t-1}$, $\mathbf{h}_t$, the context | the same | $\mathbf{h}_t$, the context |
 #
 # Something else follows from it. After reading, what was looked at does not enter the LSTM. So the states of all words
@@ -154,7 +154,7 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 #
 # ## A sentinel
 #
-# The regions' weights sum to 1: even at "and", attention has to look at something. The *visual sentinel* is one more
+# The regions' weights sum to 1: even at "a", attention has to look at something. The *visual sentinel* is one more
 # thing that it may look at, made of what the network remembers, and of nothing else:
 #
 # $$\mathbf{m}_t = \mathbf{P}\,\bigl(\sigma(\mathbf{W}_m \mathbf{h}_t) \odot \tanh(\mathbf{c}_t)\bigr).$$
@@ -402,7 +402,7 @@ axes[2].legend(title="removed")
 # ## In five sentences
 #
 # The loss asks for words, so where every cell has seen nearly everything, attention need not be on what a word names.
-# Looking after reading lets the last word decide where to look, and a sentinel lets words such as "and" look at
+# Looking after reading lets the last word decide where to look, and a sentinel lets words such as "a" look at
 # nothing; neither says *where* to look. Word detectors learn from captions alone which regions make the difference, and
 # as a guide they bring attention there, if the words have places. Boxes that people drew bring it further, and still
 # one peak in three is wrong. Whether a word depends on its place is another question: take the place away, and see.
