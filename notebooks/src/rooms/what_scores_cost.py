@@ -112,7 +112,10 @@ for name in by_hand:
 # %% gap="each_word"
 def multiplications_at_each_word(L, D, n, k):
     """Return the number of multiplications for additive, dot and bilinear scores of all L regions."""
-    return {"additive": ..., "dot": ..., "bilinear": ...}  # your turn
+    additive = ...  # your turn
+    dot = ...
+    bilinear = ...
+    return {"additive": additive, "dot": dot, "bilinear": bilinear}
 
 
 # %% check="each_word" empty="multiplications_at_each_word(2, 3, 4, 5)['dot']"
