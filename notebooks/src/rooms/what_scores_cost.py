@@ -9,7 +9,7 @@
 #
 # **You need** [chapter 3](../03_one_step_of_attention.ipynb), where one of the three is built.
 #
-# **3 minutes on two cores**; allow 30 to think.
+# **2 minutes on two cores**; allow 30 to think.
 #
 # [diagram]
 #

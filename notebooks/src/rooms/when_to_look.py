@@ -10,7 +10,7 @@
 #
 # **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb).
 #
-# **3 minutes on two cores**; allow 45 to think.
+# **2 minutes on two cores**; allow 45 to think.
 #
 # [diagram]
 #
