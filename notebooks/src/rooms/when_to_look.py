@@ -277,7 +277,7 @@ axes[0].invert_yaxis()
 #
 # The place of the peak, at the *colours*: it is on the named object about twice as often as without the guide, though
 # nobody has said where anything is. At shapes, attention had looked by itself, and a guide that sees no better can only
-# widen the maps: little changes. Nor are the captions better for it. A guide is for the maps.
+# widen the maps: little changes. No fewer captions are right than without it.
 #
 # </details>
 #
@@ -433,7 +433,7 @@ at_colours, at_shapes = (
 assert right["after"] > right["before"] + 0.1
 assert at_shapes["after"] > at_shapes["before"] + 0.08 and at_colours["after"] < at_colours["before"] + 0.05
 assert at_colours["guided"] > 1.5 * at_colours["sentinel"] and at_colours["guided"] < 0.75
-assert abs(at_shapes["guided"] - at_shapes["sentinel"]) < 0.12 and abs(right["guided"] - right["sentinel"]) < 0.15
+assert abs(at_shapes["guided"] - at_shapes["sentinel"]) < 0.12 and right["guided"] > right["sentinel"] - 0.06
 
 
 def attention_on(item, weights):
