@@ -21,7 +21,7 @@ nbformat = pytest.importorskip("nbformat")
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 SOURCES = sorted((FOLDER / "src").rglob("*.py"))
-# Chapters of the course, and the notebooks that wait to become chapters or rooms.
+# Chapters of the course; 5 and 6 wait to become some.
 CHAPTERS = [
     "00_look",
     "01_words",
@@ -66,6 +66,14 @@ def chapter(request):
 @pytest.fixture(params=[name for name in CHAPTERS if name != "00_look"])  # which has no gaps
 def chapter_with_gaps(request):
     return FOLDER / "src" / f"{request.param}.py"
+
+
+@pytest.fixture(
+    params=[source for source in SOURCES if source.parent.name == "rooms"],
+    ids=lambda source: source.stem,
+)
+def room(request):
+    return request.param
 
 
 def texts_of(notebook):
@@ -148,6 +156,21 @@ def test_a_chapter_has_its_frame(chapter, assemble):
     assert "https://" in text[text.index("## Next") :]
     assert cells[-1].source.startswith("# @title For maintainers")
     assert cells[-1].metadata.jupyter.source_hidden
+
+
+def test_a_room_has_its_frame(room, assemble):
+    cells = assemble.assemble(room).cells
+    for words in ("You will be able to", "You need", "on two cores"):
+        assert words in cells[0].source
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert "## In five sentences" in text or "## In short" in text
+    assert "https://" in text[text.index("## Next") :]
+    assert cells[-1].source.startswith("# @title For maintainers")
+
+
+def test_no_figure_of_a_room_has_tiny_text(room):
+    sizes = re.findall(r"fontsize=(\d+)", room.read_text(encoding="utf-8"))
+    assert all(int(size) >= 8 for size in sizes)
 
 
 def test_a_chapter_installs_nothing_while_the_project_has_no_address(chapter, assemble):
@@ -245,12 +268,14 @@ def test_the_trial_notices_a_check_that_lets_mistakes_pass(small_source, assembl
     assert "did not notice the mistake" in problem
 
 
-def test_each_gap_has_a_check_a_solution_and_a_mistake(chapter_with_gaps, assemble):
-    cells = assemble.read_cells(chapter_with_gaps)
-    gaps = [cell for cell in cells if "gap" in cell.metadata]
-    solutions = assemble.read_solutions(chapter_with_gaps)
-    assert gaps
-    for cell in gaps:
+def test_a_chapter_has_gaps(chapter_with_gaps, assemble):
+    assert any("gap" in cell.metadata for cell in assemble.read_cells(chapter_with_gaps))
+
+
+def test_each_gap_has_a_check_a_solution_and_a_mistake(source, assemble):
+    cells = assemble.read_cells(source)
+    solutions = assemble.read_solutions(source)
+    for cell in [cell for cell in cells if "gap" in cell.metadata]:
         name = cell.metadata["gap"]
         following = cells[cells.index(cell) + 1]
         assert assemble.YOUR_TURN in cell.source
@@ -345,7 +370,7 @@ def test_the_reader_s_own_model_speaks():
 
 
 def test_a_real_photo_has_captions():
-    said = output_of("10_your_own_photos", "views = {")
+    said = output_of("rooms/your_own_photos_and_flickr8k", "views = {")
     assert said.count(": a ") == 5 and "the lower half: a" in said
 
 
@@ -379,7 +404,9 @@ def rows_under(heading):
 
 
 def text_with_number(number):
-    """Return all that the notebooks with this number say and print, in one line."""
+    """Return all that the notebooks with this number, or the room with this name, say
+    and print, in one line.
+    """
     parts = []
     for path in sorted(FOLDER.rglob(f"{number}*.ipynb")):
         for cell in read(path).cells:
@@ -399,7 +426,10 @@ def test_each_question_is_answered_where_the_table_says():
 
 
 def concepts():
-    """Return (concept, numbers of notebooks, functions) of each row of the index."""
+    """Return (concept, notebooks, functions) of each row of the index.
+
+    A chapter goes by its number, and a room by its name.
+    """
     return [
         (concept, notebooks.split(", "), re.findall(r"`([^`]+)`", functions))
         for concept, _, notebooks, functions in rows_under("Where each idea is")
@@ -409,9 +439,10 @@ def concepts():
 def test_every_concept_has_a_notebook_and_a_function_that_exists():
     rows = concepts()
     assert len({concept for concept, _, _ in rows}) == len(rows)
-    assert {number for _, notebooks, _ in rows for number in notebooks} == {
-        source.stem[:2] for source in SOURCES if source.parent.name == "src"
-    }
+    named = {name for _, notebooks, _ in rows for name in notebooks}
+    chapters = {source.stem[:2] for source in SOURCES if source.parent.name == "src"}
+    rooms = {source.stem for source in SOURCES if source.parent.name == "rooms"}
+    assert chapters <= named <= chapters | rooms
     for concept, _, functions in rows:
         assert functions, concept
         for name in functions:

@@ -7,7 +7,8 @@ from the photo (`from_photo`). It replaces the gate beta_t.
 Source: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual Sentinel
 for Image Captioning. Gain here: with a guide, at least 97 % of the context of "shirt",
 "red" and "grass" comes from the photo, but 12 % for "of"; without it, at least 96 % for
-these three comes from memory; see benchmarks/flickr8k/tried.md and notebook 11.
+these three comes from memory; see benchmarks/flickr8k/tried.md and
+notebooks/rooms/when_to_look.ipynb.
 """
 
 import keras

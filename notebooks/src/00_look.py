@@ -183,7 +183,7 @@ cat.plot(cat.words.index("cat"), width=10)
 #
 # A map of attention says what was read, but not for which word: all words that were weighed share it. Votes say for
 # which word. Neither says whether a word *depends* on a place. To know that, take the place away and ask again, as
-# [when to look](11_when_to_look.ipynb) does, a room beyond the course.
+# [when to look](rooms/when_to_look.ipynb) does, a room beyond the course.
 #
 # ## The course
 #

@@ -58,7 +58,7 @@ grid = vgg16(photo[None].astype("float32")).numpy()
 features = grid.reshape(1, -1, grid.shape[-1])
 print("photo", photo.shape, "-> grid", grid.shape, "-> features", features.shape)
 
-# %%
+# %% stored="JPEG"
 figure, ax = plt.subplots(figsize=(5, 5), layout="constrained")
 ax.imshow(photo)
 for edge in range(0, 225, 16):
@@ -207,7 +207,7 @@ expected = [1, 0, 0.5**0.5, -1]
 message = "Not the cosines: divide by both lengths, and by the length of each row."
 np.testing.assert_allclose(cosines(trial_vectors, np.array([5.0, 0.0])), expected, atol=1e-7, err_msg=message)
 
-# %%
+# %% stored="JPEG"
 for_photos = Captioner.from_pretrained()
 examples = Path(keras_sat.__file__).parent / "deploy" / "page" / "examples"
 marked = {  # the row and the column of a cell

@@ -474,7 +474,7 @@ for which, masses in zip(("first", "second"), on_both):
 #
 # ## Next
 #
-# [Your own photos and Flickr8k](10_your_own_photos.ipynb) leaves the synthetic world. To read:
+# [Your own photos and Flickr8k](rooms/your_own_photos_and_flickr8k.ipynb) leaves the synthetic world. To read:
 # [Anderson et al., *SPICE*](https://arxiv.org/abs/1607.08822), and
 # [Hessel et al., *CLIPScore*](https://arxiv.org/abs/2104.08718).
 

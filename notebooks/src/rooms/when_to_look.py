@@ -1,0 +1,457 @@
+# %% [markdown]
+# # When to look
+#
+# **You will be able to**
+#
+# * say why the paper's loss does not ask attention to be on what a word names, and measure where it is
+# * add a *visual sentinel*, which lets attention look at nothing at all
+# * lead attention to the right place with word detectors that learn from captions alone
+# * test whether a word comes from where the map is: take the place away and ask again
+#
+# **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb).
+#
+# **2 minutes on two cores**; allow 45 to think.
+#
+# [diagram]
+#
+# The picture that everybody remembers of the paper has light on the dog at the word "dog". Nothing in the paper's loss
+# asks for that: it asks for the right words, and a network may find these while it looks elsewhere. On photos it does.
+# Here are three changes that came after the paper, each of them measured.
+
+# %%
+from data_utils.tf_logging import import_tensorflow
+
+import_tensorflow()  # without its startup log
+
+import json
+from importlib.resources import files
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+from keras import layers, ops
+from matplotlib import cbook
+from PIL import Image
+
+from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, load_image, make_batches
+from keras_sat import AttentionDisplay, Captioner, equations, ground
+
+plt.rcParams["figure.dpi"] = 100
+
+# %% [markdown]
+# ## Scenes that are like photos
+#
+# In [chapter 4](../04_why_attention.ipynb), attention found the objects by itself. Two things forced it to. Each cell
+# saw little beyond its own square; and the captions said which object is left of which. Photos are different. A cell of
+# a deep encoder has seen most of the photo, and captions mostly name things: "a dog and a man". So make the scenes like
+# photos. Average 7 x 7 cells into one, so that each of 8 x 8 cells sees about half of the picture's width, and let the
+# captions name the two objects, in either order.
+
+# %%
+trained = Captioner.from_pretrained("scenes")  # for its encoder: 16 x 16 annotation vectors of 66 numbers
+blurred = layers.AveragePooling2D(7, strides=2, padding="same")(trained.encoder_model.output)
+encoder = keras.Model(trained.encoder_model.input, blurred)
+
+
+def named(scene):
+    """Return two captions, which name the two objects in one order and in the other."""
+    first, second = (f"a {item.colour} {item.shape}" for item in scene.objects)
+    return [f"{first} and {second}", f"{second} and {first}"]
+
+
+def with_two_objects(number, seed):
+    return [scene for scene in draw_scenes(number, seed=seed, twin_share=0) if len(scene.objects) == 2]
+
+
+training = with_two_objects(14_000, seed=10_000)
+images = [CaptionedImage(scene.image_id, scene.image, named(scene), "train") for scene in training]
+ids, pictures = [image.image_id for image in images], [image.image_path for image in images]
+cache = FeatureCache.build("features", ids, pictures, encoder, show_progress=False)
+vocabulary = Vocabulary.build(images)
+batches = make_batches(images, vocabulary, cache, batch_size=128, group_by="image")
+print(len(images), "scenes,", len(batches), "batches;", images[0].captions[0])
+
+
+# %%
+def train(batches=batches, vocabulary=vocabulary, epochs=4, **options):
+    keras.utils.set_random_seed(0)
+    sizes = {"embedding_dim": 32, "hidden_dim": 128, "attention_dim": 64, "scoring": "bilinear"}
+    without = {"attention_penalty_weight": 0.0, "dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
+    captioner = Captioner(vocabulary, encoder=None, **sizes, **without, **options)
+    steps = epochs * len(batches)
+    rate = keras.optimizers.schedules.CosineDecay(0.0, steps - 50, warmup_target=1e-2, warmup_steps=50)
+    captioner.compile(learning_rate=rate, clip_norm=1.0)
+    captioner.fit(batches, epochs=epochs, verbose=0)
+    return captioner
+
+
+captioners = {"before": train(attends="before")}  # the paper's order, which has its turn below
+
+# %% [markdown]
+# To ask where a captioner looks, give it the words. `attend_features` reads a caption word by word, and returns the map
+# with which each word was predicted: the same words for every captioner, so that they can be compared. `ground`
+# compares the maps with the boxes of the objects that the words name, and counts how often the *peak*, the greatest
+# weight, is in the box.
+#
+# **Predict.** It names the right two objects for more than half of the unseen scenes. For how many of the colours and
+# shapes is the peak of its attention on the object that the word names?
+
+# %%
+unseen = with_two_objects(1500, seed=1502)[:300]
+grids = ops.convert_to_numpy(encoder(np.stack([scene.image for scene in unseen]).astype("float32"))).reshape(
+    300, 64, 66
+)
+sentences = [named(scene)[0] for scene in unseen]
+
+
+def measure(captioner):
+    """Return the fraction of right captions, the maps while it reads the sentences, and where they are."""
+    said = captioner.caption_features(grids, num_beams=1)
+    right = np.mean([result.caption in named(scene) for scene, result in zip(unseen, said)])
+    looked = captioner.attend_features(grids, sentences, images=[scene.image for scene in unseen])
+    return right, looked, ground(looked, unseen)
+
+
+right, looked, met = {}, {}, {}
+
+
+def show(name):
+    right[name], looked[name], met[name] = measure(captioners[name])
+    peaks = {word_class: f"{one.pointing:.0%}" for word_class, one in met[name].word_classes.items()}
+    print(f"{name}: {right[name]:.0%} are right; the peak is on it for {met[name].pointing:.0%} of the words,", end=" ")
+    print(f"at colours {peaks['colour']}, at shapes {peaks['shape']}")
+
+
+show("before")
+print(f"an even map: {met['before'].uniform_pointing:.0%}")
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# For one word in three. The colours and shapes of both objects are found in so many cells that the loss hardly cares
+# which cell is read. A captioner may be right for reasons that its pictures do not show.
+#
+# (For all words it could not be: when a sentence begins, nobody knows which of the two objects it will name first. So
+# the first colour is a guess, and 75 % of the colours is the most that one can hope for.)
+#
+# </details>
+#
+# ## Before or after reading
+#
+# To choose where to look for word $t$, equation (4) of the paper has $\mathbf{h}_{t-1}$: the state that has *not yet*
+# read the word before, $\mathbf{y}_{t-1}$. After "a red", attention for the next word is chosen by a state that knows
+# "a" alone. It cannot know that a shape comes next, let alone that of something red. With `attends="after"` the
+# network reads first, and then looks, as in *Knowing when to look* ([Lu et al., 2017](https://arxiv.org/abs/1612.01887)):
+#
+# | | before (the paper) | after (here) | Lu et al. |
+# |---|---|---|---|
+# | looks with | $\mathbf{h}_{t-1}$ | $\mathbf{h}_t$, which has read $\mathbf{y}_{t-1}$ | $\mathbf{h}_t$ |
+# | the LSTM reads | $\mathbf{y}_{t-1}$ and the context | $\mathbf{y}_{t-1}$ and the mean of the photo | the same |
+# | word comes from, (7) | $\mathbf{y}_{t-1}$, $\mathbf{h}_t$, the context | the same | $\mathbf{h}_t$, the context |
+#
+# Something else follows from it. After reading, what was looked at does not enter the LSTM. So the states of all words
+# can be computed first, and then attention for all words at once.
+#
+# ## A sentinel
+#
+# The regions' weights sum to 1: even at "a", attention has to look at something. The *visual sentinel* is one more
+# thing that it may look at, made of what the network remembers, and of nothing else:
+#
+# $$\mathbf{m}_t = \mathbf{P}\,\bigl(\sigma(\mathbf{W}_m \mathbf{h}_t) \odot \tanh(\mathbf{c}_t)\bigr).$$
+#
+# $\mathbf{P}$ makes it as long as an annotation vector, so that it is scored as a region is: $e_{tm}$. One softmax over
+# the regions *and* the sentinel then says what share comes from the photo, and what is read is
+#
+# $$\beta_t = \frac{\sum_i \exp(e_{ti})}{\exp(e_{tm}) + \sum_i \exp(e_{ti})}, \qquad
+#   \beta_t \hat{\mathbf{z}}_t + (1 - \beta_t)\,\mathbf{m}_t.$$
+#
+# So the sentinel takes the place of the paper's gate, and $\beta_t$ stays what it was in the course: 1 means look.
+# Careful when you read Lu et al.: *their* $\beta_t$ is the sentinel's share, $1 - \beta_t$ here, and they call the
+# sentinel $\mathbf{s}_t$, which in this course is a draw. Their $\sigma$ reads $\mathbf{y}_{t-1}$, the photo's mean and
+# $\mathbf{h}_{t-1}$, as the LSTM's own gates do; here it reads $\mathbf{h}_t$, in which these three are already.
+#
+# **Your turn.** Compute $\beta_t$.
+
+
+# %% gap="share"
+def share_from_photo(scores, sentinel_score):
+    """Return beta_t, a number, from the scores (regions,) and the sentinel's score."""
+    return ...  # your turn
+
+
+# %% check="share" empty="share_from_photo(np.zeros(4), 0.0)"
+four = np.array([2.0, 0.0, 0.0, 0.0])
+expected = equations.share_from_photo(four[None], np.array([[1.0]]))
+message = "1 means look: the regions' share, not the sentinel's."
+np.testing.assert_allclose(share_from_photo(four, 1.0), float(expected[0, 0]), rtol=1e-5, err_msg=message)
+assert abs(share_from_photo(four, -50.0) - 1) < 1e-6, "A sentinel with a low score has no share."
+
+# %% [markdown]
+# **Predict.** Train with a sentinel. For which words will the share from the photo be near 0?
+
+# %%
+captioners["after"] = train(attends="after")
+captioners["sentinel"] = train(attends="after", sentinel=True)
+show("after")
+show("sentinel")
+
+
+def share_by_word(results):
+    """Return a dict from each word to the mean of its share from the photo."""
+    shares = {}
+    for result in results:
+        for word, share in zip(result.words, result.from_photo):
+            shares.setdefault(word, []).append(float(share))
+    return {word: np.mean(values) for word, values in sorted(shares.items(), key=lambda item: np.mean(item[1]))}
+
+
+shares = {"sentinel": share_by_word(looked["sentinel"])}
+print({word: round(float(share), 2) for word, share in shares["sentinel"].items()})
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# Only for "a". "And" needs no photo either, but nothing in the loss asks to look away where looking does no harm.
+#
+# Reading first makes many more captions right: a state that has read "red" can look for the shape of something red, and
+# at shapes the peak is on the object more often. At colours it is not: a colour can be read from nearly everywhere.
+#
+# </details>
+#
+# ## A guide
+#
+# Nobody has to draw boxes to know where words are. A caption with "star" says that there is one *somewhere* in the
+# picture. Give each region $i$ a probability $p_{iw}$ that it shows word $w$. The picture has the word unless no region
+# has it,
+#
+# $$p_w = 1 - \prod_i (1 - p_{iw}),$$
+#
+# and $p_w$ is trained on which words the picture's captions have. This is *multiple-instance learning*: the examples
+# come in bags (a picture is a bag of regions), and only the bag has a label. A bag with the word must have at least one
+# region with it; in a bag without it, no region may have it. So regions that are found only in pictures with the word
+# get a high $p_{iw}$, and the others a low one: the detectors find out *where* words are without being told
+# ([Fang et al., 2015](https://arxiv.org/abs/1411.4952)).
+#
+# **Your turn.** Compute $p_w$ of one word from the probabilities of the regions.
+
+
+# %% gap="detected"
+def detected(p):
+    """Return the probability that at least one region shows the word, from those of the regions (regions,)."""
+    return ...  # your turn
+
+
+# %% check="detected" empty="detected(np.full(4, 0.1))"
+p = np.array([0.05, 0.88, 0.05, 0.05])
+logits = np.log(p / (1 - p))[None, :, None]  # (pictures, regions, words)
+expected = float(ops.convert_to_numpy(equations.detected(logits)).item())
+np.testing.assert_allclose(detected(p), expected, rtol=1e-5, err_msg="The picture has it unless no region has it.")
+
+# %% [markdown]
+# What attention should look like at "star" is the detector's map, $p_{iw} / \sum_k p_{kw}$. `guide_weight` adds the
+# cross-entropy between the two to the loss, for every word that has a detector. It counts what the sentinel takes as
+# missing from the regions, so that looking away costs, too. The detectors learn along with the captioner, from the same
+# captions, and are not needed afterwards.
+#
+# **Predict.** What will the guide change: the share from the photo, the place of the peak, the captions?
+
+# %%
+captioners["guided"] = train(attends="after", sentinel=True, guide_weight=0.5)
+show("guided")
+shares["guided"] = share_by_word(looked["guided"])
+print({word: round(float(share), 2) for word, share in shares["guided"].items()})
+
+_, axes = plt.subplots(1, 3, figsize=(10, 2.6), layout="constrained", sharey=True)
+panels = {"captions that are right": right}
+for word_class in ("colour", "shape"):
+    panels[f"peak on it, at a {word_class}"] = {
+        name: one.word_classes[word_class].pointing for name, one in met.items()
+    }
+for ax, (title, values) in zip(axes, panels.items()):
+    ax.barh([*values], 100 * np.array([*values.values()]))
+    ax.set(title=title, xlabel="percent", xlim=(0, 100))
+axes[0].invert_yaxis()
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# The place of the peak, at the *colours*: it is on the named object about twice as often as without the guide, though
+# nobody has said where anything is. At shapes, attention had looked by itself, and a guide that sees no better can only
+# widen the maps: little changes. No fewer captions are right than without it.
+#
+# </details>
+#
+# Here is the first of the sentences for which all peaks of "guided" are on the named objects, read by three of the
+# captioners. (A word from memory has no map.)
+
+# %%
+compared = ("before", "sentinel", "guided")
+number = next(i for i in range(300) if ground(looked["guided"][i : i + 1], unseen[i : i + 1]).pointing == 1)
+AttentionDisplay.compare([looked[name][number] for name in compared], names=[*compared], words="all", width=10)
+# %% [markdown]
+# At the first colour, the guided map is on both objects: which one will be named is not known yet. At the second colour
+# it is known.
+#
+# Is a guide always of use? No. It takes for granted that a word has a place of its own, and "left" has none. With the
+# captions of chapter 4, attention must look at an object to say "left of", and the guide draws it away: exercise 2.
+#
+# ## On photos
+#
+# Of the bundled captioners of photos, `flickr8k-paper` has the paper's attention, and was trained on captions alone.
+# `flickr8k` looks after reading, and has a sentinel and a guide. For the phrases of one caption in five, it was also
+# trained with boxes that people have drawn. Let both read a sentence about a photo that comes with matplotlib (Admiral
+# Grace Hopper; U.S. Navy, in the public domain).
+
+# %% stored="JPEG"
+photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
+sentence = "a person wearing glasses and a hat"
+read = {name: Captioner.from_pretrained(name).attend(photo, sentence) for name in ("flickr8k-paper", "flickr8k")}
+AttentionDisplay.compare([*read.values()], names=[*read], width=10)
+# %% [markdown]
+# The line encloses half of the attention. The paper's captioner spreads it over a quarter of the photo and more,
+# whatever it reads. The other is on the hat at "hat", but at "glasses" it is on the tie. Its record tells how often
+# that happens on photos of Flickr8k that it was not trained on.
+
+# %%
+record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
+grounding = record["dev"]["grounding"]
+print(f"{grounding['num_phrases']:,} phrases of people's captions")
+for label, prefix in (
+    ("an even map", "uniform_"),
+    ("a map with its maximum in the middle", "centre_"),
+    ("flickr8k", ""),
+):
+    on_it, peak = grounding[f"{prefix}mass"], grounding[f"{prefix}pointing"]
+    print(f"{label:38} attention on it {on_it:.0%}, peak on it {peak:.0%}")
+
+# %% [markdown]
+# Two peaks in three are right, so one in three is not. A map with its maximum always in the middle of the photo is
+# right for every second phrase, because people photograph things in the middle: compare with it, not with an even map.
+# [docs/results.md](../../docs/results.md) has what each of the changes brings on photos.
+#
+# ## Does the word come from there?
+#
+# A map on the hat does not prove that "hat" was said because of it. The decoder may know hats from the words before, or
+# from the mean annotation vector, which has seen the whole photo
+# ([Jain and Wallace, 2019](https://arxiv.org/abs/1902.10186), *Attention is not explanation*). So take the place away.
+# The tenth of the cells that "hat" looks at most gets the mean of all cells, and the decoder reads the same words
+# again: what does it say now? The same number of random cells is the control.
+#
+# **Predict.** By what factor does the probability of "hat" fall, in either case?
+
+# %%
+for_photos, reading = Captioner.from_pretrained("flickr8k"), read["flickr8k"]
+position, photo_words = reading.words.index("hat"), for_photos.vocabulary
+token_ids = [[photo_words.start_token_id, *photo_words.caption_to_ids(reading.words[:position])]]
+features = np.array(for_photos.decoder_features(load_image(photo, for_photos.photo_sizes[0])[None]))
+order = np.argsort(-reading.attention_weights[position].ravel())
+removed = {
+    "nothing": [],
+    "what it looks at": order[:20],
+    "20 random cells": np.random.default_rng(0).choice(196, 20, False),
+}
+said = {}
+for name, cells in removed.items():
+    altered = features.copy()
+    altered[0, cells] = features[0].mean(axis=0)
+    said[name] = ops.convert_to_numpy(ops.softmax(for_photos.decoder(altered, np.array(token_ids)).logits[0, position]))
+p_hat = {name: float(probabilities[photo_words.caption_to_ids("hat")[0]]) for name, probabilities in said.items()}
+print({name: round(p, 3) for name, p in p_hat.items()})
+
+# %% stored="JPEG"
+_, axes = plt.subplots(1, 3, figsize=(10, 2.9), layout="constrained", width_ratios=(1, 1, 1.6))
+axes[0].imshow(AttentionDisplay.from_result(reading).lit(position)[0])
+is_removed = np.isin(np.arange(196), order[:20]).reshape(14, 14).repeat(16, axis=0).repeat(16, axis=1)
+axes[1].imshow(np.where(is_removed[..., None], 128, reading.image))
+for ax, title in zip(axes, ("hat", "without it", "the next word: probability")):
+    ax.set_title(title)
+    ax.set_axis_off() if ax is not axes[2] else ax.spines[["top", "right"]].set_visible(False)
+likely = [token_id for token_id in np.argsort(-said["nothing"]) if token_id != photo_words.unk_token_id][:4]
+for number, (name, probabilities) in enumerate(said.items()):
+    axes[2].bar(np.arange(4) + 0.27 * (number - 1), probabilities[likely], 0.25, label=name)
+axes[2].set_xticks(range(4), [photo_words.tokens[token_id] for token_id in likely])
+axes[2].legend(title="removed")
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# Without its place, "hat" has less than a quarter of its probability; without a random tenth of the photo, nearly all
+# of it. The word goes with its place.
+#
+# </details>
+#
+# One word of one photo proves nothing in general. `keras-sat evaluate --faithfulness` asks this of every word that
+# names something, and [docs/evaluation.md](../../docs/evaluation.md) says how to read its answer.
+#
+# ## Exercises
+#
+# **1.** `flickr8k` was given a true sentence. Let it read a false one, "a dog running on a beach". Where does it look
+# at "dog", and how much less probable is the sentence (`log_prob`)?
+#
+# [solution 1]
+#
+# **2.** Train "sentinel" and "guided" again, with the scenes' own captions, `scene.captions[:2]`: they say "left of"
+# and "above". What does the guide do now to the true captions (`data_utils.is_true`)?
+#
+# [solution 2]
+#
+# **3.** Does the word come from there in the scenes' captioners, too? For 50 scenes, take the ten cells away that
+# "guided" looks at most for the first shape, and compare with ten random cells.
+#
+# [solution 3]
+#
+# ## In five sentences
+#
+# The loss asks for words, so where every cell has seen nearly everything, attention need not be on what a word names.
+# Looking after reading lets the last word decide where to look, and a sentinel lets words such as "a" look at
+# nothing; neither says *where* to look. Word detectors learn from captions alone which regions make the difference, and
+# as a guide they bring attention there, if the words have places. Boxes that people drew bring it further, and still
+# one peak in three is wrong. Whether a word depends on its place is another question: take the place away, and see.
+#
+# ## Next
+#
+# [Point and tell](point_and_tell.ipynb) turns it round: you choose the place, and the captioner names it. To read:
+# [Lu et al., 2017](https://arxiv.org/abs/1612.01887); [Liu et al., 2017](https://arxiv.org/abs/1605.09553), who
+# measured how often attention in captioning is right, and supervised it; and
+# [docs/training.md](../../docs/training.md), for the options of this room.
+
+# %% maintainers=true
+parts = np.exp([2.0, 0.0, 0.0, 0.0, 1.0])
+np.testing.assert_allclose(share_from_photo(four, 1.0), parts[:4].sum() / parts.sum(), rtol=1e-5)
+detector_map = ops.convert_to_numpy(equations.detector_maps(logits))[0, :, 0]
+np.testing.assert_allclose(detector_map, p / p.sum(), rtol=1e-4)
+assert encoder.output_shape == (None, 8, 8, 66) and looked["before"][0].from_photo is None
+assert right["before"] > 0.5 and 0.24 < met["before"].pointing < 0.42
+assert abs(met["before"].uniform_pointing - 0.07) < 0.01
+content_words = [word for word in shares["guided"] if word not in ("a", "and")]
+assert len(content_words) == 12
+for name in ("sentinel", "guided"):
+    assert shares[name]["a"] < 0.1 < 0.5 < shares[name]["and"]
+    assert min(shares[name][word] for word in content_words) > 0.8
+at_colours, at_shapes = (
+    {name: one.word_classes[word_class].pointing for name, one in met.items()} for word_class in ("colour", "shape")
+)
+assert right["after"] > right["before"] + 0.1
+assert at_shapes["after"] > at_shapes["before"] + 0.08 and at_colours["after"] < at_colours["before"] + 0.05
+assert at_colours["guided"] > 1.5 * at_colours["sentinel"] and at_colours["guided"] < 0.75
+assert abs(at_shapes["guided"] - at_shapes["sentinel"]) < 0.12 and right["guided"] > right["sentinel"] - 0.06
+
+
+def attention_on(item, weights):
+    left, top, right, bottom = item.box
+    return weights[top // 8 : -(-bottom // 8), left // 8 : -(-right // 8)].sum()
+
+
+on_named, on_other = np.zeros(2), np.zeros(2)  # at the first and at the second colour
+for scene, result in zip(unseen, looked["guided"]):
+    for order_of_colour, t in enumerate((1, 5)):
+        one, other = scene.objects[:: 1 - 2 * order_of_colour]
+        on_named[order_of_colour] += attention_on(one, result.attention_weights[t])
+        on_other[order_of_colour] += attention_on(other, result.attention_weights[t])
+ratio_of_first, ratio_of_second = on_named / on_other
+assert 0.75 < ratio_of_first < 1.33 and ratio_of_second > 1.4
+hat, glasses = (read["flickr8k"].attention_weights[read["flickr8k"].words.index(word)] for word in ("hat", "glasses"))
+assert hat[:4].sum() > 0.5 and glasses[10:, 7].sum() > 0.3 > 0.05 > glasses[6:8].sum()
+display = AttentionDisplay.from_result(read["flickr8k-paper"])
+assert min(display.share(t) for t in range(len(sentence.split()))) > 0.24
+assert round(grounding["pointing"], 2) == 0.67 and round(grounding["centre_pointing"], 2) == 0.50
+assert p_hat["what it looks at"] < 0.25 * p_hat["nothing"] and p_hat["20 random cells"] > 0.9 * p_hat["nothing"]
