@@ -33,7 +33,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from blend import blend
+from blend import blend, joined
 from known_objects import counts_of
 from own_words import Clock
 from word_offsets import fitted_offsets
@@ -269,7 +269,10 @@ class Maker:
     def _blended(self, folders, finish):
         """Return the captioner with the mean weights of the stages in these folders."""
         trained = [Captioner.load(_captioner_of(folder)) for folder in folders]
-        captioner = blend(trained, [*finish.blend.values()]).adapted(**finish.options)
+        captioner = blend(trained, [*finish.blend.values()])
+        if captioner.trained_up_to is not None:
+            captioner = joined(captioner)  # frozen and trained layers in one encoder
+        captioner = captioner.adapted(**finish.options)
         if finish.word_offsets:
             dev_photos = photos_of_split(self.photos, "dev")
             offsets = fitted_offsets(captioner, dev_photos, finish.word_offsets)
