@@ -69,7 +69,7 @@ show(ShowAttendTell.attend)
 # %% [markdown]
 # [chapter 3](03_one_step_of_attention.ipynb) computes this step by hand, [what scores
 # cost](rooms/what_scores_cost.ipynb) tries other scores,
-# and [chapter 4](04_why_attention.ipynb) leaves attention out. [07](07_hard_attention.ipynb) is about the draw.
+# and [chapter 4](04_why_attention.ipynb) leaves attention out. [Chapter 6](06_hard_attention.ipynb) is about the draw.
 #
 # ## Tell
 #
@@ -92,8 +92,8 @@ show(ShowAttendTell.initial_state, ShowAttendTell.step, ShowAttendTell.call)
 show(objective)
 
 # %% [markdown]
-# [06](06_soft_attention_trained.ipynb) takes the loss (14) apart. [07](07_hard_attention.ipynb) compares the gradient
-# (12) with the exact one.
+# [06](06_soft_attention_trained.ipynb) takes the loss (14) apart. [Chapter 6](06_hard_attention.ipynb) compares the
+# gradient (12) with the exact one.
 #
 # ## Train, and write captions
 #

@@ -327,7 +327,7 @@ for label, results in captions.items():
 #
 # ## Next
 #
-# [07 · Hard attention](07_hard_attention.ipynb) looks at one place only, and has to learn without a smooth way.
+# [Chapter 6](06_hard_attention.ipynb) looks at one place only, and has to learn without a smooth way.
 #
 # The last cell checks what this notebook has claimed, and shows a caption as a player: point at a word, or press play
 # (where scripts run: GitHub shows none).

@@ -214,7 +214,7 @@ for name in sorted(preset.keys() | paper.keys()):
 # These are figures of two trainings with that preset on the real Flickr8k, on two processor cores, with MobileNetV2 and
 # seed 0. One has **hard attention** (`--attention hard --expectation-epochs 8`): in its first eight epochs it is
 # trained with expectations, just like soft attention; in the last four it draws places
-# ([07](07_hard_attention.ipynb) tells of both). The other has **no attention** (`--attention none`,
+# ([chapter 6](06_hard_attention.ipynb) explains both). The other has **no attention** (`--attention none`,
 # [chapter 4](04_why_attention.ipynb)).
 
 # %%
