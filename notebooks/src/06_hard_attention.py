@@ -502,7 +502,7 @@ captioned = [
 ids, pictures = [image.image_id for image in captioned], [image.image_path for image in captioned]
 cache = FeatureCache.build("features", ids, pictures, bundled.encoder_model, show_progress=False)
 batches = make_batches(captioned, vocabulary, cache, batch_size=128, group_by="image")
-(features, input_ids), *_ = first_batch = next(iter(batches))
+(grids_of_batch, ids_of_batch), *_ = first_batch = next(iter(batches))
 
 yours = Path("chapter_5.npz")
 path = yours if yours.exists() else files("keras_sat") / "files" / "course" / "chapter_5.npz"
@@ -524,7 +524,7 @@ def start(attention):
     """Return a model with the weights of chapter 5."""
     model = ShowAttendTell(len(vocabulary), attention, embedding_dim=32, hidden_dim=128, attention_dim=64)
     model.dropout.rate = 0.0
-    model(features[:1], input_ids[0, :1])  # makes the weights
+    model(grids_of_batch[:1], ids_of_batch[0, :1])  # makes the weights
     model.set_weights(of_chapter_5)
     model.baseline.assign(-objective(model, first_batch)[0])  # about L_s
     return model
@@ -554,6 +554,7 @@ for name, attention in (("soft", "soft"), ("hard", "hard")):
 #
 # A caption can be written in two ways with the same weights: with the expectation, as the paper does, or with one
 # drawn place for each word. Each cell of the grid sees 8 x 8 pixels of 64 x 64, less than an object.
+# (In the package, `captioner.caption(..., sample_attention=True)` writes with draws.)
 #
 # **Predict.** About nine in ten captions of soft attention are true. How many are true if the same model is given one
 # drawn place at each word? And the model that was trained with draws?
@@ -677,14 +678,14 @@ for name in ("soft", "hard"):
 
 # %% [markdown]
 # The approximation is good for the model that was trained with draws: it had to be right at single places too, so its
-# answer to their mean is nearly the mean of its answers. For the soft model it is worse, since its answers to single
-# places are of no use to anyone. So soft attention *is* the expectation of hard attention, approximately, in a model
-# that is used to both; and that is why captions are written with the expectation even after training with draws.
+# answer to their mean is nearly the mean of its answers. For the soft model it is worse, since it was never asked
+# about single places. So soft attention *is* the expectation of hard attention, approximately, in a model that is
+# used to both; and that is why captions are written with the expectation even after training with draws.
 #
 # ## Soft or hard?
 #
-# Last, the variance. Take one batch, and compute its gradient eight times with other draws. How long is the scatter,
-# compared with the mean gradient?
+# Last, the variance. Take one batch, and compute its gradient eight times, each time with other draws. How large is
+# the variance, next to the squared length of the mean gradient? (Soft attention draws nothing, so it has none.)
 
 
 # %%
@@ -698,11 +699,11 @@ def gradient_of_batch(noise, sampled):
 def scatter(coin):
     """Return the variance of the batch's gradient over draws, divided by the squared length of its mean."""
     rng, gradients = np.random.default_rng(0), []
-    rows = input_ids.shape[0] * input_ids.shape[1]
+    photos, captions, words = ids_of_batch.shape
     for _ in range(8):
-        noise = rng.gumbel(size=(rows, input_ids.shape[-1], 256)).astype("float32")
-        heads = np.repeat(rng.uniform(size=input_ids.shape[0]) >= 0.5, input_ids.shape[1])
-        sampled = heads.astype("float32") if coin else np.ones(rows, "float32")
+        noise = rng.gumbel(size=(photos * captions, words, 256)).astype("float32")
+        heads = np.repeat(rng.uniform(size=photos) >= 0.5, captions)
+        sampled = heads.astype("float32") if coin else np.ones(photos * captions, "float32")
         gradients.append(flat(gradient_of_batch(tf.constant(noise), tf.constant(sampled))))
     return np.var(gradients, axis=0, ddof=1).sum() / np.sum(np.mean(gradients, axis=0) ** 2)
 
@@ -723,7 +724,8 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # baseline, two more constants to choose and a start from soft attention. What it gives is a model
 # that is right when it looks at a single place, and sharper maps. The captions are not truer here. In the paper's
 # table 1 hard attention is ahead of soft in BLEU-4 on all three data sets, and behind in METEOR on two of them;
-# [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k. Later captioners mostly took soft
+# [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k, and
+# [docs/training.md](../docs/training.md) that on scenes after longer training. Later captioners mostly took soft
 # attention, which is trained by plain back-propagation. Draws are needed where a mean makes no sense, or reading all
 # places costs too much: where to point a camera, which part of a large network to compute.
 #
