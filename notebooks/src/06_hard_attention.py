@@ -12,7 +12,7 @@
 # model that is trained here starts from the weights of [chapter 5](05_build_it_train_it.ipynb); if you have not
 # trained yours, the package has a copy.
 #
-# **3 minutes on two cores**; allow two hours to think.
+# **2 minutes on two cores**; allow two hours to think.
 #
 # [diagram]
 #
