@@ -380,7 +380,7 @@ plt.show()
 #
 # While you train, $L_s$ is not known. The paper takes a moving average of what was drawn:
 # $b_k = 0.9\, b_{k-1} + 0.1 \log p(\mathbf{y} \mid \tilde s_k, \mathbf{a})$. With several captions in a batch, it takes
-# their mean.
+# their mean. Since $b_{k-1}$ comes from earlier draws, it does not depend on the one that it is compared with.
 #
 # **Your turn.** Write the moving average.
 
@@ -414,7 +414,7 @@ plt.show()
 # of (12) raises the entropy $H[s] = -\sum_i \alpha_i \log \alpha_i$, which is largest if all places are equally
 # probable.
 #
-# **Predict.** Three regions give the word the log-probabilities -.7, -.1 and -3, and attention starts with 97 % on
+# **Predict.** Three regions give the word the log-probabilities -.7, -.1 and -3, and attention starts with 96 % on
 # the first. A thousand models learn with 300 draws each. How many find the second region, without the term and with
 # $\lambda_e = .1$?
 
@@ -453,8 +453,9 @@ plt.show()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without the term half of them never find it; with it most do. It has a price: with $\lambda_e = .5$ all find it, and
-# then do not dare to settle on it. The code that the authors released has $\lambda_e = .002$.
+# Without the term half of them have not found it after 300 draws; with it most have. It has a price: with
+# $\lambda_e = .5$ all find it, and then keep on drawing the others. The code that the authors released has
+# $\lambda_e = .002$.
 #
 # </details>
 #
