@@ -346,14 +346,17 @@ def test_the_soft_attention_that_was_trained_speaks():
     assert word_by_word.count("<end>") == 2 and len(re.findall(r"\d\.\d%", word_by_word)) > 40
 
 
-def test_the_hard_attention_that_was_trained_is_as_true_as_soft_attention():
+def test_the_hard_attention_that_was_trained_is_nearly_as_true_as_soft_attention():
     table = output_of("06_hard_attention", "def scatter(")
     soft, hard = (int(n) for n in re.search(r"with expectation +(\d+)% +(\d+)%", table).groups())
     soft_drawn, hard_drawn = (
         int(n) for n in re.search(r"with draws +(\d+)% +(\d+)%", table).groups()
     )
-    assert soft > 83 and hard > soft - 6  # percent: the noise of one run and 500 captions
+    assert soft > 86 and hard > max(86, soft - 8)  # percent
     assert hard_drawn > soft_drawn + 15
+    longer = (FOLDER.parent / "docs" / "training.md").read_text(encoding="utf-8")
+    assert re.search(r"\| soft \| \S+ % \| 93.6 %", longer)  # as the chapter quotes it
+    assert re.search(r"\| hard \| \S+ % \| 92.5 %", longer)
 
 
 def test_the_papers_table_says_of_hard_attention_what_its_chapter_says():

@@ -598,10 +598,13 @@ for name, model in models.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# With the expectation, hard attention is about as true as soft attention: with some 500 captions, a difference of
-# four points may be chance. With draws, soft attention fails: it was never trained on single places. Hard attention
-# was, and most of its captions are true although it reads a single cell at each word. That is still fewer than with
-# the expectation: a single cell may miss the object, and the training was short.
+# With the expectation, hard attention is nearly as true as soft attention: about nine in ten captions of either are
+# true. After the same updates soft attention is a few points ahead, probably since its gradient does not scatter and
+# it has only one kind of context to learn. After longer training one point is left
+# ([docs/training.md](../docs/training.md): 93.6
+# % and 92.5 % for scenes of two objects). With draws, soft attention fails: it was never trained on single places.
+# Hard attention was, and most of its captions are true although it reads a single cell at each word. That is still
+# fewer than with the expectation: a single cell may miss the object, and the training was short.
 #
 # </details>
 #
@@ -725,8 +728,7 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # baseline, two more constants to choose and a start from soft attention. What it gives is a model
 # that is right when it looks at a single place, and sharper maps. The captions are not truer here. In the paper's
 # table 1 hard attention is ahead of soft in BLEU-4 on all three data sets, and behind in METEOR on two of them;
-# [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k, and
-# [docs/training.md](../docs/training.md) that on scenes after longer training. Later captioners mostly took soft
+# [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k. Later captioners mostly took soft
 # attention, which is trained by plain back-propagation. Draws are needed where a mean makes no sense, or reading all
 # places costs too much: where to point a camera, which part of a large network to compute.
 #
@@ -763,7 +765,7 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # So hard attention maximises a mean over all draws, a lower bound by Jensen's inequality. Since
 # $\nabla p = p \nabla \log p$, its gradient is a mean over draws too, and a surrogate with the reward held as a
 # number lets an optimiser use it. A baseline, the entropy and the coin keep the variance low and the attention open.
-# Trained like this, the model is about as true as with soft attention, and most of its captions are true even if it
+# Trained like this, the model is nearly as true as with soft attention, and most of its captions are true even if it
 # looks at a single place for each word.
 #
 # ## Next
@@ -789,8 +791,8 @@ assert found[0.0] < 0.6 and found[0.1] > 0.8 and found[0.5] > 0.95
 assert settled[0.5] < 0.85 < 0.9 < settled[0.0]
 assert 0.45 < variance["coin"] / variance["with"] < 0.6 and 0.1 < bias < 0.3
 assert len(unseen) > 500 and not {scene.image_id for scene in unseen} & {*ids}
-assert 0.035 < 1.96 * np.sqrt(2 * 0.9 * 0.1 / len(unseen)) < 0.04  # a difference that may be chance
-assert true["soft", False] > 0.83 and true["hard", False] > true["soft", False] - 0.06
+assert min(true["soft", False], true["hard", False]) > 0.86
+assert true["hard", False] > true["soft", False] - 0.08
 assert true["soft", True] < 0.45 and 0.5 < true["hard", True] < true["hard", False]
 assert entropy["hard"] < entropy["soft"]
 missed = []
