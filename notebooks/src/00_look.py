@@ -195,7 +195,7 @@ cat.plot(cat.words.index("cat"), width=10)
 # | [3](03_one_step_of_attention.ipynb) | compute one step by hand | scores, weighted sum, LSTM, readout |
 # | [4](04_why_attention.ipynb) | take attention away, and see what is lost | scores, weighted sum |
 # | [5](05_build_it_train_it.ipynb) | write the model yourself, and train it | loss |
-# | [6](07_hard_attention.ipynb) | draw one place, instead of a mean of all: *hard* attention | or a draw |
+# | [6](06_hard_attention.ipynb) | draw one place, instead of a mean of all: *hard* attention | or a draw |
 # | [7](07_words_out.ipynb) | search for the best caption | search |
 # | [8](08_how_good_is_it.ipynb) | compute the metrics, and fool them | metrics |
 #
