@@ -49,8 +49,8 @@ for number in (4, 3, 2, 1):
     fewer = bleu([texts[:number] for texts in four], person)["bleu_4"]
     print(f"{number} references: BLEU-4 {fewer:.2f}")
 
-# A large part: the more references there are, the more of the possible wordings they contain.
-assert fewer < 0.7 * table["a person"]["bleu_4"]
+# More than half of it: the more references there are, the more of the possible wordings they contain.
+assert fewer < 0.5 * table["a person"]["bleu_4"]
 
 
 # %% exercise=3

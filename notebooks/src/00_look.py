@@ -168,10 +168,9 @@ cat.plot(cat.words.index("cat"), width=10)
 # %% [markdown]
 # The attention is spread out: no region gets more than 4 % of it, and it takes 39 of the 196 regions to hold half of
 # it. (For "hat", 18 regions were enough; for "kayak", 5.) The votes are weak: none is above .1. The photo adds 3.4 to
-# the score of "cat". No single region is behind this, since uniform attention would add about as much (3.7): the photo
-# as a whole looks like a cat, and more like a cat than like a dog, to which it adds 2.4. But memory, which learned from
-# captions full of dogs, prefers "dog", by 2.4 to 1.5. On its own, the network gives "cat" a probability of 4 %, and
-# "dog" one of 5 %.
+# the score of "cat". No single region is behind this, since uniform attention would add about as much (3.7). The photo
+# as a whole looks like a cat, and less like a dog, to which it adds 2.4. But memory, which learned from captions full
+# of dogs, prefers "dog", by 2.4 to 1.5. On its own, the network gives "cat" a probability of 4 %, and "dog" one of 5 %.
 #
 # What made the caption right is written above the bars. The classifier, 97 % sure that this is a cat, added 3.2 to the
 # logarithm of the word's probability: a factor of 25. Attention had no part in this.

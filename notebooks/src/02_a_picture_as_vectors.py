@@ -14,9 +14,9 @@
 #
 # [diagram]
 #
-# Attention needs something to choose from. In this chapter, an encoder provides it: it turns a photo into a set of
-# vectors, one for each region. The paper calls them *annotation vectors*: $a = \{\mathbf{a}_1, \dots, \mathbf{a}_L\},\
-# \mathbf{a}_i \in \mathbb{R}^D$.
+# Attention needs vectors to choose from. In this chapter, an encoder turns a photo into a set of vectors, one for each
+# region. The paper calls them *annotation vectors*: $a = \{\mathbf{a}_1, \dots, \mathbf{a}_L\},\ \mathbf{a}_i \in
+# \mathbb{R}^D$.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -180,7 +180,7 @@ for name, layer in choices:
 # 6,000 photos are too few to learn to see from. So the encoder is first trained on a task with far more data:
 # classifying the 1.2 million photos of *ImageNet* into 1,000 classes. Then its last layers, which predict the class,
 # are dropped. The layers below have learned to recognise edges, fur, wheels and faces, which is just as useful for
-# captions. This is *transfer learning*. The paper keeps these weights as they are: the encoder is *frozen*, and only
+# captions. This is *transfer learning*. In the paper, these weights stay as they are: the encoder is *frozen*, and only
 # the decoder is trained. Training the encoder further, together with the decoder and at a small learning rate, is
 # called *fine-tuning*; it helps if there are enough captions.
 #

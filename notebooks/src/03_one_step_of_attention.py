@@ -414,7 +414,7 @@ print(f"middle {accuracy[0]:.0%}, one cell left {accuracy[-1]:.0%}, one cell rig
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The cells at both edges know the shape, but the cell in the middle does not: a cell of this encoder sees only 8 x 8
+# The cells at both edges know the shape better than the cell in the middle: a cell of this encoder sees only 8 x 8
 # pixels, and the middle of a square looks like the middle of a circle. So the map is not shifted. Nor are the pictures
 # to blame, since in mirrored scenes the attention is on the left, too. Either edge would do; the left one is a little
 # better, and the model has learned to read the shape there.

@@ -16,7 +16,8 @@
 # Five people have each written a caption of a photo: these are the *references*. A captioner writes a sixth caption,
 # the *candidate*. How good is the candidate? No program can tell, so metrics count how much of it is found in the
 # references. In this chapter, you compute the usual metrics by hand and get the same numbers as the package. Then you
-# look for cases in which the metrics are wrong, among synthetic scenes, for which the truth is known.
+# look for cases in which the metrics are wrong. You can find such cases because for synthetic scenes, the truth is
+# known.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -139,8 +140,8 @@ print(f"{(of_each < 0.001).mean():.0%} of the captions have BLEU-4 zero")
 # METEOR ([Banerjee and Lavie](https://aclanthology.org/W05-0909/)) matches the words of a caption with the words of one
 # reference. Two words match if they are equal, have the same stem, or are synonyms. METEOR gives recall more weight
 # than precision, and penalises matches that are broken into many *chunks* (runs of words that are next to each other in
-# both sentences). The reference with the best score counts. With $m$ matches in $k$ chunks, $c$ words in the caption
-# and $r$ in the reference,
+# both sentences). Of several references, the one with the best score counts. With $m$ matches in $k$ chunks, $c$ words
+# in the caption and $r$ in the reference,
 #
 # $$P = \frac{m}{c}, \quad R = \frac{m}{r}, \quad F = \frac{P R}{0.85 P + 0.15 R}, \quad
 #   \text{METEOR} = \Big(1 - 0.6 \Big(\frac{k}{m}\Big)^{0.2}\Big) F$$
