@@ -131,7 +131,8 @@ query = h_0 @ W_h  # (64,)
 e = ...  # your turn: (256,)
 
 # %% check="scores" empty="e"
-expected = equations.additive_scores(keys[None].astype("float32"), query[None].astype("float32"), v.astype("float32"))
+in_32_bits = [array.astype("float32") for array in (keys[None], query[None], v)]
+expected = equations.additive_scores(*in_32_bits)
 np.testing.assert_allclose(
     e, expected[0], atol=1e-3, err_msg="Not the scores of (4): is the tanh around the whole sum?"
 )
@@ -159,7 +160,8 @@ np.testing.assert_allclose(alpha.sum(), 1, err_msg="Weights must add up to 1: di
 np.testing.assert_allclose(alpha, equations.attention_weights(e[None])[0], atol=1e-5, err_msg="Not the softmax.")
 from_the_largest = np.sort(alpha)[::-1]
 num_regions = 1 + np.flatnonzero(from_the_largest.cumsum() >= 0.9)[0]
-print(f"{num_regions} of {len(alpha)} regions share nine tenths of the weight; the largest weight is {alpha.max():.2f}")
+print(f"{num_regions} of {len(alpha)} regions share nine tenths of the weight; ", end="")
+print(f"the largest weight is {alpha.max():.2f}")
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
