@@ -2,9 +2,10 @@
 motorcycles = captioner.trace(photos / "motorcycles.jpg")
 print(motorcycles.result.caption)
 display(motorcycles.plot(motorcycles.words.index("cyclists"), width=10))
-# They sit on motorcycles, and wait at the start: nobody rides, and there are several bikes. "Cyclists" has most of its
-# attention and its votes where riders hold their handlebars (rows 3 to 5, columns 6 to 12). It looked well and misread
-# once more: to this network, whoever holds a handlebar is a cyclist. ("Motorcycles" has 7 %.)
+# The riders sit on motorcycles and wait at the start. Nobody is riding, and there are several bikes. At "cyclists",
+# most of the attention and of the votes are where riders hold their handlebars (rows 3 to 5, columns 6 to 12). The
+# captioner looked at the right region and misread it once more: to this network, whoever holds a handlebar is a
+# cyclist. ("Motorcycles" has a probability of 7 %.)
 rows, columns = slice(3, 6), slice(6, 13)
 t = motorcycles.words.index("cyclists")
 assert motorcycles.steps[t].attention_weights[rows, columns].sum() > 0.5
@@ -16,7 +17,7 @@ truth = captioner.trace(photos / "beach.jpg", "a woman and a man are walking on 
 print(f"log p of the truth {truth.result.log_prob:.1f}, of its own caption {beach.result.log_prob:.1f}")
 for step in truth.steps:
     print(f"{step.word:8} {step.said.probability:6.1%}   most probable: {step.top[0].word}")
-# The truth is e^9 times less probable, thousands of times. One word costs most: after "a woman and a", "man" has less
-# than 1 %, though a man is there to be seen.
+# The true caption is thousands of times (about e^9 times) less probable. One word costs the most: after "a woman and
+# a", "man" has a probability below 1 %, although the man is plain to see.
 assert truth.result.log_prob < beach.result.log_prob - 8
 assert truth.candidate(truth.words.index("man"), "man").probability < 0.01

@@ -9,12 +9,12 @@ def frequent_words(captions, min_count):
 # %% wrong="vocabulary"
 def frequent_words(captions, min_count):
     counts = Counter(word for caption in captions for word in tokenise(caption))
-    return sorted(word for word in counts if counts[word] >= min_count)  # by the alphabet only
+    return sorted(word for word in counts if counts[word] >= min_count)  # in alphabetical order only
 
 
 # %% gap="shift"
 def shifted(ids, length):
-    """Return the ids that go in and the ids that must come out, two lists of `length`."""
+    """Return the ids that go in and the ids that must come out, each a list of `length`."""
     start, end, pad = vocabulary.start_token_id, vocabulary.end_token_id, vocabulary.pad_token_id
     padding = [pad] * (length - len(ids) - 1)
     return [start, *ids, *padding], [*ids, end, *padding]
@@ -34,7 +34,7 @@ def perplexity(probabilities):
 
 # %% wrong="perplexity"
 def perplexity(probabilities):
-    return 1 / probabilities.mean()  # of the mean of p
+    return 1 / probabilities.mean()  # from the mean of p
 
 
 # %% exercise=1
@@ -46,7 +46,7 @@ def tidy_with_letters(text):
 with_letters = bleu(others, [tidy_with_letters(image.captions[0]) for image in dev])["bleu_4"]
 print(f"{with_letters:.3f}")
 
-# All of it: the scenes' captions have neither digits nor apostrophes, and the articles were the only loss.
+# All of it: the scenes' captions have neither digits nor apostrophes, so the article "a" was the only loss.
 assert with_letters == as_written
 
 # %% exercise=2
@@ -64,4 +64,4 @@ for _ in range(5):
         tokens.append(str(rng.choice(candidates, p=p / p.sum())))
     print(*tokens[2:-1])
 
-# Mostly good English, as long as two words of memory are enough. They are true of nothing: no picture went in.
+# Mostly good English, as far as two words of context are enough. They are true of no picture, since the model saw none.

@@ -18,7 +18,7 @@ def cosines(vectors, vector):
 
 # %% wrong="cosines"
 def cosines(vectors, vector):
-    return vectors @ vector / (np.linalg.norm(vectors) * np.linalg.norm(vector))  # the length of all rows together
+    return vectors @ vector / (np.linalg.norm(vectors) * np.linalg.norm(vector))  # one length for all rows together
 
 
 # %% exercise=1
@@ -28,7 +28,7 @@ influence_of_corner = np.abs(tape.gradient(corner, pixels).numpy()[0]).sum(axis=
 height = 1 + np.flatnonzero(influence_of_corner.any(axis=1)).max()
 print(f"{height} x {height} pixels of the photo")
 
-# About half as wide, so a quarter of the area. The convolutions fill the rest with zeros (padding).
+# It is about half as wide, so about a quarter of the area. The rest is filled with zeros, the convolutions' padding.
 assert 98 < height < 112
 
 # %% exercise=2
@@ -38,8 +38,8 @@ from_middle = accuracy(vectors[every, cells], shape_labels, num_classes=4)
 from_mean = accuracy(vectors.mean(axis=1), shape_labels, num_classes=4)
 print(f"shape right: {from_middle:.0%} from the middle, {from_mean:.0%} from the mean")
 
-# The mean is better: the middle of a circle looks like the middle of a square, and the mean contains the edges. With
-# one object in the picture, one vector is enough; chapter 4 has two.
+# The mean is better: the middle of a circle looks like the middle of a square, whereas the mean includes the edges.
+# With one object in the picture, one vector is enough; in chapter 4 there are two objects.
 assert from_mean > from_middle
 
 # %% exercise=3
@@ -49,5 +49,5 @@ similar_to_uniform = cosines(vectors_of_photo, vectors_of_photo[14 * 12 + 7]).re
 for row, cosines_of_row in enumerate(similar_to_uniform):
     print(f"row {row:2}: {cosines_of_row.max():.1f}")
 
-# The lower rows, which show the uniform: from row 9 on. Nothing in the face or on the flag resembles it.
+# Those in the lower rows, from row 9 on, which show the uniform. No cell on the face or the flag resembles it.
 assert similar_to_uniform[9:].max() > 0.5 and similar_to_uniform[:8].max() < 0.2

@@ -5,7 +5,7 @@ query = h_0 @ W_h  # (64,)
 e = np.tanh(keys + query) @ v
 
 # %% wrong="scores"
-e = (np.tanh(keys) + query) @ v  # the tanh must be around the sum
+e = (np.tanh(keys) + query) @ v  # the tanh must be around the whole sum
 
 # %% gap="weights"
 alpha = np.exp(e - e.max())
@@ -55,16 +55,17 @@ for gate in (1.0, 0.0):
     words_with_gate, *_ = write(gate=gate)
     print(f"gate {gate:g}:", *words_with_gate)
 
-# With 1, nothing changes: the gate was nearly open all the time. With 0, the model still writes a good sentence, about
-# a scene that is not there. All that it knows is the mean annotation vector in its first state.
+# With 1, nothing changes: the gate was nearly open all the time. With 0, the model still writes a good sentence, but
+# about a scene that is not there. All that it knows of the picture is the mean annotation vector, through its first
+# state.
 assert write(gate=1.0)[0] == words and not {"yellow", "blue"} & set(write(gate=0.0)[0])
 
 # %% exercise=2
 words_of_uniform, *_ = write(attend=lambda query: np.full(256, 1 / 256))
 print(*words_of_uniform)
 
-# One colour and one shape are there, put together wrongly, and said twice. The mean knows that there is something
-# yellow and that there is a star, and not that they are two objects.
+# One colour and one shape are right, but they are put together wrongly, and said twice. The mean knows that there is
+# something yellow and that there is a star, but not that these are two objects.
 assert words_of_uniform.count("yellow") == words_of_uniform.count("star") == 2
 
 
@@ -77,7 +78,7 @@ def largest_only(query):
 words_of_largest, *_ = write(attend=largest_only)
 print(*words_of_largest)
 
-# Yes: other words, and a true caption. One region at a time is enough here.
+# Yes: the words are different, but the caption is true. One region at a time is enough here.
 assert {"yellow", "circle", "under", "blue", "star"} <= set(words_of_largest)
 
 # %% exercise=4
@@ -86,6 +87,6 @@ for d in (4, 64, 512):
     scores = rng.normal(size=(196, d)) @ rng.normal(size=d)
     print(f"d = {d}: {softmax(scores).max():.2f}, scaled {softmax(scores / np.sqrt(d)).max():.2f}")
 
-# A dot product of d random numbers has variance d. With d = 512 one region gets all the weight, whatever is in it;
-# divided by the root of d, the scores have variance 1 for every d.
+# The dot product of two random vectors of length d has variance d. With d = 512, one region gets nearly all the weight,
+# whatever it shows; divided by the square root of d, the scores have variance 1 for every d.
 assert softmax(scores).max() > 0.99 and softmax(scores / np.sqrt(d)).max() < 0.1

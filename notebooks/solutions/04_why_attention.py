@@ -34,7 +34,7 @@ def gru(x_r, x_u, x_c, h, U_r, U_u, U_c):
 rolled = np.roll(grids[0].reshape(-1, 16, 16, 66), 8, axis=1).reshape(-1, 256, 66)
 print(f"the means are {apart(rolled.mean(axis=1), grids[0].mean(axis=1)):.0e} apart")
 
-# Nothing is left: the same cells in another order have exactly the same mean (up to rounding).
+# Not at all: the same cells in another order have the same mean, up to rounding.
 assert apart(rolled.mean(axis=1), grids[0].mean(axis=1)) < 1e-5
 
 # %% exercise=2
@@ -49,8 +49,8 @@ for name in ("none", "soft"):
     with_own_colour[name] = np.mean(named)
     print(f"{name}: {with_own_colour[name]:.0%}")
 
-# Without attention, colours and shapes are mixed up, too. "Red" and "circle" are in the mean; which belong together is
-# a question of where again.
+# Without attention, colours and shapes are mixed up, too. The mean knows that there is something red and that there is
+# a circle, but which colour belongs to which shape is again a question of where.
 assert with_own_colour["none"] < with_own_colour["soft"] - 0.1
 
 # %% exercise=3
@@ -58,6 +58,6 @@ another = train("soft", cell="gru", seed=1)
 said = [[result.caption for result in another.caption_features(grid, num_beams=1)] for grid in grids]
 print(f"seed 0: {right['soft, GRU']:.0%} of the pairs, seed 1: {pairs_right(truths_of(said)):.0%}")
 
-# The seed. When this was written it was 37 % and 91 %: the first run was late to find out what "left" means, and ten
-# epochs instead of six brought it to 87 %. Never compare two networks by one run of each.
+# The seed. When this was written, the two runs reached 37 % and 91 %. The first run was slow to learn what "left"
+# means; with ten epochs instead of six, it reached 87 %. Never compare two networks by one run of each.
 assert max(right["soft, GRU"], pairs_right(truths_of(said))) > 0.6

@@ -7,16 +7,16 @@
 # * say, for a wrong word, whether the captioner looked elsewhere, misread what it saw, or hardly used the photo
 # * name the parts of the model, and find the chapter that builds each of them
 #
-# **You need** nothing. You need not read the code either: run each cell with Shift + Enter.
+# **You need** no prior knowledge, and you do not have to read the code: run each cell with Shift + Enter.
 #
-# **1 minute on two cores**; allow 5 to look.
+# **1 minute on two cores**; allow 5 minutes to look around.
 #
 # [diagram]
 #
-# A captioner writes a sentence about a photo, word by word. For each word it reads some places of the photo more than
-# others: that is *attention*. The idea is from *Show, Attend and Tell*
-# ([Xu et al., 2015](https://arxiv.org/abs/1502.03044)), and in this course you build such a captioner yourself. The
-# diagram shows all of it. Begin with one that has been trained: run this cell, and click on the words of the caption.
+# A captioner writes a sentence about a photo, word by word. For each word, it reads some regions of the photo more than
+# others: this is *attention*. In this course you build the captioner of *Show, Attend and Tell* ([Xu et al.,
+# 2015](https://arxiv.org/abs/1502.03044)) yourself; the diagram shows the whole model. Start with a captioner that is
+# already trained: run the next cell, and click on the words of its caption.
 
 # %% stored="without HTML"
 from pathlib import Path
@@ -29,33 +29,34 @@ hat = captioner.trace(photos / "hat.jpg")
 hat
 
 # %% [markdown]
-# Once you have run the cell, you see the *explorer*: every number on the way from the photo to the word that you
-# clicked on. (It is too large to be stored in this file. On a website that only shows notebooks, you see one line
-# with the caption.) Here is one of its steps as a picture, the word "hat".
+# Once you have run the cell, you see the *explorer*. It shows every number on the way from the photo to the word that
+# you clicked on. (The explorer is too large to be stored in this file. A website that only displays notebooks shows one
+# line with the caption instead.) Here is one step of the explorer as a figure, for the word "hat".
 
 # %% stored="JPEG"
 hat.plot(hat.words.index("hat"), width=10)
 
 # %% [markdown]
-# ## How to read it
+# ## How to read the figure
 #
-# The network divides the photo into 14 x 14 *places* (the paper calls them *regions*). Count rows and columns from 0,
-# beginning at the top left.
+# The network divides the photo into 14 x 14 *regions* (the explorer also calls them *places*). Rows and columns are
+# counted from 0, starting at the top left.
 #
-# * **Left: attention.** How much of each place is read for this word. What is hardly read is dark; the line encloses
-#   the smallest area with half of the attention. It is on the crown of the hat, in rows 1 to 3. The face gets 4 %, from
-#   the eyes to the mouth (rows 7 to 13, columns 4 to 9).
-# * **Middle: votes.** How much more or less a place adds to the score of this word than an average place of the photo
-#   would with the same attention: orange is more, blue is less. The strongest vote is in row 3, column 11, where the
-#   crown meets the brim.
-# * **Right: the words that were weighed.** Each bar is the score of a word, its *logit*, and beside it is its
-#   probability. The colours say where the score comes from: the previous word, the *memory* (what the network has
-#   written and read so far), and the photo at this step. "Hat" has 70 %, and nearly half of its score is the photo's.
+# * **Left: attention.** How much of each region is read for this word. Regions that are hardly read are dark; the line
+#   encloses the smallest area with half of the attention. Here, this area is on the crown of the hat, in rows 1 to 3.
+#   The face from the eyes to the mouth (rows 7 to 13, columns 4 to 9) gets only 4 % of the attention.
+# * **Middle: votes.** How much more or less a region adds to the score of this word than an average region of the photo
+#   would add with the same attention. Orange means more, blue means less. The strongest vote is in row 3, column 11,
+#   where the crown meets the brim.
+# * **Right: the candidate words.** Each bar is the score of a word, its *logit*; the word's probability is beside the
+#   bar. The colours say where the score comes from: the previous word, the *memory* (what the network has written and
+#   read so far), and the photo at this step. "Hat" has a probability of 70 %, and nearly half of its score comes from
+#   the photo.
 #
-# So "hat" was read from the hat, and the caption is right, if you call her a girl.
+# So "hat" was read from the hat. The caption is right, if you are willing to call the young woman a girl.
 #
-# **Predict.** Her face fills rows 5 to 13 and columns 3 to 10, 37 % of the photo. How much of the attention is on it
-# at the word "girl"?
+# **Predict.** Her whole face fills rows 5 to 13 and columns 3 to 10, which is 37 % of the photo. At the word "girl",
+# how much of the attention is on her face?
 
 # %%
 girl = hat.steps[hat.words.index("girl")]
@@ -64,17 +65,18 @@ print(f"attention on the face: {girl.attention_weights[5:14, 3:11].sum():.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Less than half, not much more than even attention would give. Click on "girl" in the explorer and then on
-# *Attention*: it is spread out, and strongest beside her chin, in row 12, column 11. The word is right all the same.
-# Each place sees far beyond its own square ([chapter 2](02_a_picture_as_vectors.ipynb)), and two places in three, asked
-# alone, would say "girl" (*Places* in the explorer). So a map of attention is not a pointer, even where the caption is
-# right.
+# Less than half, and not much more than the 37 % that uniform attention would give. In the explorer, click on "girl"
+# and then on *Attention*: the attention is spread out, and strongest beside her chin, in row 12, column 11. Yet the
+# word is right. Each region sees far beyond its own square ([chapter 2](02_a_picture_as_vectors.ipynb)). If all the
+# attention were on a single region, the network would say "girl" for two regions in three (*Places* in the explorer
+# shows this). So a map of attention is not a pointer, even where the caption is right.
 #
 # </details>
 #
 # ## Three more photos
 #
-# **Predict.** Here are the captions of three more photos. Two of them have mistakes. Which, and in which words?
+# **Predict.** Here are three more photos with their captions. Two of the captions have mistakes. Which two, and which
+# words are wrong?
 
 # %% stored="JPEG"
 import matplotlib.pyplot as plt
@@ -90,15 +92,15 @@ plt.tight_layout()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# * Beach: **wrong**. A woman and a man walk hand in hand: no girls, and nobody runs.
-# * Raft: **wrong** in one word. It is a raft. Colour, people and water are right.
-# * Cat: right, but not because of what the captioner saw, as you will find out.
+# * Beach: **wrong**. A woman and a man walk hand in hand. There are no girls, and nobody is running.
+# * Raft: **wrong** in one word: the boat is a raft, not a kayak. The people and the colour are right.
+# * Cat: right, but not because of what the captioner saw, as you will see below.
 #
 # </details>
 #
-# What do the maps say about each of them?
+# What do the maps show for each of these captions?
 #
-# ## "Kayak": it looked well and misread
+# ## "Kayak": right region, wrong word
 #
 # **Predict.** The boat is a raft. When the captioner said "kayak", was it looking at the boat?
 
@@ -106,18 +108,18 @@ plt.tight_layout()
 raft.plot(raft.words.index("kayak"), width=10)
 
 # %% [markdown]
-# The caption over this figure is wrong.
+# The caption above this figure is wrong.
 #
 # <details><summary>What happened</summary>
 #
-# Yes. 90 % of the attention is on the yellow tube in front, in rows 10 to 13 and columns 4 to 9. The votes for "kayak"
-# come from there too, and they are strong. The captioner looked at the right place and took it for something else: it
-# *looked well and misread*. It knows the word "raft", which is about as frequent in its training captions, but gives
-# it 2 %.
+# Yes. 90 % of the attention is on the yellow tube at the front, in rows 10 to 13 and columns 4 to 9. The votes for
+# "kayak" come from there, too, and they are strong. The captioner *looked at the right region and misread it*. It knows
+# the word "raft", which is about as frequent in its training captions as "kayak", but gives it a probability of 2 %.
 #
-# Would another place have known better? Ask each place alone what it would say. Around the people (rows 4 to 8), most
-# places say "raft" and none says "kayak"; on the tube (rows 9 to 12), most say "kayak". The better clue was where it
-# did not look.
+# Would another region have led to the right word? Put all the attention on one region at a time, and see which word the
+# network would say (*Places* in the explorer). For the regions around the people (rows 4 to 8), it is mostly "raft" and
+# never "kayak"; for those on the tube (rows 9 to 12), it is mostly "kayak". The better clue was where the captioner did
+# not look.
 #
 # </details>
 #
@@ -127,26 +129,27 @@ raft.plot(raft.words.index("kayak"), width=10)
 beach.plot(beach.words.index("girls"), width=10)
 
 # %% [markdown]
-# The caption over this figure is wrong: these are a woman and a man.
+# The caption above this figure is wrong: the two people are a woman and a man.
 #
-# Attention is on both of them, 43 % on her (columns 1 and 2) and 51 % on him (columns 3 and 4). The votes for "girls"
-# are on the swimwear, above all on his red trunks (row 5, column 3), and on her pink fins (rows 8 and 9, columns 1 and
-# 2). On heads and shoulders (rows 2 to 4) they are negative: that is not where "girls" came from.
+# The attention is on both of them: 43 % on her (columns 1 and 2) and 51 % on him (columns 3 and 4). The votes for
+# "girls" are on the swimwear, above all on his red trunks (row 5, column 3), and on her pink fins (rows 8 and 9,
+# columns 1 and 2). On their heads and shoulders (rows 2 to 4), the votes are negative, so "girls" was not read from
+# there.
 #
-# Now compare the bars of "girls", "women" and "men". After "two", memory offers people of all kinds, and gives the
-# three nearly the same: 6.7, 6.5 and 7.0. The photo decides, with .6, -.5 and -2.0: it is a narrow decision, and a
-# wrong one. "Two people" would have been right; "people" has 1 %.
+# Now compare the bars of "girls", "women" and "men". After "two", memory proposes people of all kinds, and adds nearly
+# the same to the scores of these three words: 6.7, 6.5 and 7.0. The photo decides by adding .6, -.5 and -2.0. The
+# decision is narrow, and it is wrong. "Two people" would have been right, but "people" has a probability of only 1 %.
 #
-# And "running"? "Walking" was more probable, 29 % against 24 %. A caption is not made of the most probable words: a
-# *search* compares whole captions ([chapter 7](07_words_out.ipynb)).
+# And "running"? "Walking" was more probable: 29 % against 24 %. But the most probable words do not always make the best
+# caption, so a *search* compares whole captions ([chapter 7](07_words_out.ipynb)).
 #
-# ## "Cat": no place decides
+# ## "Cat": no region decides
 #
-# The captioner was trained on Flickr8k, where people wrote about many dogs and few cats: "dog" is the 7th most
-# frequent word, "cat" the 641st. It has a second opinion, a classifier trained on ImageNet that knows more kinds of
-# animals. What comes from there is called *known objects*.
+# The captioner was trained on Flickr8k, whose captions mention many dogs and few cats: "dog" is the 7th most frequent
+# word, "cat" the 641st. For a second opinion, the captioner has a classifier trained on ImageNet, which knows more
+# kinds of animals. What this classifier recognises is called *known objects*.
 #
-# **Predict.** What does the captioner say without them?
+# **Predict.** What does the captioner say without known objects?
 
 # %%
 captioner.caption(photos / "cat.jpg", known_objects=False).caption
@@ -154,7 +157,8 @@ captioner.caption(photos / "cat.jpg", known_objects=False).caption
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It sees a dog, and one that eats: **wrong** twice. Here is how "cat" came about when known objects had their say.
+# It sees a dog, and a dog that is eating: **wrong** twice. The next figure shows how the captioner came to say "cat"
+# with known objects.
 #
 # </details>
 
@@ -162,28 +166,28 @@ captioner.caption(photos / "cat.jpg", known_objects=False).caption
 cat.plot(cat.words.index("cat"), width=10)
 
 # %% [markdown]
-# Attention is spread out: no place gets more than 4 %, and half of it takes 39 of the 196 places. (For "hat", 18 were
-# enough, for "kayak" 5.) The votes are weak, none above .1. The photo gives "cat" 3.4, and no single place is behind
-# it, since even attention to all places would give as much (3.7): the photo as a whole looks like a cat, and more so
-# than like a dog (2.4). But memory, which learned from captions full of dogs, prefers "dog", 2.4 to 1.5. The network
-# alone gives "cat" 4 % and "dog" 5 %.
+# The attention is spread out: no region gets more than 4 % of it, and it takes 39 of the 196 regions to hold half of
+# it. (For "hat", 18 regions were enough; for "kayak", 5.) The votes are weak: none is above .1. The photo adds 3.4 to
+# the score of "cat". No single region is behind this, since uniform attention would add about as much (3.7). The photo
+# as a whole looks like a cat, and less like a dog, to which it adds 2.4. But memory, which learned from captions full
+# of dogs, prefers "dog", by 2.4 to 1.5. On its own, the network gives "cat" a probability of 4 %, and "dog" one of 5 %.
 #
-# What made the caption right is over the bars: the classifier, 97 % sure of a cat, added 3.2 to the logarithm of the
-# probability. That is a factor of 25. Attention has no part in it.
+# What made the caption right is written above the bars. The classifier, 97 % sure that this is a cat, added 3.2 to the
+# logarithm of the word's probability: a factor of 25. Attention had no part in this.
 #
-# ## What maps tell, and what they do not
+# ## What maps show, and what they do not
 #
 # | word | is | attention | votes | so the captioner |
 # |---|---|---|---|---|
 # | hat | right | on the hat | on the hat | read it there |
 # | girl | right | spread out | weak | could have read it nearly anywhere |
-# | kayak | wrong | on the boat | on the boat, strong | looked well and misread |
-# | girls | wrong | on both people | mixed | had one word for two people |
-# | cat | right | spread out | weak | was told by a classifier |
+# | kayak | wrong | on the boat | on the boat, strong | looked at the right region and misread it |
+# | girls | wrong | on both people | mixed | used one word for two different people |
+# | cat | right | spread out | weak | took the word from a classifier |
 #
-# A map of attention says what was read, but not for which word: all words that were weighed share it. Votes say for
-# which word. Neither says whether a word *depends* on a place. To know that, take the place away and ask again, as
-# [when to look](rooms/when_to_look.ipynb) does, a room beyond the course.
+# A map of attention shows what was read, but not which word it supported: all candidate words share the map. Votes show
+# what each region did for one word. Neither shows whether a word *depends* on a region. To find out, take the region
+# away and run the captioner again. A room beyond the course, [when to look](rooms/when_to_look.ipynb), does this.
 #
 # ## The course
 #
@@ -191,7 +195,7 @@ cat.plot(cat.words.index("cat"), width=10)
 # |---|---|---|
 # | 0 | look into a finished captioner | everything |
 # | [1](01_words.ipynb) | turn captions into arrays | word in |
-# | [2](02_a_picture_as_vectors.ipynb) | turn a photo into a vector for each place | photo to annotation vectors |
+# | [2](02_a_picture_as_vectors.ipynb) | turn a photo into a vector for each region | photo to annotation vectors |
 # | [3](03_one_step_of_attention.ipynb) | compute one step by hand | scores, weighted sum, LSTM, readout |
 # | [4](04_why_attention.ipynb) | take attention away, and see what is lost | scores, weighted sum |
 # | [5](05_build_it_train_it.ipynb) | write the model yourself, and train it | loss |
@@ -199,36 +203,37 @@ cat.plot(cat.words.index("cat"), width=10)
 # | [7](07_words_out.ipynb) | search for the best caption | search |
 # | [8](08_how_good_is_it.ipynb) | compute the metrics, and fool them | metrics |
 #
-# The chapters ask you to predict, have gaps for you to fill, and end with exercises and their solutions.
+# The chapters ask you to predict results, have gaps for you to fill, and end with exercises and their solutions.
 #
 # ## Exercises
 #
-# **1.** The file `motorcycles.jpg` is in the same folder. Trace it. What is wrong with its caption, and did "cyclists"
-# come from the right place?
+# **1.** Trace `motorcycles.jpg`, which is in the same folder. What is wrong with its caption, and was "cyclists" read
+# from the right region?
 #
 # [solution 1]
 #
-# **2.** `captioner.trace` also reads a sentence of yours. Give it the truth about the beach, "a woman and a man are
-# walking on the beach". How probable is it, next to the captioner's own caption?
+# **2.** `captioner.trace` can also trace a sentence of your own. Give it a true caption of the beach, "a woman and a
+# man are walking on the beach". How probable is this caption, compared with the captioner's own?
 #
 # [solution 2]
 #
 # ## In five sentences
 #
-# A captioner writes word by word, and for each word attention says how much of each place of the photo is read. Votes
-# say what a place adds to the score of one word; the rest of the score comes from the memory and the previous word. A
-# right word may be read from its thing, as "hat" was, from nearly everywhere, as "girl" was, or come from outside the
-# network, as "cat" did. A wrong word may have been looked for at the right place and misread, as "kayak" was. So
-# before you blame or praise attention for a word, look at its votes.
+# A captioner writes word by word, and for each word attention says how much of each region of the photo is read. Votes
+# say how much more or less a region adds to the score of one word than an average region would; memory and the previous
+# word add to the score, too. A right word may be read from the object that it names, as "hat" was, or from nearly
+# anywhere in the photo, as "girl" was; it may even come from outside the network, as "cat" did. A wrong word may come
+# from the right region, misread, as "kayak" did. So before you blame or praise attention for a word, look at the word's
+# votes.
 #
 # ## Next
 #
-# [Chapter 1](01_words.ipynb) begins at the beginning: how a caption becomes numbers. To look at a photo of your own,
-# write `captioner.trace("my_photo.jpg")`; `.save("my_photo.html")` makes a page of its explorer.
+# [Chapter 1](01_words.ipynb) shows how a caption becomes numbers. To explore a photo of your own, write
+# `captioner.trace("my_photo.jpg")`; to save its explorer as a web page, add `.save("my_photo.html")`.
 #
-# To read: [the paper](https://arxiv.org/abs/1502.03044), whose figure 3 shows maps of right words and figure 5 maps of
-# wrong ones, and [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186) (Jain and Wallace, 2019).
-# [docs/trace.md](../docs/trace.md) explains votes and the parts of a score in full.
+# To read: [the paper](https://arxiv.org/abs/1502.03044), whose figure 3 shows maps of right words and whose figure 5
+# shows maps of wrong ones, and [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186) (Jain and Wallace,
+# 2019). [docs/trace.md](../docs/trace.md) explains votes and the parts of a score in full.
 #
 # The photo of the cat is by Stéfan van der Walt (CC0); the others are from the Kodak Lossless True Color Image Suite.
 

@@ -4,18 +4,18 @@
 # **You will be able to**
 #
 # * turn the sentences that people wrote about photos into the arrays that a network is trained on
-# * say what cleaning and a small vocabulary cost, in numbers
-# * explain *teacher forcing*, and what it costs: *exposure bias*
+# * say, in numbers, what cleaning the captions and limiting the vocabulary cost
+# * explain *teacher forcing* and its price, *exposure bias*
 # * compute a *perplexity*
 #
-# **You need** Python, and numpy for the last part.
+# **You need** Python and, for the second half, numpy.
 #
 # **1 minute on two cores**; allow 45 minutes to think.
 #
 # [diagram]
 #
-# A captioner writes words, and a network computes with numbers. Everything here is read from files that this notebook
-# writes, or from the synthetic scenes that come with the package. Nothing is downloaded.
+# A captioner writes words, but a network computes with numbers. This chapter turns words into numbers. The captions are
+# in files that the notebook writes itself, or belong to synthetic scenes that the package makes. Nothing is downloaded.
 
 # %%
 import re
@@ -40,13 +40,12 @@ folder = Path(tempfile.mkdtemp())
 # ## Read a caption file
 #
 # The paper's smallest data set is *Flickr8k* ([Hodosh et al., 2013](https://doi.org/10.1613/jair.3994)): 8,000 photos
-# from Flickr, chosen because a person or an animal *does* something in them. For each photo, five people were paid on
-# Amazon Mechanical Turk to describe it in one sentence. 6,000 photos are there to train on, 1,000 to choose settings
-# with (*dev*), 1,000 for the final test. Flickr30k (31,000 photos) and COCO (more than 82,000 to train on) were made
-# in the same way.
+# from Flickr in which people or animals *do* something. For each photo, five people on Amazon Mechanical Turk were paid
+# to write one sentence each. Of these photos, 6,000 are for training, 1,000 for choosing settings (*dev*), and 1,000
+# for the final test. Flickr30k (31,000 photos) and COCO (more than 82,000 for training) were made in much the same way.
 #
-# The captions come as text: the name of a photo, `#` and the number of the caption, a tab, and the sentence. Here are
-# four lines in that form.
+# The captions come in a text file, one per line. Each line has the name of the photo, `#`, the number of the caption, a
+# tab, and the sentence. The next cell writes and reads four lines in this format.
 
 # %%
 lines = [
@@ -65,8 +64,9 @@ for image_id, texts in descriptions.items():
 # %% [markdown]
 # ## Clean it
 #
-# A *tokeniser* cuts a sentence into *tokens*, here words. This one makes them lower case and drops the punctuation;
-# everything else stays. The cleaned captions are saved with one sentence a line, so that the cleaning is done once.
+# A *tokeniser* splits a sentence into *tokens*, here words. The package's tokeniser makes them lower case and drops the
+# punctuation; everything else stays. The cleaned captions are saved, one sentence per line, so that the cleaning is
+# done only once.
 
 # %%
 cleaned = data_utils.clean_descriptions(descriptions)
@@ -78,8 +78,8 @@ for image_id, texts in cleaned.items():
 print(len(words), "different words")
 
 # %% [markdown]
-# Many tutorials clean more. They also drop every word of one letter, and everything with a digit in it. It looks
-# tidy. What is lost?
+# Many tutorials clean more thoroughly. They keep letters only, and drop all words of one letter. The result looks tidy,
+# but what is lost?
 
 
 # %%
@@ -92,13 +92,13 @@ for text in ("A snow-white dog isn't far from 2 buckets !", "A man waits for the
     print(f"{'tidied':9} {' '.join(tidy(text))}\n{'tokenised':9} {' '.join(tokenise(text))}\n")
 
 # %% [markdown]
-# The articles and the number are gone, and *isn't* has become a new word, *isnt*. A captioner that is trained on such
-# text never says "a". Its captions are then compared with what people wrote, and people say "a" all the time.
+# The article "a" and the numbers are gone, and *isn't* has become a new word, *isnt*. A captioner trained on such text
+# never says "a". But its captions are compared with what people wrote, and people write "a" all the time.
 #
-# To measure what that costs you need many sentences: those of the synthetic scenes. A small grammar makes five true
-# sentences for each scene. (Before there were networks, captions of photos were made in two ways, section 2 of the
-# paper: an object detector filled in *templates*, as here; or the caption of the most similar photo was *retrieved*
-# and adapted.)
+# To measure what this costs, you need many sentences. Take those of the synthetic scenes: a small grammar writes five
+# true sentences about each scene. (Section 2 of the paper describes two ways of captioning photos before neural
+# networks. Either an object detector filled in *templates*, much as the grammar does here, or the caption of a similar
+# photo was *retrieved* and adapted.)
 
 # %%
 scenes = draw_scenes(1000, seed=1)
@@ -114,10 +114,10 @@ for ax, scene in zip(axes, scenes):
 
 # %% [markdown]
 # Take the first sentence of each dev scene as if a captioner had written it, and score it against the other four with
-# BLEU-4. That is the usual score, a number from 0 to 1; [chapter 8](08_how_good_is_it.ipynb) computes it by hand. All
-# these sentences are true.
+# BLEU-4. This is the usual score for captions, a number from 0 to 1; [chapter 8](08_how_good_is_it.ipynb) computes it
+# by hand. All these sentences are true.
 #
-# **Predict.** They score .49 as they were written. How much is left once they are tidied?
+# **Predict.** As written, the sentences score .49. What do they score once they are tidied?
 
 # %%
 others = [image.captions[1:] for image in dev]
@@ -128,20 +128,20 @@ print(f"BLEU-4 as written {as_written:.3f}, tidied {as_tidied:.3f}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# .42: 7 points of 49 (a *point* is a hundredth), without a word that is wrong.
+# They score .42. Tidying costs 7 points of 49 (a *point* is a hundredth), although no word is wrong.
 #
 # </details>
 #
 # ## Build the vocabulary
 #
 # A *vocabulary* gives each word a number, its *id*. Four tokens come first: `<pad>` is padding, `<start>` and `<end>`
-# frame a caption, and `<unk>` (unknown) replaces each word that the vocabulary does not have. The words follow, the
-# most frequent first.
+# frame a caption, and `<unk>` (unknown) replaces each word that is not in the vocabulary. The words follow, most
+# frequent first.
 #
-# Count the training split only. A model that knows the words of the test captions would look better than it is.
+# Count words in the training split only. A model that knew the words of the test captions would look better than it is.
 #
-# **Your turn.** List the words that occur at least `min_count` times in the captions, the most frequent first, and
-# words of the same count in the order of the alphabet. `Counter` counts; `sorted` takes a `key`.
+# **Your turn.** List the words that occur at least `min_count` times in the captions, most frequent first. Put words
+# with equal counts in alphabetical order. `Counter` counts; `sorted` takes a `key`.
 
 
 # %% gap="vocabulary"
@@ -154,10 +154,10 @@ def frequent_words(captions, min_count):
 # %% check="vocabulary" empty="frequent_words(['a dog'], 1)"
 three = ["a dog sees a cat", "the dog sees the dog", "a cat"]
 assert frequent_words(three, 1)[0] in ("a", "dog"), "The most frequent words come first."
-assert frequent_words(three, 2) == ["a", "dog", "cat", "sees", "the"], "Equal counts: in the order of the alphabet."
-assert frequent_words(three, 3) == ["a", "dog"], "Words that occur less than min_count times are dropped."
+assert frequent_words(three, 2) == ["a", "dog", "cat", "sees", "the"], "Equal counts go in alphabetical order."
+assert frequent_words(three, 3) == ["a", "dog"], "Drop words that occur fewer than min_count times."
 small = Vocabulary.build([CaptionedImage("three", "three.jpg", three, "train")])
-assert frequent_words(three, 1) == small.words, "The package has another order."
+assert frequent_words(three, 1) == small.words, "The package puts the words in another order."
 print(*small.tokens)
 
 # %%
@@ -165,9 +165,8 @@ ids = small.caption_to_ids("a giraffe sees the dog")
 print(ids, "->", small.ids_to_caption(ids))
 
 # %% [markdown]
-# The bundled captioner for photos has the words that occur at least five times in Flickr8k's training captions. (The
-# paper kept the 10,000 most frequent words of its data sets.) Real language has a *long tail*: a few words are
-# everywhere, and most are rare.
+# The bundled photo captioners know the words that occur at least five times in Flickr8k's training captions. (The paper
+# uses a vocabulary of 10,000 words.) Real language has a *long tail*: a few words are everywhere, and most are rare.
 
 # %%
 path = next(pretrained_directory("flickr8k-paper").glob("vocabulary-*.json"))
@@ -180,15 +179,17 @@ print("unknown:", *(word for word in ("dog", "elephant", "giraffe", "unicorn") i
 # %% [markdown]
 # ## What `<unk>` costs
 #
-# Why not keep all words? Each word has a row in two matrices, and a word that occurs twice hardly teaches them
-# anything. So keep fewer and fewer of the scenes' 41 words, and measure three things on the dev split:
+# Why not keep all words? Each word has a vector of its own in two matrices, and two occurrences of a word are hardly
+# enough to learn them from. But a small vocabulary has its price, too. Keep fewer and fewer of the scenes' 41 words,
+# and measure three things on the dev split:
 #
 # * the fraction of **words** that become `<unk>`
 # * the fraction of **captions** with at least one `<unk>`
-# * BLEU-4 of the same sentences as before, written with the remaining words only: once against what people wrote, and
-#   once against references that went through the same vocabulary.
+# * BLEU-4 of the same sentences as before, with `<unk>` for every word that is missing from the vocabulary: once
+#   against the references as they were written (*honest*), and once against references in which the same words have
+#   become `<unk>` (*flattering*)
 #
-# **Predict.** What do the two curves of BLEU-4 do while the vocabulary shrinks?
+# **Predict.** How do the two curves of BLEU-4 change as the vocabulary shrinks?
 
 # %%
 sizes = (41, 36, 32, 28, 24, 20, 16, 12, 8)
@@ -228,26 +229,25 @@ for ax in (left, right):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The honest score falls to 0. The other one *rises* to .72: if the references go through the vocabulary too, `<unk>`
-# matches `<unk>`, and the less a captioner can say, the better it seems to be. The mistake is easily made.
+# The honest score falls to 0. The flattering one *rises* to .72, because `<unk>` matches `<unk>`: the less a captioner
+# can say, the better it seems to be. This mistake is easily made.
 #
 # </details>
 #
-# And a small fraction of words is a large fraction of captions: with 32 words, 3 % of the words are unknown, and 15 %
-# of the captions have one; with 28 words, 6 % and 37 %.
+# A few unknown words affect many captions. With a vocabulary of 32 words, 3 % of the words are unknown, and 15 % of the
+# captions contain an unknown word; with 28 words, it is 6 % and 37 %.
 #
-# *Sub-words* avoid the problem: frequent words stay whole and rare ones are spelled from pieces ("gir", "affe"), so
-# that nothing is unknown ([Sennrich et al., 2016](https://arxiv.org/abs/1508.07909)); large language models do this.
-# Here and in the paper a token is a whole word: then each map of attention belongs to a word, and not to a piece of
-# one.
+# *Sub-words* avoid the problem: frequent words stay whole and rare ones are put together from pieces ("gir", "affe"),
+# so that no word is unknown ([Sennrich et al., 2016](https://arxiv.org/abs/1508.07909)). Large language models do this.
+# Here, as in the paper, a token is a whole word, so each map of attention belongs to a word and not to a piece of one.
 #
 # ## From ids to vectors
 #
 # The paper writes a caption as $y = \{\mathbf{y}_1, \dots, \mathbf{y}_C\},\ \mathbf{y}_t \in \mathbb{R}^K$: each word
-# is a *1-of-K* (or *one-hot*) vector, as long as the vocabulary, with a 1 in one position and 0 elsewhere. The
-# network reads $\mathbf{E}\mathbf{y}_t$, where the *embedding matrix* $\mathbf{E}$ is learned. But a product with a
-# 1-of-K vector picks one row (the paper's $\mathbf{E}$ is transposed, so it picks a column). That is all that an
-# embedding layer does.
+# is a *1-of-K* (or *one-hot*) vector, as long as the vocabulary, with a 1 in one position and 0 elsewhere. The network
+# reads $\mathbf{E}\mathbf{y}_t$, where the *embedding matrix* $\mathbf{E}$ is learned. But a product with a 1-of-K
+# vector just picks one row of the matrix (one column in the paper, whose $\mathbf{E}$ is transposed). Looking up this
+# row is all that an embedding layer does.
 
 # %%
 vocabulary = Vocabulary.build(images)
@@ -270,15 +270,15 @@ for ax, labels in zip(axes, (tokenise(caption), [""] * len(ids))):
 # ## What goes in, what must come out
 #
 # In training, the network reads the words so far and predicts the next one. So the inputs begin with `<start>`, the
-# targets end with `<end>`, and each target is the word after its input. The captions of a batch must be equally long,
-# so shorter ones end in *padding*, which has weight 0 in the loss.
+# targets end with `<end>`, and each target is the word after its input. All captions of a batch must have the same
+# length, so shorter captions end in *padding*, which has weight 0 in the loss.
 #
-# **Your turn.** Make the inputs and the targets of one caption, padded to `length` steps.
+# **Your turn.** Make the inputs and the targets of one caption, each padded to `length`.
 
 
 # %% gap="shift"
 def shifted(ids, length):
-    """Return the ids that go in and the ids that must come out, two lists of `length`."""
+    """Return the ids that go in and the ids that must come out, each a list of `length`."""
     start, end, pad = vocabulary.start_token_id, vocabulary.end_token_id, vocabulary.pad_token_id
     padding = [pad] * (length - len(ids) - 1)
     return ...  # your turn: inputs, targets
@@ -301,16 +301,17 @@ for number in range(2):
 # %% [markdown]
 # ## Teacher forcing, and its price
 #
-# Look at the inputs once more. At each step the network is given the *true* previous word, even if it would have said
-# another one. This is *teacher forcing*, and there are good reasons for it. Every step has a meaningful input from
-# the first batch on, while an untrained network's own words are noise. Every step has a target: the next true word.
-# And the inputs of all steps are known in advance.
+# Look at the inputs once more. At each step the network is given the *true* previous word, even where it would have
+# said another one. This is *teacher forcing*, and there are good reasons for it. From the first batch on, every step
+# has a meaningful input, whereas an untrained network's own words are noise. Every step has a target, the next true
+# word. And the inputs of all steps are known in advance.
 #
-# The price comes later. When the captioner writes on its own (*free-running*), it reads its own words, and some are
-# wrong. It then stands before a beginning that training never showed. This is *exposure bias*.
+# The price comes later. When the captioner writes on its own (*free-running*), it reads its own words, and some of them
+# are wrong. It then has to continue a beginning that it never saw in training. This is *exposure bias*.
 #
-# You can measure it with the simplest language model that there is: count which word follows which two words. It sees
-# no picture. As a network does, it gives a probability to each next word, and it is trained with the true words.
+# You can measure it with a very simple language model, which counts which words follow each pair of words. The model
+# sees no picture. Like a network, it gives a probability to each possible next word, and it is trained on the true
+# words.
 
 # %%
 follows = Counter()
@@ -336,8 +337,8 @@ for word in ("star", "circle", "is"):
 #
 # $$\exp\Big(-\frac{1}{C} \sum_{t=1}^C \log p(\mathbf{y}_t | \mathbf{y}_1, \dots, \mathbf{y}_{t-1})\Big).$$
 #
-# You can read it as a number of words: a model that always guesses among 5 equally probable words has perplexity 5.
-# What is in the exponent is the loss that captioners are trained with, the *cross-entropy* for each word.
+# You can read it as a number of words: a model that always guesses among 5 equally probable words has perplexity 5. The
+# exponent is the loss that captioners are trained with, the *cross-entropy* per word.
 #
 # **Your turn.** Compute the perplexity from the probabilities that a model gave to the true words.
 
@@ -349,15 +350,15 @@ def perplexity(probabilities):
 
 
 # %% check="perplexity" empty="perplexity(np.array([0.5, 0.5]))"
-assert np.isclose(perplexity(np.full(7, 0.2)), 5), "One of 5 equally probable words: the perplexity is 5."
-assert np.isclose(perplexity(np.array([1.0, 1 / 16])), 4), "It is the mean of the logarithms that counts."
+assert np.isclose(perplexity(np.full(7, 0.2)), 5), "Guessing among 5 equally probable words has perplexity 5."
+assert np.isclose(perplexity(np.array([1.0, 1 / 16])), 4), "Take the mean of the logarithms, not of p."
 
 # %% [markdown]
-# Now give it the dev captions: once with the true words before each word (teacher forcing), and once with one of them
-# replaced by another word of the vocabulary, as if the model had said that itself. The targets stay the same, and
-# only words right after the replaced one are counted.
+# Now measure the perplexity of the model on the dev captions. In each caption, pick one word at random, and look at the
+# probability of the word after it: once with the true words before it (teacher forcing), and once with the picked word
+# replaced by a random one, as if the model itself had said that word. The target is the same in both cases.
 #
-# **Predict.** Guessing among all 45 tokens would have perplexity 45. How many with the true words? And after one
+# **Predict.** Guessing among all 45 tokens has perplexity 45. What is the perplexity with the true words? And after one
 # wrong word?
 
 # %%
@@ -377,21 +378,21 @@ print(f"perplexity after a wrong word   {perplexity(np.array(misled)):.0f}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# A wrong word costs more than guessing blindly would: the model is confident about beginnings that it has seen, and
-# it has learned nothing about how to go on after a mistake. An LSTM generalises better than this table, and still has
-# the problem.
+# After a wrong word, the model does worse than blind guessing: it has learned nothing about how to go on after a
+# mistake, yet it is as confident as ever. An LSTM generalises better than this table, but has the same problem.
 #
 # </details>
 #
-# What helps: feed the model its own words now and then while it is trained (*scheduled sampling*,
-# [Bengio et al., 2015](https://arxiv.org/abs/1506.03099)); train it on whole captions of its own, with a score as the
-# reward ([Rennie et al., 2017](https://arxiv.org/abs/1612.00563)); or keep several beginnings while it writes
-# ([chapter 7](07_words_out.ipynb)).
+# Three things help: feeding the model its own words now and then during training (*scheduled sampling*, [Bengio et al.,
+# 2015](https://arxiv.org/abs/1506.03099)); training it on whole captions of its own, with a score as the reward
+# ([Rennie et al., 2017](https://arxiv.org/abs/1612.00563)); and keeping several beginnings while it writes ([chapter
+# 7](07_words_out.ipynb)).
 #
 # ## Why a batch holds captions of one length
 #
-# A batch takes as many steps as its longest caption has words. The paper (4.3) noticed that random batches waste time
-# on padding. So it draws a length first, and then 64 captions of that length. How much does that save?
+# A batch takes as many steps as its longest caption has words. The authors of the paper noticed that random batches
+# waste time on padding (section 4.3). So they sample a length first, and then 64 captions of that length. How much does
+# this save?
 
 # %%
 train_captions = [text for image in train for text in image.captions]
@@ -413,37 +414,35 @@ print(f"spent on padding: {random_padding:.0%} of the steps in random batches")
 print(f"                  {sorted_padding:.0%} in batches of one length")
 
 # %% [markdown]
-# With random batches nearly half of the steps would be for nothing. `data_utils.make_batches` groups captions by
-# length.
+# With random batches, nearly half of the steps would be wasted. `data_utils.make_batches` groups captions by length.
 #
 # ## Exercises
 #
-# **1.** Let `tidy` keep words of one letter. How much of the lost score comes back?
+# **1.** Let `tidy` keep words of one letter. How much of the lost score do you regain?
 #
 # [solution 1]
 #
-# **2.** A vocabulary can also be limited by `min_count`. Which values leave the scenes with 32 words?
+# **2.** A vocabulary can also be limited by `min_count`. Which values of `min_count` leave 32 of the scenes' words?
 #
 # [solution 2]
 #
-# **3.** Let the language model write: start from `<start> <start>`, draw each word with its probability
-# (`rng.choice`), and stop at `<end>`. Are the sentences good? Are they true of anything?
+# **3.** Let the language model write: start from `<start> <start>`, sample each word with its probability
+# (`rng.choice`), and stop at `<end>`. Are the sentences good English? Are they true of any picture?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# A caption becomes ids through a vocabulary, which is counted on the training split, and ids become rows of an
-# embedding matrix. What is thrown away on the way, articles or rare words, is missing in every caption, and the score
-# shows it if it is honest. The inputs are the targets, shifted by one word. Teacher forcing gives the network the
-# true previous word, so that training is simple and every step counts. Its price is exposure bias: the captioner has
-# never practised what to do after its own mistakes.
+# A vocabulary, counted on the training split, turns a caption into ids, and an embedding matrix turns each id into a
+# vector. Whatever is thrown away on the way, such as articles or rare words, is missing from every caption, and an
+# honest score shows it. The inputs are the targets, shifted by one word. Teacher forcing gives the network the true
+# previous word, so that training is simple and every step counts. Its price is exposure bias: the captioner has never
+# practised going on after a mistake of its own.
 #
 # ## Next
 #
-# The words are ready; [chapter 2](02_a_picture_as_vectors.ipynb) does the same for the photo. To read:
-# [Karpathy, *The unreasonable effectiveness of recurrent neural
-# networks*](https://karpathy.github.io/2015/05/21/rnn-effectiveness/),
+# The words are ready; [chapter 2](02_a_picture_as_vectors.ipynb) turns the photo into vectors. To read: [Karpathy, *The
+# unreasonable effectiveness of recurrent neural networks*](https://karpathy.github.io/2015/05/21/rnn-effectiveness/),
 # on language models that write.
 
 # %% maintainers=true

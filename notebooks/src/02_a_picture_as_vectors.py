@@ -6,7 +6,7 @@
 # * turn a photo into a grid of *annotation vectors*, and say why a convolutional layer is used for it
 # * compute the *receptive field* of a layer, and check it with a gradient
 # * find out what a vector knows, with cosines and with a *probe*
-# * follow every shape on the way from the file to the words
+# * say what shape the data has at each step from the file to the logits
 #
 # **You need** numpy, and an idea of what a convolution and a pooling layer do.
 #
@@ -14,8 +14,8 @@
 #
 # [diagram]
 #
-# Attention needs something to choose from. The paper's encoder turns a photo into a set of vectors, one for each
-# region, and calls them *annotation vectors*: $a = \{\mathbf{a}_1, \dots, \mathbf{a}_L\},\ \mathbf{a}_i \in
+# Attention needs vectors to choose from. In this chapter, an encoder turns a photo into a set of vectors, one for each
+# region. The paper calls them *annotation vectors*: $a = \{\mathbf{a}_1, \dots, \mathbf{a}_L\},\ \mathbf{a}_i \in
 # \mathbb{R}^D$.
 
 # %%
@@ -41,14 +41,14 @@ keras.utils.set_random_seed(0)
 # %% [markdown]
 # ## From a photo to a grid
 #
-# The paper took VGG19 ([Simonyan and Zisserman](https://arxiv.org/abs/1409.1556)), a network of convolutions and
-# poolings that classifies photos, and kept its layers up to the last convolution of the fifth block. VGG16 is a
-# little smaller and gives the same shapes. Its weights are random here: nothing needs to be downloaded, and neither
-# shapes nor receptive fields depend on the weights. What a vector *knows* does depend on them; for that, the trained
-# encoders that come with the package follow below.
+# The paper's encoder is VGG19 ([Simonyan and Zisserman](https://arxiv.org/abs/1409.1556)), a convolutional network that
+# classifies photos, without the layers after the last convolution of its fifth block. This chapter uses VGG16, which is
+# a little smaller and gives the same shapes. Its weights are random here, so that nothing needs to be downloaded:
+# neither shapes nor receptive fields depend on the weights. What a vector *knows* does depend on them, so to find that
+# out, you will use the trained encoders that come with the package.
 #
-# The photo shows Grace Hopper. It comes with matplotlib (US Navy, public domain). `load_image` stretches it to 224 x
-# 224 pixels, the size that VGG was made for.
+# The photo, which shows Grace Hopper, comes with matplotlib (US Navy, public domain). `load_image` stretches it to 224
+# x 224 pixels, the input size of VGG.
 
 # %%
 photo_path = cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)
@@ -69,17 +69,17 @@ ax.axis("off")
 plt.show()
 
 # %% [markdown]
-# So $L = 14 \cdot 14 = 196$ and $D = 512$. The fourth pooling has divided the size by $2^4 = 16$, so each cell
-# belongs to a square of 16 x 16 pixels. The decoder reads the grid as a list, row by row: the cell in row $r$ and
-# column $q$ is number $14r + q$. To attention the list is a set: of a cell's place it knows only what the cell's
-# vector says.
+# So $L = 14 \cdot 14 = 196$ and $D = 512$. Four poolings have divided the width and the height by $2^4 = 16$, so each
+# cell belongs to a square of 16 x 16 pixels. The decoder reads the grid as a list, row by row: the cell in row $r$ and
+# column $q$ is number $14r + q$. Attention treats this list as a set: it knows the position of a cell only if the
+# cell's vector contains it.
 #
 # ## Why not the last layer?
 #
-# Captioners before this paper described the photo by one vector: the output of a fully connected layer behind the
-# grid, or the mean of the grid. Such a vector has no position left in it.
+# Many earlier captioners described the photo with a single vector: the output of a fully connected layer after the
+# grid, or the mean of the grid. Such a vector has no position left in it that attention could select.
 #
-# **Predict.** Shuffle the 196 cells like a jigsaw. What does their mean do?
+# **Predict.** Shuffle the 196 cells like the pieces of a jigsaw. What happens to their mean?
 
 # %%
 shuffled = np.random.default_rng(0).permutation(features, axis=1)
@@ -90,22 +90,23 @@ print("same mean:", same_mean, "  same grid:", same_grid)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Nothing: it is the same mean. It cannot tell a dog on the left from a dog on the right, and no part of it can be
-# looked at on its own. A fully connected layer does mix in the positions, but nobody can say which of its 4,096
-# numbers belongs to which part of the photo. In the grid, each vector has its place.
+# Nothing: the mean stays the same. It cannot tell a dog on the left from a dog on the right, and it has no parts that
+# attention could look at one by one. The output of a fully connected layer does depend on the positions, but none of
+# its 4,096 numbers belongs to a particular part of the photo. In the grid, each vector belongs to one part.
 #
 # </details>
 #
 # ## How much of the photo does a cell see?
 #
-# The *receptive field* of a cell is the square of pixels that it depends on. You can compute its width layer by
-# layer. Let `jump` be how many pixels lie between two neighbouring cells. A layer with kernel size $k$ sees $k - 1$
-# more cells, which are `jump` pixels each; a stride of $s$ makes the jumps $s$ times as wide.
+# The *receptive field* of a cell is the square of pixels that it depends on. You can compute its width layer by layer.
+# Let `jump` be the distance between neighbouring cells, in pixels. A layer with kernel size $k$ adds $k - 1$ cells to
+# the field, each of them `jump` pixels wide; a stride of $s$ then makes the jump $s$ times as large.
 #
-# **Predict.** How wide is the field of the last layer, whose cells are 16 pixels wide: 16, 64 or 196 pixels?
+# **Predict.** Each cell of the last layer belongs to a square of 16 x 16 pixels. How wide is its receptive field: 16,
+# 64 or 196 pixels?
 #
-# **Your turn.** Write one layer's step. A 3 x 3 convolution (stride 1) takes field 1 and jump 1 to field 3 and jump
-# 1; a 2 x 2 pooling with stride 2 then makes it field 4 and jump 2.
+# **Your turn.** Write the step for one layer. For example, a 3 x 3 convolution (stride 1) takes field 1 and jump 1 to
+# field 3 and jump 1; a 2 x 2 pooling with stride 2 then takes them to field 4 and jump 2.
 
 
 # %% gap="field"
@@ -117,7 +118,7 @@ def after_layer(field, jump, kernel, stride):
 # %% check="field" empty="after_layer(1, 1, 3, 1)"
 assert tuple(after_layer(1, 1, 3, 1)) == (3, 1), "A 3 x 3 convolution sees one more pixel on each side."
 assert tuple(after_layer(3, 1, 2, 2)) == (4, 2), "The pooling adds one jump of 1 pixel, then the jump doubles."
-assert tuple(after_layer(4, 2, 3, 1)) == (8, 2), "Two more cells are two more jumps."
+assert tuple(after_layer(4, 2, 3, 1)) == (8, 2), "Two more cells add two jumps of 2 pixels."
 
 # %%
 field, jump, fields = 1, 1, {}
@@ -131,8 +132,8 @@ for layer in vgg16.layers[-1].layers[1:]:
         print(f"{layer.name:14}{' x '.join(map(str, shape)):>16}{field:>8}{jump:>6}")
 
 # %% [markdown]
-# 196 pixels: nearly the whole photo. (That there are also 196 cells is chance.) Is it true? A gradient tells you: the
-# pixels that a cell depends on are those where its derivative is not zero.
+# The field is 196 pixels wide: nearly the whole photo. (That there are also 196 cells is a coincidence.) You can check
+# this with a gradient: a cell depends on the pixels for which its derivative is not zero.
 
 # %%
 pixels = tf.Variable(np.random.default_rng(0).uniform(0, 255, (1, 224, 224, 3)).astype("float32"))
@@ -153,11 +154,11 @@ print(f"measured: {measured}; the middle 98 x 98 pixels have {middle:.0%} of the
 
 # %% [markdown]
 # The white square is the whole receptive field, 196 pixels wide, as computed. But most of the influence comes from
-# around the cell itself (cyan): the middle 98 x 98 pixels, a quarter of the area, have 70 % of it. So an annotation
-# vector is about its own place, and knows the surroundings.
+# pixels near the cell itself (cyan): the middle 98 x 98 pixels, a quarter of the area, have 70 % of it. So an
+# annotation vector is mainly about its own square, but also knows the surroundings.
 #
-# A lower layer has more cells, which have seen less; a later one has fewer, which know more. Each encoder lets you
-# choose.
+# A lower layer has more cells, each with a smaller receptive field; a higher layer has fewer cells with larger fields.
+# With each encoder, you can choose the layer.
 
 # %%
 choices = [
@@ -176,23 +177,23 @@ for name, layer in choices:
 # %% [markdown]
 # ## Where the weights come from
 #
-# 6,000 photos are too few to learn to see from. So the encoder is first trained for another task, for which there is
-# much more: *ImageNet*, 1.2 million photos in 1,000 classes. Its last layers, which name the class, are dropped;
-# edges, fur, wheels and faces, which the layers below have learned, are just as useful for captions. This is
-# *transfer learning*. The paper keeps these weights as they are: the encoder is *frozen*, and only the decoder is
-# trained. To go on training the encoder with the decoder, at a small learning rate, is called *fine-tuning*; it helps
-# if there are enough captions.
+# 6,000 photos are too few to learn to see from. So the encoder is first trained on a task with far more data:
+# classifying the 1.2 million photos of *ImageNet* into 1,000 classes. Then its last layers, which predict the class,
+# are dropped. The layers below have learned to recognise edges, fur, wheels and faces, which is just as useful for
+# captions. This is *transfer learning*. In the paper, these weights stay as they are: the encoder is *frozen*, and only
+# the decoder is trained. Training the encoder further, together with the decoder and at a small learning rate, is
+# called *fine-tuning*; it helps if there are enough captions.
 #
 # ## What the vectors of a real photo know
 #
-# The bundled captioner for photos has an EfficientNet-Lite0, with 14 x 14 cells of 1,280 numbers. It was trained on
-# ImageNet and then fine-tuned on Flickr8k together with its decoder: with captions, and with boxes that people drew
-# around the things in them. Take the vector of one cell and compare it with all others. The usual measure is the
-# *cosine* of the angle between two vectors, $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top \mathbf{w} /
-# (|\mathbf{u}||\mathbf{w}|)$: 1 for the same direction, 0 for unrelated ones. What all cells have in common, the mean
-# vector, is subtracted first.
+# The encoder of the bundled photo captioner is an EfficientNet-Lite0, with 14 x 14 cells of 1,280 numbers each. It was
+# trained on ImageNet and then fine-tuned on Flickr8k together with the decoder, on captions and on boxes that people
+# drew around the objects in the photos. Take the vector of one cell and compare it with the vectors of all cells. The
+# usual measure is the *cosine* of the angle between two vectors, $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top
+# \mathbf{w} / (|\mathbf{u}||\mathbf{w}|)$: 1 if they point in the same direction, 0 if they are orthogonal. The code
+# below first subtracts the mean vector, which all cells have in common.
 #
-# **Your turn.** Compute the cosine of one vector with each of `vectors`.
+# **Your turn.** Compute the cosine between one vector and each row of `vectors`.
 
 
 # %% gap="cosines"
@@ -204,7 +205,7 @@ def cosines(vectors, vector):
 # %% check="cosines" empty="cosines(np.eye(2), np.ones(2))"
 trial_vectors = np.array([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0], [-1.0, 0.0]])
 expected = [1, 0, 0.5**0.5, -1]
-message = "Not the cosines: divide by both lengths, and by the length of each row."
+message = "Not the cosines: divide by the length of the vector and by the length of each row."
 np.testing.assert_allclose(cosines(trial_vectors, np.array([5.0, 0.0])), expected, atol=1e-7, err_msg=message)
 
 # %% stored="JPEG"
@@ -234,18 +235,18 @@ for name, cosine in similar.items():
     print(f"columns {columns.min()}-{columns.max()}")
 
 # %% [markdown]
-# Below each photo, bright cells resemble the marked one. The cells that resemble the face lie on the face and the
-# brim of the hat; neither the uniform nor the flag is among them. Those that resemble the crew follow the raft across
-# the photo, and those that resemble one of the two people on the beach show both. The encoder has never seen these
-# photos, nor an outline of anything. The borders are soft, since neighbouring cells have seen nearly the same pixels.
-# (Raft and beach are from the Kodak Lossless True Color Image Suite.)
+# In the map below each photo, bright cells resemble the marked one. The cells that resemble the face lie on the face
+# and the brim of the hat, but not on the uniform or the flag. The cells that resemble the crew follow the raft across
+# the photo, and the cells that resemble one of the two people on the beach lie on both people. The encoder has never
+# seen these photos, nor the outline of any object. The borders are soft, since neighbouring cells see nearly the same
+# pixels. (The photos of the raft and the beach are from the Kodak Lossless True Color Image Suite.)
 #
 # ## Can a classifier read the colour?
 #
-# Resembling is one thing, knowing another. A *probe* is a small classifier that tries to read one fact from a vector;
-# if a linear one can, the decoder can, too. You need many pictures of which the fact is known: synthetic scenes, and
-# `tiny`, the small encoder that was trained on them. It gives 16 x 16 vectors of 66 numbers; the last two are the row
-# and the column.
+# Vectors can be similar without containing the fact that you are after. A *probe* is a small classifier that tries to
+# read one fact from a vector; if a linear probe can read it, so can the decoder. You need many pictures for which the
+# fact is known: here, synthetic scenes. `tiny`, a small encoder that was trained on such scenes, gives 16 x 16 vectors
+# of 66 numbers, the last two of which are the row and the column.
 
 # %%
 captioner = Captioner.from_pretrained("scenes")
@@ -267,10 +268,11 @@ for (above, below), scene, vectors_of_scene, cell in zip(axes.T, scenes, vectors
         ax.axis("off")
 
 # %% [markdown]
-# Fit one matrix from the vector of the object's middle cell to the eight colours on 300 scenes, and try it on the 100
-# others. Then do the same with a cell that is eight rows and eight columns away.
+# On 300 scenes, fit a matrix that maps the vector of the object's middle cell to the eight colours, and test it on the
+# 100 others. Then do the same with a cell that is eight rows and eight columns away.
 #
-# **Predict.** How often is the colour right, from the object's cell and from the cell far away?
+# **Predict.** How often does each probe name the right colour: the one that reads the object's cell, and the one that
+# reads the cell far away?
 
 # %%
 names = list(COLOURS)
@@ -292,15 +294,15 @@ print(f"colour right: {in_object:.0%} from the object's cell, {far_away:.0%} fro
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Always from the object's cell; from far away it is guessing among eight colours. That is what attention is for: it
-# has to find the cell that knows.
+# From the object's cell, always. From far away, the probe can only guess among eight colours. This is what attention is
+# for: it has to find the cell that knows.
 #
 # </details>
 #
 # ## Every shape on the way
 #
 # Here is every shape on the way from the file to the logits, with the paper's sizes: word vectors, states and the
-# hidden layer of the attention have 512 numbers. The decoder is not trained.
+# hidden layer of the attention have 512 numbers each. The decoder is not trained.
 
 # %%
 vocabulary = Captioner.from_pretrained("flickr8k-paper").vocabulary
@@ -326,8 +328,9 @@ for name, shape in path_of_shapes.items():
 # %% [markdown]
 # ## Encode every photo once
 #
-# A frozen encoder gives a photo the same vectors in each epoch. How much work would it be to make them again? Count
-# the multiplications of VGG16's convolutions, and the size of the vectors.
+# A frozen encoder gives a photo the same vectors in each epoch. How much work would it be to compute them again each
+# time, and how much space does it take to store them? Count the multiplications in VGG16's convolutions, and the bytes
+# of the vectors.
 
 # %%
 convolutions = [layer for layer in vgg16.layers[-1].layers if "conv" in layer.name]
@@ -339,37 +342,38 @@ print(f"{multiplications / 1e9:.1f} billion multiplications for a photo")
 print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1e9:.1f} GB for Flickr8k")
 
 # %% [markdown]
-# With five captions a photo and 20 epochs, each photo would be encoded 100 times. So the vectors are computed once
-# and kept on the disk, in a *feature cache*.
+# With five captions per photo and 20 epochs, each photo would be encoded 100 times. So the vectors are computed once
+# and stored on disk, in a *feature cache*.
 #
 # ## Exercises
 #
-# **1.** Move the cell whose gradient is taken into the corner (0, 0). How large is its field now, and what fills the
-# rest?
+# **1.** Take the gradient of the cell in the corner, (0, 0), instead. How much of its field is inside the photo, and
+# what fills the rest?
 #
 # [solution 1]
 #
-# **2.** Read the *shape* of the object from the middle cell, and from the mean of all 256 vectors. Which is better?
-# Why? (A cell of `tiny` sees 8 x 8 pixels.)
+# **2.** Train a probe to read the *shape* of the object from the middle cell, and another to read it from the mean of
+# all 256 vectors. Which is better, and why? (A cell of `tiny` sees 8 x 8 pixels.)
 #
 # [solution 2]
 #
-# **3.** Which cells of the photo of Grace Hopper resemble the one in row 12 and column 7, on the uniform?
+# **3.** Which cells of the photo of Grace Hopper resemble the one in row 12 and column 7, which is on the uniform?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# The encoder is a network that was first trained on ImageNet, without its last layers. It gives a grid of annotation
-# vectors, in the paper 196 of 512 numbers. Each vector has seen much of the photo, and is mostly about its own place.
-# On real photos, neighbouring parts of one thing have similar vectors, and a linear probe can read a colour from the
-# cell that shows it. One vector for the whole photo loses what is where; a grid keeps it, and attention can choose.
+# The encoder is a network that was trained on ImageNet, without its last layers. It turns a photo into a grid of
+# annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector has seen much of the photo, but is mostly
+# about its own square. Neighbouring parts of one object have similar vectors, and a linear probe can read a colour from
+# the cell that shows it. A single vector for the whole photo loses what is where; a grid keeps it, so that attention
+# can choose.
 #
 # ## Next
 #
-# [Chapter 3](03_one_step_of_attention.ipynb) takes these vectors and chooses among them. To read:
-# [Computing receptive fields](https://distill.pub/2019/computing-receptive-fields/) (Araujo et al.), and
-# [Alain and Bengio](https://arxiv.org/abs/1610.01644), who invented probes.
+# [Chapter 3](03_one_step_of_attention.ipynb) chooses among these vectors. To read: [Computing receptive
+# fields](https://distill.pub/2019/computing-receptive-fields/) (Araujo et al.), and [Alain and
+# Bengio](https://arxiv.org/abs/1610.01644), who introduced such probes.
 
 # %% maintainers=true
 assert features.shape == (1, 196, 512)

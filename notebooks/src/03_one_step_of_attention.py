@@ -3,27 +3,29 @@
 #
 # **You will be able to**
 #
-# * compute one step of the decoder in numpy, from the picture to the next word, and get the layer's numbers
+# * compute one step of the decoder in numpy, from the picture to the next word, and get the same numbers as the
+#   package's layer
 # * say what the *query*, the *keys* and the *values* are
 # * explain why there is a tanh in the score and why three terms are added before the word is chosen
-# * tell additive from dot-product attention, and find the way from here to the transformer
+# * compare additive with dot-product attention, and follow the way from there to the transformer
 #
-# **You need** numpy and the softmax. [Chapter 2](02_a_picture_as_vectors.ipynb) says where the vectors of the picture
-# come from. You need not know what an LSTM is.
+# **You need** numpy and the softmax. [Chapter 2](02_a_picture_as_vectors.ipynb) shows how the vectors of a picture are
+# made. You do not need to know what an LSTM is.
 #
 # **1 minute on two cores**; allow an hour to think.
 #
 # [diagram]
 #
-# A captioner writes one word at a time. Before each word it decides where to look, reads what is there, updates its
-# memory and chooses a word. You are going to do one such step by hand, equation by equation, with the numbers of the
-# paper ([Xu et al., 2015](https://arxiv.org/abs/1502.03044)). The weights are those of a captioner that has been
-# trained.
+# A captioner writes one word at a time. For each word, it decides where to look, reads what is there, updates its
+# memory and chooses the word. In this chapter, you compute one such step by hand, equation by equation, with the
+# weights of a trained captioner. The equations are numbered as in the paper ([Xu et al.,
+# 2015](https://arxiv.org/abs/1502.03044)).
 #
 # In one sentence: *attention* is a weighted mean of *values*, where the weight of each value says how well its *key*
-# fits a *query*. Here the query is the decoder's state: what has been said so far, and so what is to be looked for.
-# As in the whole paper, the keys and the values are made from the same annotation vectors, one for each region of the
-# picture. The value is the vector $\mathbf{a}_i$ itself, the key is a projection of it, $\mathbf{W}_a\mathbf{a}_i$.
+# fits a *query*. Here the query is made from the decoder's state, which knows what has been said so far and therefore
+# what to look for next. As throughout the paper, the keys and the values are made from the same annotation vectors, one
+# for each region of the picture. The value is the annotation vector $\mathbf{a}_i$ itself, and the key is a projection
+# of this vector, $\mathbf{W}_a\mathbf{a}_i$.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -44,8 +46,8 @@ plt.rcParams["figure.dpi"] = 100
 # ## The picture
 #
 # The captioner `scenes` comes with the package. It captions synthetic scenes of 64 x 64 pixels, and it is small: $L =
-# 256$ regions (16 x 16), annotation vectors of $D = 66$ numbers, a state of $n = 128$, word vectors of $m = 32$, and
-# $K = 45$ words and other tokens. It has never seen this scene.
+# 256$ regions (16 x 16), annotation vectors of $D = 66$ numbers, a state of $n = 128$, word vectors of $m = 32$, and $K
+# = 45$ words and other tokens. It has never seen the scene below.
 
 # %%
 captioner = Captioner.from_pretrained("scenes")
@@ -59,7 +61,7 @@ ax.axis("off")
 print("annotation vectors:", a.shape)
 
 # %% [markdown]
-# All that was learned is in these matrices. Here they are as plain arrays, under the paper's names.
+# All that the decoder has learned is in its weights. Here they are as plain numpy arrays, under the paper's names.
 
 # %%
 decoder = captioner.decoder
@@ -91,8 +93,8 @@ for name, array in (("E", E), ("W_a", W_a), ("W_h", W_h), ("v", v), ("T_h", T_h)
 # %% [markdown]
 # ## Before the first word
 #
-# The decoder has two memories: the state $\mathbf{h}$, which the other parts see, and the cell $\mathbf{c}$, which
-# only the LSTM sees. Both start from the mean annotation vector, through one layer each:
+# The decoder has two memories: the state $\mathbf{h}$, which the other parts of the model read, and the cell
+# $\mathbf{c}$, which only the LSTM reads. Both are computed from the mean annotation vector, by one layer each:
 #
 # $$\mathbf{c}_0 = f_{\text{init},c}\Big(\frac{1}{L} \sum_{i=1}^L \mathbf{a}_i\Big) \qquad
 #   \mathbf{h}_0 = f_{\text{init},h}\Big(\frac{1}{L} \sum_{i=1}^L \mathbf{a}_i\Big)$$
@@ -109,18 +111,18 @@ print("h_0", h_0.shape, " c_0", c_0.shape, " y_0", tokens[y_0])
 # %% [markdown]
 # ## 1. Score each region, (4)
 #
-# How well does region $i$ fit what is looked for? The paper's $f_{att}$ is a multilayer perceptron with one hidden
-# layer, which reads a region and the state (this is *additive* attention, by
-# [Bahdanau et al.](https://arxiv.org/abs/1409.0473)):
+# How well does region $i$ fit the query? The paper's $f_{att}$ is a multilayer perceptron with one hidden layer, which
+# reads the annotation vector and the state. This is the *additive* attention of [Bahdanau et
+# al.](https://arxiv.org/abs/1409.0473):
 #
 # $$e_{ti} = f_{att}(\mathbf{a}_i, \mathbf{h}_{t-1}) =
 #   \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a + \mathbf{W}_h \mathbf{h}_{t-1})$$
 #
-# The query is the state *before* this step: the LSTM needs the context to compute the next one. The keys do not
-# change from word to word, so they are computed once for each picture.
+# The query comes from the state *before* this step, because the LSTM needs the context to compute the next state. The
+# keys do not change from word to word, so they are computed only once for each picture.
 #
-# **Your turn.** Write (4) for all regions at once. `keys` is (256, 64), `query` is (64,), and numpy adds the query to
-# each row.
+# **Your turn.** Write (4) for all regions at once. `keys` has the shape (256, 64) and `query` the shape (64,); numpy
+# adds the query to each row.
 
 # %% gap="scores"
 keys = a @ W_a + b_a  # (256, 64)
@@ -129,7 +131,8 @@ query = h_0 @ W_h  # (64,)
 e = ...  # your turn: (256,)
 
 # %% check="scores" empty="e"
-expected = equations.additive_scores(keys[None].astype("float32"), query[None].astype("float32"), v.astype("float32"))
+in_32_bits = [array.astype("float32") for array in (keys[None], query[None], v)]
+expected = equations.additive_scores(*in_32_bits)
 np.testing.assert_allclose(
     e, expected[0], atol=1e-3, err_msg="Not the scores of (4): is the tanh around the whole sum?"
 )
@@ -140,9 +143,9 @@ print(f"{len(e)} scores, from {e.min():.1f} to {e.max():.1f}")
 #
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_{k=1}^L \exp(e_{tk})}$$
 #
-# The softmax makes weights of the scores: all positive, and their sum is 1. It is *shift-invariant*: adding the same
-# number to all scores changes nothing, since it cancels in the fraction. That is why you may subtract the largest
-# score first. It keeps `exp` from overflowing.
+# The softmax turns the scores into weights, which are positive and add up to 1. It is *shift-invariant*: adding the
+# same number to all scores changes nothing, since it cancels in the fraction. So you may subtract the largest score
+# first, which keeps `exp` from overflowing.
 #
 # **Predict.** The best score is about 23 above the worst one. How many of the 256 regions share nine tenths of the
 # weight: 4, 40 or 140?
@@ -154,10 +157,11 @@ alpha = ...  # your turn: (256,)
 
 # %% check="weights" empty="alpha"
 np.testing.assert_allclose(alpha.sum(), 1, err_msg="Weights must add up to 1: divide by the sum.")
-np.testing.assert_allclose(alpha, equations.attention_weights(e[None])[0], atol=1e-5, err_msg="Not the softmax of e.")
+np.testing.assert_allclose(alpha, equations.attention_weights(e[None])[0], atol=1e-5, err_msg="Not the softmax.")
 from_the_largest = np.sort(alpha)[::-1]
 num_regions = 1 + np.flatnonzero(from_the_largest.cumsum() >= 0.9)[0]
-print(f"{num_regions} of {len(alpha)} regions share nine tenths of the weight; the largest weight is {alpha.max():.2f}")
+print(f"{num_regions} of {len(alpha)} regions share nine tenths of the weight; ", end="")
+print(f"the largest weight is {alpha.max():.2f}")
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
@@ -173,8 +177,8 @@ for ax in axes:
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Four. The softmax turns differences into ratios: a region whose score is 5 below the best gets $e^{-5}$ of its
-# weight, less than a hundredth. Most regions show the background, and their scores are lower than that.
+# Four. The softmax turns differences into ratios: a region whose score is 5 below the best one gets $e^{-5}$ times the
+# largest weight, less than a hundredth of it. Most regions show the background, and their scores are lower still.
 #
 # </details>
 #
@@ -184,10 +188,10 @@ for ax in axes:
 #   \beta_t = \sigma(\mathbf{W}_\beta \mathbf{h}_{t-1} + b_\beta)$$
 #
 # The *context vector* is the weighted mean of the values: 256 vectors have become one. The paper first writes it as
-# $\hat{\mathbf{z}}_t = \phi(\{\mathbf{a}_i\}, \{\alpha_{ti}\})$, equation (6), and leaves $\phi$ open: with *soft
-# attention* it is this mean, with *hard attention* one region that is drawn with the probabilities $\alpha_{ti}$. The
-# three steps (score, normalise, average) are the same in every soft attention. The gate $\beta_t$, one number between
-# 0 and 1, is from the paper's section 4.2.1. It is close to 0 where a word does not need the picture.
+# $\hat{\mathbf{z}}_t = \phi(\{\mathbf{a}_i\}, \{\alpha_{ti}\})$, equation (6), and leaves $\phi$ open. In *soft
+# attention*, $\phi$ is this mean; in *hard attention*, it is the vector of one region, sampled with the probabilities
+# $\alpha_{ti}$. Every soft attention has the same three steps: score, normalise, average. The gate $\beta_t$, a number
+# between 0 and 1, is from section 4.2.1 of the paper. It can fall to nearly 0 where a word does not need the picture.
 #
 # **Your turn.** Write the context vector.
 
@@ -205,8 +209,8 @@ print(f"context {z.shape}, gate {beta[0]:.2f}")
 # ## 4. Update the memory, (1) to (3)
 #
 # The LSTM has three *gates*, $\mathbf{i}$, $\mathbf{f}$ and $\mathbf{o}$, and candidate values $\mathbf{g}$. Each of
-# the four reads the previous word, the previous state and the context. The paper writes the three inputs below each
-# other and multiplies them with one big matrix; that is the same as a matrix for each input, and a sum:
+# the four reads the previous word, the previous state and the context. The paper stacks the three inputs and multiplies
+# them by one big matrix. That is the same as multiplying each input by a matrix of its own and adding the results:
 #
 # $$\begin{pmatrix} \mathbf{i}_t \\ \mathbf{f}_t \\ \mathbf{o}_t \\ \mathbf{g}_t \end{pmatrix} =
 #   \begin{pmatrix} \sigma \\ \sigma \\ \sigma \\ \tanh \end{pmatrix} T_{D+m+n,n}
@@ -215,11 +219,12 @@ print(f"context {z.shape}, gate {beta[0]:.2f}")
 # $$\mathbf{c}_t = \mathbf{f}_t \odot \mathbf{c}_{t-1} + \mathbf{i}_t \odot \mathbf{g}_t \quad (2) \qquad
 #   \mathbf{h}_t = \mathbf{o}_t \odot \tanh(\mathbf{c}_t) \quad (3)$$
 #
-# Number by number ($\odot$), the *forget gate* $\mathbf{f}$ decides what to keep of the memory, the *input gate*
-# $\mathbf{i}$ what to add of the candidates $\mathbf{g}$, and the *output gate* $\mathbf{o}$ what to expose as the
-# new state.
+# Element by element ($\odot$), the *forget gate* $\mathbf{f}$ decides how much to keep of the memory, the *input gate*
+# $\mathbf{i}$ how much to add of the candidates $\mathbf{g}$, and the *output gate* $\mathbf{o}$ how much to expose as
+# the new state.
 #
-# **Your turn.** Write (2) and (3). The gates are ready, with the sigmoid and the tanh of (1) applied.
+# **Your turn.** Write (2) and (3). The gates and the candidates are ready: the sigmoid and the tanh of (1) have been
+# applied.
 
 # %% gap="memory"
 summed = E[y_0] @ T_y + h_0 @ T_h + z @ T_z + b_T  # (4n,)
@@ -234,7 +239,7 @@ expected_h, expected_c = equations.lstm(summed[None], c_0[None])
 np.testing.assert_allclose(
     c_1, expected_c[0], atol=1e-5, err_msg="Not the cell of (2): f keeps the old, i adds the new."
 )
-np.testing.assert_allclose(h_1, expected_h[0], atol=1e-5, err_msg="Not the state of (3): o times tanh of the new cell.")
+np.testing.assert_allclose(h_1, expected_h[0], atol=1e-5, err_msg="Not h of (3): o times tanh of the new cell.")
 print(f"the forget gates are between {f.min():.2f} and {f.max():.2f}")
 
 # %% [markdown]
@@ -243,9 +248,9 @@ print(f"the forget gates are between {f.min():.2f} and {f.max():.2f}")
 # $$p(\mathbf{y}_t | \mathbf{a}, \mathbf{y}_1, \dots, \mathbf{y}_{t-1}) \propto
 #   \exp(\mathbf{L}_o(\mathbf{E}\mathbf{y}_{t-1} + \mathbf{L}_h \mathbf{h}_t + \mathbf{L}_z \hat{\mathbf{z}}_t))$$
 #
-# What is in the exponent has a number for each word of the vocabulary, the *logits*; a softmax makes probabilities of
-# them. Reading the state, the context and the word once more, instead of the state alone, is called a *deep output*
-# ([Pascanu et al.](https://arxiv.org/abs/1312.6026)).
+# The exponent has a number for each word of the vocabulary, its *logit*; a softmax turns the logits into probabilities.
+# An output that reads not only the state but also the context and the previous word is called a *deep output* ([Pascanu
+# et al.](https://arxiv.org/abs/1312.6026)).
 
 # %%
 logits = (E[y_0] + h_1 @ L_h + z @ L_z) @ L_o + b_o  # (K,)
@@ -261,7 +266,8 @@ print("first word:", tokens[best[0]])
 # %% [markdown]
 # ## Check against the layer
 #
-# `CaptionDecoder.step` computes the same step for many captions at once, in 32 bits. You find its numbers.
+# `CaptionDecoder.step` computes the same step for many captions at once, in 32 bits. Your numbers agree with the
+# layer's.
 
 # %%
 state = decoder.initial_state(features)
@@ -277,8 +283,8 @@ for name, difference in differences.items():
     print(f"{name:8} differs by at most {difference:.0e}")
 
 # %% [markdown]
-# And Keras? `keras.layers.AdditiveAttention` is the same attention, with query, values and keys as inputs. It has no
-# projections of its own, so you give it yours, and $\mathbf{v}$ is its `scale`.
+# And Keras? `keras.layers.AdditiveAttention` is the same attention, with the query, the values and the keys as inputs.
+# It has no projections of its own, so you pass the projected query and keys; $\mathbf{v}$ is its `scale`.
 
 # %%
 keras_attention = keras.layers.AdditiveAttention()
@@ -293,8 +299,8 @@ print(f"weights differ by at most {keras_difference:.0e}, contexts by {context_d
 # %% [markdown]
 # ## A whole caption
 #
-# The same lines in a function, called until the word is `<end>`. The most probable word of each step is the input of
-# the next one. This is *greedy search*; [chapter 7](07_words_out.ipynb) has better ones.
+# The next cell puts the same lines into a function and calls it until the word is `<end>`. The most probable word of
+# each step is the input of the next step. This is *greedy search*; [chapter 7](07_words_out.ipynb) has better searches.
 
 
 # %%
@@ -337,8 +343,8 @@ print("by hand:     ", " ".join(words), f"(log p {log_prob:.4f})")
 print("by the layer:", result.caption, f"(log p {result.log_prob:.4f})")
 
 # %% [markdown]
-# The caption is true. Here is where the model looked for each of the words that may name something. Nobody marked the
-# objects in its training data: it has seen pictures and sentences, and nothing else.
+# The caption is true. Here is where the attention was at each word that may name something. Nobody marked the objects
+# in its training data: the model has seen only pictures and sentences.
 
 # %%
 display = AttentionDisplay(scene.image, words, maps[: len(words)].reshape(-1, 16, 16))
@@ -347,10 +353,10 @@ _ = display.plot(width=10)
 # %% [markdown]
 # How is such an overlay made? The map has 16 x 16 weights, the picture 64 x 64 pixels, so each weight is spread over
 # the pixels around its cell. (The paper enlarges its 14 x 14 weights by $2^4 = 16$ and blurs them with a Gaussian
-# filter.) What keeps its colours has much weight; the line encloses the smallest region that holds half of it.
+# filter.) Areas with much weight keep their colours; the line encloses the smallest area that holds half of the weight.
 #
-# In a scene, you know where the object is that a colour or a shape names. So you can measure how much of the
-# attention is on it, over 100 other scenes.
+# In a synthetic scene, you know where each object is. So you can measure, over 100 other scenes, how much of the
+# attention is on the object that a colour or a shape names.
 
 # %%
 others = draw_scenes(100, seed=7)
@@ -359,14 +365,15 @@ print(f"attention on the object: {grounding.mass:.0%} (a uniform map: {grounding
 print(f"the largest weight is on the object for {grounding.pointing:.0%} of {grounding.num_words} words")
 
 # %% [markdown]
-# ### Why the light sits left of the object's centre
+# ### Why attention is left of the object's centre
 #
-# Look closely: the attention is not on the middle of an object. Is the overlay shifted? You can find out. Mirror the
-# scenes, so that left becomes right. If the overlay or the pictures were to blame, the attention would now sit on the
-# right. And ask which cells *know* the shape: fit a linear classifier (a *probe*) from one cell's vector to the
-# shape, for cells in several columns of the object.
+# Look closely: at the words for the shapes, attention is left of the middle of the object. Are the pictures to blame,
+# or is the map shifted? Two tests answer this. First, mirror the scenes, so that left becomes right: if something in
+# the pictures attracted attention to the left, the attention would now be on the right. Second, ask which cells *know*
+# the shape: fit a linear classifier (a *probe*) from one cell's vector to the shape, for cells in several columns
+# around the object's centre. If the map were shifted, the cells that know the shape would be shifted, too.
 #
-# **Predict.** From which cell can the shape be read best: from the object's middle, or from its edge?
+# **Predict.** From which cell can the shape be read best: from one in the object's middle, or from one at its edge?
 
 # %%
 singles = draw_scenes(1500, seed=5, max_objects=1)
@@ -409,9 +416,10 @@ print(f"middle {accuracy[0]:.0%}, one cell left {accuracy[-1]:.0%}, one cell rig
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The edges know the shape; the middle of a square looks like the middle of a circle, since a cell of this encoder
-# sees only 8 x 8 pixels. Either edge would do, the left one is a little better, and the model has chosen it: mirrored
-# scenes have the light on the left, too. So the overlay is right, and the model reads the shape where it can be read.
+# The cells at both edges know the shape better than the cell in the middle: a cell of this encoder sees only 8 x 8
+# pixels, and the middle of a square looks like the middle of a circle. So the map is not shifted. Nor are the pictures
+# to blame, since in mirrored scenes the attention is on the left, too. Either edge would do; the left one is a little
+# better, and the model has learned to read the shape there.
 #
 # </details>
 #
@@ -420,7 +428,7 @@ print(f"middle {accuracy[0]:.0%}, one cell left {accuracy[-1]:.0%}, one cell rig
 # Leave it out, as a "simplification": $e_{ti} = \mathbf{v}^\top(\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a +
 # \mathbf{W}_h \mathbf{h}_{t-1})$.
 #
-# **Predict.** How do the maps change from word to word now?
+# **Predict.** How do the maps now change from word to word?
 
 # %%
 without = np.array([softmax((keys + query @ W_h) @ v) for query in queries])
@@ -442,20 +450,20 @@ print(f"fraction of the weight that moves: {moved(maps):.2f} with tanh, {moved(w
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# They do not change at all. The score falls apart into $\mathbf{v}^\top \mathbf{W}_a \mathbf{a}_i$, which is the same
-# for every word, and $\mathbf{v}^\top \mathbf{W}_h \mathbf{h}_{t-1}$, which is the same for every region; and the
-# softmax is shift-invariant. Without the tanh, region and state cannot interact. This mistake is easily made, and a
-# model with it still trains.
+# They do not change at all. The score splits into $\mathbf{v}^\top (\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a)$, which
+# is the same for every word, and $\mathbf{v}^\top \mathbf{W}_h \mathbf{h}_{t-1}$, which is the same for every region
+# and therefore changes nothing in the softmax. Without the tanh, the region and the state cannot interact. This mistake
+# is easily made, and a model that contains it still trains.
 #
 # </details>
 #
 # ## Why the LSTM does not forget
 #
-# In a plain recurrent network, the gradient is multiplied by the same matrix at every step on its way back. It
-# shrinks: the *vanishing gradient*, because of which such a network cannot learn long-range dependencies. In an LSTM
-# the way from $\mathbf{c}_{t-1}$ to $\mathbf{c}_t$ is a multiplication with $\mathbf{f}_t$, number by number, by (2).
-# Where a forget gate is open, the memory passes forwards and its gradient backwards. The product of all forget gates
-# says how much of each number of the first memory is left at the end of the caption.
+# In a plain recurrent network, the gradient is multiplied by the same matrix at every step on its way back. Usually it
+# shrinks: this is the *vanishing gradient*, which keeps such a network from learning long-range dependencies. In an
+# LSTM, each element of $\mathbf{c}_{t-1}$ is merely multiplied by a forget gate on its way to $\mathbf{c}_t$, by (2).
+# Where the gate is open, the memory passes forwards and its gradient backwards. The product of the forget gates of all
+# steps says how much of each element of $\mathbf{c}_0$ is left at the end of the caption.
 
 # %%
 left_over = np.prod(forget_gates, axis=0)
@@ -465,21 +473,22 @@ ax.set_xlabel(f"fraction of a number of the memory that is left after {len(forge
 print(f"largest {left_over.max():.2f}, median {np.median(left_over):.0e}")
 
 # %% [markdown]
-# Most of the 128 numbers forget within a few words; some are kept nearly whole to the end. Each has learned its own
-# pace.
+# Most of the 128 elements are forgotten within a few words; some are kept almost entirely to the end. Each has learned
+# its own pace.
 #
 # ## Why three terms are added, (7)
 #
-# Multiply (7) out. Each of the three terms passes through $\mathbf{L}_o$ on its own and gives every word a number; the
-# three numbers are added. So each of them votes for and against each word, and a strong vote can outvote the other two.
-# (Adding logits means multiplying unnormalised probabilities.)
+# Multiply out (7). Each of the three terms passes through $\mathbf{L}_o$ separately and gives every word a number; the
+# three numbers are then added. So each of them votes for or against each word, and a strong vote can outvote the other
+# two. (Adding logits means multiplying unnormalised probabilities.)
 #
-# The previous word goes in again because what follows "left" is "of", whatever the picture shows. The readout can
-# know that from the word alone, and the memory is free for other things. The context goes in again because a colour
-# can then be read from the picture directly.
+# The previous word goes in again because "left" is followed by "of", whatever the picture shows. The readout can know
+# this from the word itself, which leaves the memory free for other things. The context goes in again so that a colour,
+# for example, can be read from the picture directly.
 #
 # **Predict.** The model has just said "a yellow circle is under a", and next comes "blue". Which of the three terms
-# prefers "blue" to the other colours most? And for the word after it, "star", next to the other shapes?
+# favours "blue" over the other colours most strongly? And for the next word, which term favours "star" over the other
+# shapes?
 
 
 # %%
@@ -512,9 +521,9 @@ for (said, name), lead in ahead.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# "Blue" comes mostly from the picture at this step. "Star" comes from memory: the model looked at the star while it
-# said the words before, and had already read its shape. You can close its eyes for this one step (gate 0), and it
-# still says "star":
+# "Blue" comes mostly from the picture at this step. "Star" comes mostly from memory: the model looked at the star while
+# it said the words before, and had already read its shape. Even if you blindfold the model for this one step (gate 0),
+# it says "star":
 #
 # </details>
 #
@@ -527,9 +536,9 @@ for name, log_p in (("seeing", log_p_seeing), ("blind", log_p_blind)):
     print(f"{name:8} {tokens[log_p.argmax()]} with probability {np.exp(log_p.max()):.3f}")
 
 # %% [markdown]
-# The package has this as a tool. `captioner.trace` divides each logit into these parts, and the picture's part into
-# the votes of the regions, since $\hat{\mathbf{z}}_t$ is itself a sum over regions ([docs/trace.md](../docs/trace.md)
-# has the formulas).
+# The package can do this for you: `captioner.trace` splits each logit into these parts, and the picture's part into the
+# votes of the regions, since $\hat{\mathbf{z}}_t$ is itself a sum over regions ([docs/trace.md](../docs/trace.md) has
+# the formulas).
 
 # %%
 trace = captioner.trace(scene.image, " ".join(words))
@@ -544,24 +553,24 @@ print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
 # %% [markdown]
 # ### What a map does not tell you
 #
-# A map of attention says how much of each region is *read* at one step. It does not say for which word that counts:
-# all words of the vocabulary share the map. Nor does it say what was found there, or whether it was needed: at "star"
-# the map lights up the star, and the model could have said "star" with its eyes closed. A word may come from memory,
-# which has read the picture at every earlier step. The votes answer the first question; to know whether a word
-# *depends* on a region, take the region away and ask again.
+# A map of attention shows how much of each region is *read* at one step. It does not show which word this supports: all
+# words of the vocabulary share the map. Nor does it show what was read there, or whether it was needed: at "star" the
+# map highlights the star, but the model would have said "star" blindfolded, too. A word may come from memory, which has
+# read the picture at every earlier step. The votes show which word a region supports. To find out whether a word
+# *depends* on a region, take the region away and run the model again.
 #
 # ## Other scores
 #
-# The score is the only one of the three steps that leaves a choice. Two more are common
-# ([Luong et al.](https://arxiv.org/abs/1508.04025)):
+# Of the three steps, only the score leaves a choice. Two other scores are common ([Luong et
+# al.](https://arxiv.org/abs/1508.04025)):
 #
-# * *Dot-product* attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{h}_{t-1}$: a region fits if it points the way the
-#   state points. There is nothing to learn.
+# * *Dot-product* attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{h}_{t-1}$: a region scores high if its vector points in
+#   the same direction as the state. There is nothing to learn.
 # * *Bilinear* (or multiplicative) attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$: a matrix first
-#   translates the state into the language of the regions.
+#   maps the state into the space of the annotation vectors.
 #
-# Dot-product attention needs both vectors to be equally long. Here are both scores by hand, and by the layers of the
-# package and of Keras (`keras.layers.Attention` is dot-product attention).
+# Dot-product attention needs two vectors of the same length. The next cell computes both scores by hand and compares
+# them with the layers of the package and of Keras (`keras.layers.Attention` is dot-product attention).
 
 # %%
 from keras_sat import BilinearAttention, DotAttention
@@ -594,8 +603,9 @@ for name, difference in equal.items():
     print(f"{name:22} differs by at most {difference:.0e}")
 
 # %% [markdown]
-# What do they cost with the paper's sizes, 196 regions and all vectors of 512 numbers? Here are the multiplications
-# once for each photo and at each word. (The additive score also takes 196 x 512 tanh at each word.)
+# What do the three scores cost with the paper's sizes: 196 regions, and vectors of 512 numbers throughout? Count the
+# multiplications that are needed once for each photo, and those that are needed at each word. (The additive score also
+# computes 196 x 512 tanhs at each word.)
 
 # %%
 L, D, n, k = 196, 512, 512, 512
@@ -607,21 +617,23 @@ for name, (once, each_word) in costs.items():
 # ## From here to the transformer
 #
 # Everything in a transformer's attention ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)) is one step away
-# from what you have done:
+# from what you have just done:
 #
-# * *Scaled* dot products. The dot product of long random vectors is large, its softmax nearly one-hot, and the
-#   gradient nearly 0. So it is divided by $\sqrt{d}$, where $d$ is the length of the vectors.
+# * *Scaled* dot products. Dot products of long random vectors are large, which makes their softmax nearly one-hot and
+#   its gradient nearly 0. So the dot products are divided by $\sqrt{d}$, where $d$ is the length of the vectors.
 # * *Projections* for all three: $\mathbf{Q} = \mathbf{X}\mathbf{W}_Q$, $\mathbf{K} = \mathbf{A}\mathbf{W}_K$,
-#   $\mathbf{V} =
-#   \mathbf{A}\mathbf{W}_V$. Here the keys had a projection, and the values had none.
-# * *Multi-head attention*: several small attentions side by side, each with a map of its own. Their contexts are
-#   concatenated and projected.
-# * *Cross-attention* asks the picture, as here. *Self-attention* asks the caption itself: it replaces the LSTM. Then
-#   no position waits for the state of the one before, and in training all words of a caption are computed at once.
+#   $\mathbf{V} = \mathbf{A}\mathbf{W}_V$. In the additive score, the query and the keys had projections; the values had
+#   none.
+# * *Multi-head attention*: several small *heads* of attention side by side, each with a map of its own. Their contexts
+#   are concatenated and projected.
+# * *Cross-attention* attends to the picture, as here. *Self-attention* attends to the caption itself and replaces the
+#   LSTM. Then no position has to wait for the state of the one before, and in training all words of a caption are
+#   computed at once.
 #
 # $$\text{head} = \text{softmax}\Big(\frac{\mathbf{Q}\mathbf{K}^\top}{\sqrt{d}}\Big)\mathbf{V}$$
 #
-# **Your turn.** Write one head. `Q` is (C, d), `K` and `V` are (256, d); `softmax_rows` works on each row.
+# **Your turn.** Write one head. `Q` has the shape (C, d), and `K` and `V` have the shape (256, d); `softmax_rows`
+# applies the softmax to each row.
 
 
 # %% gap="head"
@@ -638,11 +650,11 @@ def head(Q, K, V):
 trial_rng = np.random.default_rng(0)
 trial_Q, trial_K, trial_V = (trial_rng.normal(size=(number, 16)) for number in (2, 5, 5))
 expected = [softmax(row) @ trial_V for row in trial_Q @ trial_K.T / 4]
-np.testing.assert_allclose(head(trial_Q, trial_K, trial_V), expected, err_msg="Not a head: divide by the root of d.")
+np.testing.assert_allclose(head(trial_Q, trial_K, trial_V), expected, err_msg="Not a head: divide by sqrt(d).")
 
 # %% [markdown]
-# Now ask the picture with all states of the caption at once, with two heads, and compare with
-# `keras.layers.MultiHeadAttention`. (Nothing of it is trained: this is about shapes and formulas.)
+# Now let all states of the caption attend to the picture at once, with two heads, and compare the result with
+# `keras.layers.MultiHeadAttention`. (The weights are random: only the shapes and the formulas matter here.)
 
 # %%
 multi_head = keras.layers.MultiHeadAttention(num_heads=2, key_dim=16, use_bias=False)
@@ -657,33 +669,33 @@ print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most 
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Set the gate to 1 (`write(gate=1.0)`). Does the caption change? And with 0, when the model cannot look at
-# all?
+# **1.** Set the gate to 1 (`write(gate=1.0)`). Does the caption change? And what if the gate is 0, so that the model
+# cannot look at all?
 #
 # [solution 1]
 #
-# **2.** Replace the weights by 1/256 everywhere, which is what a model without attention does. This model was not
-# trained for it; [chapter 4](04_why_attention.ipynb) has one that was. What remains true of the caption?
+# **2.** Replace all attention weights by 1/256, as a model without attention does. (This model was not trained for it;
+# [chapter 4](04_why_attention.ipynb) has one that was.) How much of the caption is still true?
 #
 # [solution 2]
 #
-# **3.** Look at one region only: weight 1 where $\alpha$ is largest, 0 elsewhere. *Hard attention* comes close to
-# that. Does the model still tell the truth?
+# **3.** Let the model look at one region only: weight 1 where $\alpha$ is largest, and 0 elsewhere. (*Hard attention*
+# comes close to this.) Is the caption still true?
 #
 # [solution 3]
 #
-# **4.** Draw 196 random keys and a random query of length $d$ = 4, 64 and 512 (`rng.normal`). What is the largest
-# weight, with and without $\sqrt{d}$?
+# **4.** Sample 196 random keys and a random query of length $d$ = 4, 64 and 512 (`rng.normal`). What is the largest
+# weight, with and without the division by $\sqrt{d}$?
 #
 # [solution 4]
 #
 # ## In five sentences
 #
-# Attention scores the regions, normalises the scores and takes the weighted mean. The decoder's state is the query;
-# keys and values are made from the annotation vectors. The additive score needs its tanh, because without it region
-# and state cannot interact. The next word is a vote of the previous word, the memory and the picture, and the map
-# shows only what was read at this step. Scale a dot product, project all three, put heads side by side, and you have
-# the attention of a transformer.
+# Attention scores the regions, normalises the scores and takes the weighted mean of the regions' vectors. The query is
+# made from the decoder's state; the keys and the values are made from the annotation vectors. The additive score needs
+# its tanh, because without it the region and the state cannot interact. The previous word, the memory and the picture
+# vote on the next word, and the map shows only what was read from the picture at this step. Scale a dot product,
+# project queries, keys and values, put several heads side by side, and you have the attention of a transformer.
 #
 # ## Next
 #

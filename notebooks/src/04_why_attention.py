@@ -5,8 +5,8 @@
 #
 # * say what a captioner without attention cannot do, and show it with an experiment
 # * explain the *bottleneck* that attention removes, in captioning and in translation
-# * train the same captioner with and without attention, and compare them fairly
-# * write a *gated recurrent unit* (GRU), and say what it changes
+# * train the same captioner with and without attention, and compare the two fairly
+# * write a *gated recurrent unit* (GRU), and say how it differs from the LSTM
 #
 # **You need** [chapter 3](03_one_step_of_attention.ipynb), or an idea of what a context vector and a recurrent
 # network are.
@@ -15,8 +15,8 @@
 #
 # [diagram]
 #
-# The captioners before the paper gave the decoder the whole photo as one vector. All that it would ever know of the
-# photo had to pass through that vector. You will see what does not get through.
+# Most captioners before the paper gave the decoder the whole photo as one vector. All that the decoder would ever know
+# of the photo had to pass through this vector. In this chapter, you see what does not get through.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -37,8 +37,9 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## Two pictures that need different captions
 #
-# Take a scene whose objects stand side by side, cut it between them, and swap the two sides. Colours, shapes and
-# sizes stay the same. But if "a red circle is left of a blue square" was true, the opposite is true now.
+# Take a scene whose two objects are side by side, cut it between them, and swap the two sides. Colours, shapes and
+# sizes stay the same. But if "a red circle is left of a blue square" was true before, it is false now, and its opposite
+# is true.
 
 
 # %%
@@ -74,10 +75,10 @@ for column, pair in zip(axes.T, zip(scenes, swapped)):
 
 # %% [markdown]
 # Two captioners for scenes come with the package: `scenes` has attention, `scenes-none` has none. At each word, the
-# latter gets the mean annotation vector. Let both caption the 300 pairs. A *pair* is right if both its captions are
-# true.
+# latter gets the mean annotation vector as its context. Let both caption the 300 pairs. A *pair* is right if both of
+# its captions are true.
 #
-# **Your turn.** `truths` has a row for the scenes and a row for their swapped twins. Which fraction of the pairs is
+# **Your turn.** `truths` has one row for the scenes and one for their swapped twins. What fraction of the pairs is
 # right?
 
 
@@ -92,8 +93,7 @@ three_pairs = np.array([[True, True, False], [True, False, False]])
 assert abs(pairs_right(three_pairs) - 1 / 3) < 1e-9, "Only the first of these three pairs is right."
 
 # %% [markdown]
-# **Predict.** Each captioner tells the truth about some of the scenes. For what fraction of the *pairs* is each
-# right?
+# **Predict.** Each captioner gets some of its captions right. What fraction of the *pairs* does it get right?
 
 
 # %%
@@ -128,24 +128,25 @@ for number in range(3):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without attention, 1 % of the pairs are right; with attention, 95 %. In these examples, both name the right colours
-# and shapes. But without attention, 86 % of the scenes get the same caption as their swapped twin, word for word. It
-# is true of at most one of the two.
+# Without attention, 1 % of the pairs are right; with attention, 95 %. In the examples above, both captioners name the
+# right colours and shapes. But without attention, 86 % of the scenes get the same caption as their swapped twins, word
+# for word. Such a caption is true of at most one of the two scenes.
 #
 # </details>
 #
 # ## What is left of the difference
 #
-# Why? Without attention, the context is the mean annotation vector at each word,
+# Why does a captioner without attention fail here? Its context is the mean annotation vector at each word,
 #
 # $$\hat{\mathbf{z}}_t = \frac{1}{L} \sum_{i=1}^{L} \mathbf{a}_i,$$
 #
-# whatever the state is. With attention, each region has a weight of its own for each word, equation (13). The cells
-# of the two pictures are the same, in other places; and a mean does not care about places. So measure how far apart
-# the pictures of a pair are, next to pictures of different objects: for the grid, and for its mean.
+# whatever the state is. With attention, each region has its own weight for each word, equation (13). The two pictures
+# of a pair have nearly the same cells at different positions, and a mean does not depend on positions. So measure how
+# far apart the two pictures of a pair are, compared with pictures of different objects: first by their grids, then by
+# the means of the grids.
 #
-# **Predict.** If pictures of different objects are 100 % apart, how far apart are the two grids of a pair? And their
-# means?
+# **Predict.** Let the distance between pictures of different objects be 100 %. How far apart are the two grids of a
+# pair? And their means?
 
 
 # %%
@@ -165,14 +166,15 @@ for name, (one, other) in (("grid", grids), ("mean", [grid.mean(axis=1) for grid
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The grids are as different as those of different objects; the means are nearly the same. This is the *bottleneck*:
-# the difference is in the grid, and it does not get through one vector.
+# The grids are as different as those of different objects; the means are nearly the same. This is the *bottleneck*: the
+# difference is in the grid, but does not get through a single vector.
 #
 # </details>
 #
-# This encoder even appends the row and the column to each cell, so that "left" can be learned. In the mean they
-# cancel: they are 0 for every picture. (What little does differ comes from the rim, where a convolution sees zeros.)
-# Nor is it the fault of this encoder, which was trained with attention: one with random weights does the same.
+# The encoder of `scenes` even appends the row and the column to each cell's vector, so that "left" can be learned. But
+# in the mean, rows and columns cancel: they are 0 for every picture. (The means differ a little because of the cells at
+# the rim, where the convolutions see zeros.) Nor is it the fault of this particular encoder, which was trained with
+# attention: with random weights, the means are just as close.
 
 # %%
 coordinates = grids[0][:, :, -2:].mean(axis=1)
@@ -189,29 +191,30 @@ print(f"means of an encoder with random weights: {ratio['random']:.0%}")
 # Attention was invented for translation. A *sequence-to-sequence* model ([Sutskever et al.,
 # 2014](https://arxiv.org/abs/1409.3215)) reads a sentence with one recurrent network, the encoder, and writes its
 # translation with another, the decoder. Between the two there is one vector, the encoder's last state. Long sentences
-# came out badly, because the vector is as long as before. Bahdanau et al. let the decoder look back at all states of
-# the encoder, with weights that depend on what it is about to write. Show, Attend and Tell does the same with a
-# photo: it "translates" regions into words.
+# were translated badly, because this vector has the same length for every sentence. Bahdanau et al. let the decoder
+# look back at all states of the encoder, with weights that depend on what it is about to write. Show, Attend and Tell
+# does the same with a photo: it "translates" regions into words.
 #
-# The captioners before it (section 2 of the paper) had the bottleneck, too. They differ in when the decoder sees the
-# photo:
+# Earlier captioners (section 2 of the paper) differ in when the decoder sees the photo, and most of them had the
+# bottleneck, too:
 #
-# * [Mao et al.](https://arxiv.org/abs/1412.6632) and Kiros et al. show the photo's vector at each word.
-# * [Vinyals et al.](https://arxiv.org/abs/1411.4555) (*Show and Tell*) shows the photo once, before the first word;
-#   later the LSTM has to remember it.
+# * [Mao et al.](https://arxiv.org/abs/1412.6632) and Kiros et al. show the decoder the photo's vector at each word.
+# * *Show and Tell* ([Vinyals et al.](https://arxiv.org/abs/1411.4555)) shows the photo once, before the first word;
+#   after that, the LSTM has to remember it.
 # * [Karpathy and Li](https://arxiv.org/abs/1412.2306) and [Fang et al.](https://arxiv.org/abs/1411.4952) do look at
-#   parts of the photo, but an object detector, trained separately, proposes them.
+#   parts of the photo, but these are proposed by an object detector, which is trained separately.
 #
-# Show, Attend and Tell needs no object detector and no boxes. It learns from captions alone where to look, and may
-# look at anything: at the sky, at a gap between two things, at "left of".
+# Show, Attend and Tell needs no object detector and no boxes. It learns from captions alone where to look, and may look
+# at anything: at the sky, or at the gap between two objects.
 #
 # ## Train both
 #
-# The two bundled captioners also have encoders of their own, each trained with its decoder. A fair comparison changes
-# one thing. So train two decoders yourself: the same scenes of two objects, the same features, the same number of
-# updates, the same seed. Only `attention` differs. A third one has attention and another recurrent cell; it has its
-# turn below. This takes a minute or two. (`twin_share=0` leaves out scenes whose two objects look alike, and
-# `group_by="image"` keeps the captions of a scene in one batch, so that its features are read once.)
+# The two bundled captioners also have different encoders, each trained with its decoder. A fair comparison changes only
+# one thing. So train two decoders yourself, on the same scenes of two objects, with the same features, the same number
+# of updates and the same seed. Only `attention` differs. A third decoder has attention and another recurrent cell; the
+# section on the GRU comes back to it. Training takes a minute or two. (`twin_share=0` leaves out scenes with two
+# identical objects. `group_by="image"` keeps the captions of a scene in one batch, so that the scene's features are
+# read only once.)
 
 # %%
 training = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
@@ -256,10 +259,10 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# The curves are not far apart. Most words can be said without knowing which object is where: articles, "is", even the
-# colours and the shapes.
+# The curves are not far apart. Most words can be predicted without knowing which object is where: the articles, "is",
+# and even the colours and the shapes.
 #
-# **Predict.** So how far apart are the captioners when you count pairs?
+# **Predict.** How far apart are the captioners, then, when you count the pairs that are right?
 
 # %%
 for name, captioner in captioners.items():
@@ -275,8 +278,8 @@ for name in captioners:
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# As far as can be: none of the pairs without attention, most of them with it (and an LSTM; the GRU has its turn
-# below). A few words decide whether a caption is true, and the mean loss hardly notices them.
+# Very far: without attention, none of the pairs are right; with attention and an LSTM, most of them are. (The GRU is in
+# between; exercise 3 shows why.) A few words decide whether a caption is true, and they hardly change the mean loss.
 #
 # </details>
 #
@@ -294,9 +297,9 @@ for number in (0, 3):
             ax.text(0.5, height, f"{name}: {said}", color=colour, ha="center", transform=ax.transAxes, fontsize=10)
 
 # %% [markdown]
-# Without attention the decoder knows the colours too, and guesses what is where. What does the attention do? Here are
-# its maps for the first pair, and how much of the attention lies on each of the two objects at the words that name
-# them.
+# Without attention, the decoder knows the colours, too, but guesses what is where. What does attention do? Here are the
+# maps of attention for the first pair. For each word that names an object, the numbers say how much of the attention is
+# on that object, and how much on the other one.
 
 
 # %%
@@ -322,21 +325,21 @@ for group in (scenes, swapped):
                 )
 
 # %% [markdown]
-# Compare the words for the first object with those for the second. Before it has said "left" or "right", the decoder
-# needs to know where the *other* object is, so it may look there, too. Afterwards it need not.
+# Compare the words for the first object with those for the second. Until the decoder has said "left" or "right", it
+# needs to know where the *other* object is, so it may look there, too. After that, it no longer needs to.
 #
 # ## Could a GRU replace the LSTM?
 #
 # Yes. The *gated recurrent unit* ([Cho et al., 2014](https://arxiv.org/abs/1406.1078)) has two gates and no cell
-# $\mathbf{c}$. With $\mathbf{x}_t$ for what comes in (here the word and the context, projected for each of the
-# three),
+# $\mathbf{c}$. Its input (here, the word and the context) is projected three times, to $\mathbf{x}^r_t$,
+# $\mathbf{x}^u_t$ and $\mathbf{x}^c_t$. From these and the old state, it computes
 #
 # $$\mathbf{r}_t = \sigma(\mathbf{x}^r_t + \mathbf{U}_r \mathbf{h}_{t-1}) \qquad
 #   \mathbf{u}_t = \sigma(\mathbf{x}^u_t + \mathbf{U}_u \mathbf{h}_{t-1}) \qquad
 #   \tilde{\mathbf{h}}_t = \tanh(\mathbf{x}^c_t + \mathbf{r}_t \odot \mathbf{U}_c \mathbf{h}_{t-1})$$
 #
-# The *reset gate* $\mathbf{r}$ decides how much of the old state the candidate may read. The *update gate*
-# $\mathbf{u}$ decides, number by number, between the old state (where it is 1) and the candidate (where it is 0).
+# The *reset gate* $\mathbf{r}$ decides how much of the old state the candidate may read. The *update gate* $\mathbf{u}$
+# decides, element by element, between the old state (where it is 1) and the candidate (where it is 0).
 #
 # **Your turn.** Write the candidate and the new state.
 
@@ -361,8 +364,9 @@ message = "Not the state of a GRU: u keeps the old state, 1 - u takes the candid
 np.testing.assert_allclose(gru(*x_of_gates, h, *U_of_gates), expected[0], atol=1e-6, err_msg=message)
 
 # %% [markdown]
-# Where $\mathbf{u}$ is near 1 the state passes unchanged, and so does its gradient: like the forget gate of the LSTM,
-# this prevents the vanishing gradient. There are three sets of weights instead of four, so a quarter fewer.
+# Where $\mathbf{u}$ is near 1, the state passes unchanged, and so does its gradient. Like the forget gate of the LSTM,
+# this counteracts the vanishing gradient. The GRU has three sets of weights where the LSTM has four, so it has a
+# quarter fewer weights.
 
 # %%
 for name in ("soft", "soft, GRU"):
@@ -370,31 +374,31 @@ for name in ("soft", "soft, GRU"):
     print(f"{name:10} {weights:,} weights in the cell, {right[name]:.0%} of the pairs")
 
 # %% [markdown]
-# Is one of them better? One run of each cannot tell you. Exercise 3 trains the GRU once more, from another seed.
+# Is one of the two cells better? One run of each cannot tell you. Exercise 3 trains the GRU again, from another seed.
 #
 # ## Exercises
 #
-# **1.** Swap above and below instead of left and right, by rolling all grids by eight rows. How far apart are the
-# means now?
+# **1.** Swap top and bottom instead of left and right, by rolling all grids by eight rows. How far apart are the means
+# now?
 #
 # [solution 1]
 #
-# **2.** How often does each captioner name each shape *with its own colour*? Look for "red circle" in the caption if
-# there is a red circle.
+# **2.** How often does each captioner name a shape *with its own colour*? If there is a red circle in the scene, look
+# for "red circle" in the caption.
 #
 # [solution 2]
 #
-# **3.** Train the GRU again, from another seed (`train("soft", cell="gru", seed=1)`), and count its pairs. What
-# decides more, the cell or the seed?
+# **3.** Train the GRU again, from another seed (`train("soft", cell="gru", seed=1)`), and count its pairs. Which
+# matters more, the cell or the seed?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# One vector for a picture says what there is, and hardly where. So a captioner without attention says the same of a
-# scene and of its swapped twin, and is almost never right about both. Attention lets each word look at the regions
-# that it needs, so nothing has to pass through one vector. In translation the bottleneck was the encoder's last
-# state, and attention came from there. The loss hardly shows the difference: look at what the captions say.
+# A single vector for a picture says what there is, but hardly where. So a captioner without attention mostly gives a
+# scene and its swapped twin the same caption, and almost never gets both right. Attention lets each word look at the
+# regions that it needs, so that not everything has to pass through one vector. It was invented for translation, where
+# the bottleneck was the encoder's last state. The loss hardly shows the difference, so look at what the captions say.
 #
 # ## Next
 #

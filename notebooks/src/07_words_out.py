@@ -5,17 +5,18 @@
 #
 # * write *beam search*, and say when *greedy search* misses the best caption
 # * explain why searches prefer short captions, and what a *length penalty* does
-# * sample captions with a *temperature*, *top-k* and *top-p*, and know what variety costs
+# * sample captions with a *temperature*, *top-k* and *top-p*, and say what variety costs
 #
-# **You need** the softmax, and to know that a captioner gives a probability to each next word.
+# **You need** to know the softmax, and that a captioner gives a probability to each possible next word.
 #
 # **1 minute on two cores**; allow 40 minutes to think.
 #
 # [diagram]
 #
-# A trained captioner says how probable each next word is. That is not a caption yet: somebody has to choose. All ways
-# to choose have one frame: begin with `<start>`, choose a word, feed it as the next input, and stop at `<end>` or
-# when the caption is as long as it may be. (The captioner is *free-running* now: it reads its own words.)
+# A trained captioner says how probable each next word is. That is not a caption yet: you still have to choose the
+# words. This chapter has several ways to choose, all with the same loop: begin with `<start>`, choose a word, feed it
+# back as the next input, and stop at `<end>` or at a maximum length. (The captioner is now *free-running*: it reads its
+# own words.)
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -37,13 +38,13 @@ from keras_sat import PRESETS, Captioner, beam_search, greedy_search
 plt.rcParams["figure.dpi"] = 100
 
 # %% [markdown]
-# ## A model of five words
+# ## A model with five words
 #
-# This model looks at no picture, and only at the last word: `follows` says what comes next, and how probably. So you
-# can list every caption, with the product of its probabilities.
+# This model sees no picture, and reads only the last word: `follows` has the words that can come next, with their
+# probabilities. So you can list every caption with its probability, which is the product of its words' probabilities.
 #
-# **Predict.** Greedy search takes the most probable word at each step. Which caption does it find? Is it the most
-# probable one?
+# **Predict.** Greedy search takes the most probable word at each step. Which caption does it find? Is that the most
+# probable caption?
 
 # %%
 toy = Vocabulary(["a", "the", "dog", "cat", "sun"])
@@ -73,18 +74,18 @@ for text, probability in listed:
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Greedy search finds "a dog" (.24). Its first word is "a", and with it the best caption, "the sun" (.36), is out of
-# reach.
+# Greedy search finds "a dog" (.24). Once it has chosen "a" as the first word, the best caption, "the sun" (.36), is out
+# of reach.
 #
 # </details>
 #
 # ## Beam search
 #
-# Keep the best few beginnings instead of one: the *beams*. At each step, continue each of them with every word, and
-# keep the best few of all continuations. What has ended stays as it is. One beam is greedy search; with as many beams
-# as there are captions, nothing can be missed.
+# Keep the best few beginnings instead of one; they are called *beams*. At each step, continue each beam with every
+# word, and keep the best few of all continuations. A beam that has ended stays as it is. With one beam, this is greedy
+# search; with as many beams as there are captions, no caption can be missed.
 #
-# **Your turn.** Write one step. A beam is a list of words, from `<start>` on, and a probability.
+# **Your turn.** Write one step. A beam is a pair: a list of words, starting with `<start>`, and its probability.
 # `follows[word].items()` has the next words and their probabilities.
 
 
@@ -102,12 +103,12 @@ def next_beams(beams, num_beams):
 
 # %% check="beam" empty="next_beams([(['<start>'], 1.0)], 2)"
 first_step = next_beams([(["<start>"], 1.0)], 2)
-assert [words for words, _ in first_step] == [["<start>", "a"], ["<start>", "the"]], "Two beginnings, the best first."
+assert [words for words, _ in first_step] == [["<start>", "a"], ["<start>", "the"]], "Two beginnings, best first."
 second_step = next_beams(first_step, 2)
 assert second_step[0][0] == ["<start>", "the", "sun"], "The best of ALL continuations: 'the sun' has .4 x .9."
-assert abs(second_step[0][1] - 0.36) < 1e-9, "Multiply the probability of the beam with that of the word."
+assert abs(second_step[0][1] - 0.36) < 1e-9, "Multiply the probability of the beam by that of the word."
 ended = [(["<start>", "sun", "<end>"], 0.5), (["<start>", "a"], 0.1)]
-assert next_beams(ended, 1) == ended[:1], "What has ended stays as it is, and competes with the others."
+assert next_beams(ended, 1) == ended[:1], "A beam that has ended stays as it is, and competes with the others."
 
 
 # %%
@@ -123,8 +124,9 @@ def beam_search_by_hand(num_beams, show=False):
 by_hand = {num_beams: beam_search_by_hand(num_beams, show=num_beams == 2) for num_beams in (1, 2, 5)}
 
 # %% [markdown]
-# The searches of the package know nothing of pictures either. They want a function that reads the last words and a
-# state and returns logits. Here is one for `follows`; both find what you found.
+# The package's searches know nothing about pictures, either. They expect a function that reads the last words and a
+# state, and returns logits. Here is such a function for `follows`. With it, both searches find the captions that you
+# found.
 
 # %%
 table = np.full((len(toy), len(toy)), 1e-30, dtype="float32")
@@ -155,14 +157,15 @@ for name, (text, probability) in found.items():
     print(f"{name:8} {probability:.2f}  {text}")
 
 # %% [markdown]
-# A caption's score is the *product* of its probabilities, in practice the sum of their logarithms. It must be log
-# *probabilities*: if you add raw logits, from before the softmax, you compare numbers that mean nothing.
+# A caption's score is the *product* of its words' probabilities; in practice, the logarithms are added. These must be
+# log *probabilities*: a sum of raw logits, from before the softmax, means nothing.
 #
-# ## The captioner of the scenes
+# ## The captioner for scenes
 #
-# Now 200 scenes that the captioner `scenes` has never seen, where you know which captions are true.
+# Now let the captioner `scenes` caption 200 scenes that it has never seen. For synthetic scenes, you can check which
+# captions are true.
 #
-# **Predict.** More beams find more probable captions. Are more of them true?
+# **Predict.** More beams find more probable captions. Are more of these captions true?
 
 # %%
 captioner = Captioner.from_pretrained("scenes")
@@ -197,15 +200,16 @@ show(searched, ("log p", "better", "worse", "true"))
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# With ten beams the caption is more probable for more than a fifth of the scenes, and less for none. (With two, it
-# was less probable for a few: what greedy search takes can be pushed out by two others that end badly.) But no more
-# of them are true. More probable means more usual for this model, and shorter. On photos, which are harder, beams do
-# help: a captioner for Flickr8k went from a CIDEr of .458 with greedy search to .496 with five beams.
+# With ten beams, the caption is more probable than the greedy one for more than a fifth of the scenes, and less
+# probable for none. (With two beams, it is less probable for a few scenes: two beginnings that end badly can push out
+# the one that greedy search follows.) But no more of the captions are true. To this model, a more probable caption is a
+# more usual one, and a shorter one. On photos, which are harder, beams do help: the CIDEr of a captioner for Flickr8k
+# rose from .458 with greedy search to .496 with five beams.
 #
 # </details>
 #
-# A search that keeps beams has several captions in the end, the *n best*. They show where the model is not sure: here
-# of the article, the size and the wording, and neither of the shapes nor of the colours.
+# When beam search ends, it has several captions, the *n best*. They show what the model is unsure about: here, the
+# sizes and the wording, but neither the shapes nor the colours.
 
 # %%
 scene = [scene for scene in scenes if len(scene.objects) == 2][3]
@@ -220,9 +224,10 @@ for result in n_best:
 # %% [markdown]
 # ## The length penalty
 #
-# Probabilities are below 1, so every additional word costs probability, and a search prefers short captions. The
-# *length penalty* compares $\log p \,/\, \text{length}^{\kappa}$ instead: with $\kappa = 0$ the log probability
-# itself, with $\kappa = 1$ its mean over the tokens. (The paper has no letter for it.)
+# Probabilities are below 1, so every additional word costs probability, and a search prefers short captions. With a
+# *length penalty* $\kappa$, the search compares $\log p \,/\, \text{length}^{\kappa}$ instead. With $\kappa = 0$, this
+# is the log probability itself; with $\kappa = 1$, it is the mean over the tokens. (The letter $\kappa$ is ours, not
+# the paper's.)
 
 # %%
 penalties = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -235,18 +240,18 @@ added = {word: said[1][word] - said[0][word] for word in said[1]}
 print("said more often with 2:", *(f"{word} +{count}" for word, count in Counter(added).most_common(8)))
 
 # %% [markdown]
-# Captions grow from 6.1 to 8.7 words, and most stay true. What is added says little: introductions ("you can see", "a
-# picture of"), sizes, "to the left of" instead of "left of", and hardly a colour. Choose the penalty on the dev
-# split, by the score that you care for; the package's preset for Flickr8k has .5.
+# On average, captions grow from 6.1 to 8.7 words, and most of them stay true. The added words say little: introductions
+# ("you can see", "a picture of"), sizes, "to the left of" instead of "left of", and hardly any colours. Choose the
+# penalty on the dev split, by the score that matters to you; the package's preset for Flickr8k uses .5.
 #
 # ## Sampling
 #
-# Instead of searching you can draw each word with the probability that the model gives it. The *temperature* $T$
+# Instead of searching, you can sample each word with the probability that the model gives it. The *temperature* $T$
 # divides the logits before the softmax,
 #
 # $$p_k \propto \exp(\text{logit}_k / T).$$
 #
-# **Your turn.** Write it. (Subtract the largest logit first, so that `exp` does not overflow.)
+# **Your turn.** Write this softmax. (Subtract the largest logit first, so that `exp` does not overflow.)
 
 
 # %% gap="temperature"
@@ -257,8 +262,8 @@ def with_temperature(logits, temperature):
 
 # %% check="temperature" empty="with_temperature(np.zeros(2), 1.0)"
 trial_logits = np.log([0.5, 0.25, 0.25])
-assert np.allclose(with_temperature(trial_logits, 1.0), [0.5, 0.25, 0.25]), "At temperature 1, it is the softmax."
-assert np.allclose(with_temperature(trial_logits, 0.5), [2 / 3, 1 / 6, 1 / 6]), "At .5 probabilities are squared."
+assert np.allclose(with_temperature(trial_logits, 1.0), [0.5, 0.25, 0.25]), "At temperature 1, this is the softmax."
+assert np.allclose(with_temperature(trial_logits, 0.5), [2 / 3, 1 / 6, 1 / 6]), "At .5, square and normalise."
 assert np.isfinite(with_temperature(np.array([1000.0, 0.0]), 0.1)).all(), "Subtract the largest logit first."
 
 # %%
@@ -275,10 +280,11 @@ for ax, temperature in zip(axes, (0.5, 1.0, 2.0)):
     ax.set_title(f"first word, T = {temperature}")
 
 # %% [markdown]
-# Below 1 the probable words become more so, above 1 less. Greedy search is the limit $T \to 0$.
+# At temperatures below 1, probable words become more probable; above 1, they become less so. Greedy search is the limit
+# $T \to 0$.
 #
-# **Predict.** At $T = 1$ you draw exactly what the model has learned from true captions. How many of the captions are
-# true?
+# **Predict.** At $T = 1$, words are sampled with exactly the probabilities that the model has learned, and it has
+# learned them from true captions. What fraction of its captions are true?
 
 # %%
 temperatures = (0.2, 0.5, 1.0, 1.5, 2.0)
@@ -292,16 +298,16 @@ print(f"no sentence at T = 2: {no_sentence:.0%}; different true captions, one fo
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Four in five. The captions are nearly as varied as those that the model learned from, but its probabilities are not
-# perfect: it gives a little to many wrong words, and with ten words in a caption one of them is drawn sooner or
-# later. At $T = 2$ half of the captions are not true, and a quarter are no sentences.
+# Four in five. The captions are about as varied as the true captions of these scenes. But the model's probabilities are
+# not perfect: it gives a little probability to many wrong words, and in the course of a caption, one of them is sampled
+# now and then. At $T = 2$, about half of the captions are not true, and about a quarter are not even sentences.
 #
 # </details>
 #
-# Most of what goes wrong comes from the *tail*: words that are improbable one by one, but not all together. *Top-k*
-# draws only from the $k$ most probable words. *Top-p* ([nucleus sampling](https://arxiv.org/abs/1904.09751)) draws
-# from the fewest words that together have probability $p$, so that it allows many words where the model is unsure and
-# few where it is sure.
+# Most mistakes come from the *tail*: words that are improbable one by one, but not all together. *Top-k* samples only
+# from the $k$ most probable words. *Top-p* ([nucleus sampling](https://arxiv.org/abs/1904.09751)) samples from the
+# smallest set of words that together have at least the probability $p$, so that it allows many words where the model is
+# unsure and few where it is sure.
 
 # %%
 cut = {"T = 1.5": drawn["T = 1.5"]}
@@ -310,8 +316,8 @@ for label, choice in (("top_k = 2", {"top_k": 2}), ("top_p = 0.9", {"top_p": 0.9
 show(cut, ("different", "true"))
 
 # %% [markdown]
-# Chance comes from the seed alone, and each picture has a chance of its own: the same seed gives the same captions,
-# in any batch.
+# The seed alone decides what is sampled, and each picture has its own random numbers. So the same seed gives the same
+# captions, whatever else is in the batch.
 
 # %%
 few = captioner.caption_features(features[:8], temperature=1.0, seed=1)
@@ -325,10 +331,10 @@ for result in captioner.caption(scene.image, temperature=1.0, num_results=4, see
     print("\n".join(textwrap.wrap(f"{result.log_prob:6.2f}  {result.caption}", 100)))
 
 # %% [markdown]
-# ## The end
+# ## Where a caption ends
 #
-# To the model, `<end>` is a word like the others: it has learned when to say it. `max_length` is there in case it
-# does not. `<pad>` and `<start>` are never chosen, and `<unk>` only if you allow it.
+# To the model, `<end>` is a word like any other, and it has learned when to say it. `max_length` stops a caption that
+# would not end. `<pad>` and `<start>` are never chosen, and `<unk>` is chosen only if you allow it.
 
 # %%
 short = captioner.caption_features(features, num_beams=1, max_length=5)
@@ -341,31 +347,31 @@ print(
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Change the probabilities in `follows` so that two beams miss the best caption too, and three find it.
+# **1.** Change `follows` so that two beams miss the best caption, too, but three beams find it.
 #
 # [solution 1]
 #
-# **2.** Draw 20 captions of one scene with $T = 1$ (`temperature=1.0, num_results=20`), and take the one with the
-# highest log probability. Is it the one that beam search finds?
+# **2.** Sample 20 captions of one scene with $T = 1$ (`temperature=1.0, num_results=20`), and take the most probable
+# one. Is it the caption that beam search finds?
 #
 # [solution 2]
 #
-# **3.** Which words does the model say at the temperature of 2 that make a caption no sentence? Print five of them.
+# **3.** At a temperature of 2, some captions are not sentences. Print five of them. Which words spoil them?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# A captioner gives probabilities, and a search makes a caption of them. Greedy search is one beam; more beams find
-# more probable captions, which need not be truer. Every word costs probability, so a search prefers short captions
-# unless a length penalty makes up for it. Sampling gives variety and costs truth; the temperature trades one for the
-# other. Top-k and top-p cut the tail, where most of the mistakes are.
+# A captioner gives probabilities, and a search turns them into a caption. Greedy search is beam search with one beam;
+# more beams find more probable captions, which need not be truer. Every word costs probability, so a search prefers
+# short captions unless a length penalty makes up for it. Sampling gains variety and costs truth; the temperature trades
+# one for the other. Top-k and top-p cut off the tail, where most of the mistakes come from.
 #
 # ## Next
 #
-# "True" is easily said of scenes. [Chapter 8](08_how_good_is_it.ipynb) scores captions where nobody knows the truth,
-# only what five people have written. To read: [Holtzman et al.](https://arxiv.org/abs/1904.09751) on why the most
-# probable text is dull.
+# For synthetic scenes, it is easy to say which captions are true. [Chapter 8](08_how_good_is_it.ipynb) is about how
+# captions are scored when you do not know what is true, but only what five people have written. To read: [Holtzman et
+# al.](https://arxiv.org/abs/1904.09751) on why the most probable text is dull.
 
 # %% maintainers=true
 assert abs(sum(probability for _, probability in listed) - 1) < 1e-9 and listed[0][0] == "the sun"

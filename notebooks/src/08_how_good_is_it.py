@@ -4,19 +4,20 @@
 # **You will be able to**
 #
 # * compute BLEU, METEOR and CIDEr-D by hand
-# * fool each of them, and say what a score can and cannot tell
+# * fool each of them, and say what a score can and cannot tell you
 # * judge whether a difference between two captioners is real
 #
-# **You need** to count words and to read a table. No network is trained.
+# **You need** to be able to count words and read a table. No network is trained.
 #
 # **1 minute on two cores**; allow an hour to think.
 #
 # [diagram]
 #
-# Five people have written five captions of a photo, the *references*, and a captioner writes a sixth, the
-# *candidate*. How good is it? No program can tell, so one counts how much of the sixth is found in the five. You
-# compute the usual metrics by hand, get the package's numbers, and then look for cases in which they are wrong. In
-# synthetic scenes you can, since there the truth is known.
+# Five people have each written a caption of a photo: these are the *references*. A captioner writes a sixth caption,
+# the *candidate*. How good is the candidate? No program can tell, so metrics count how much of it is found in the
+# references. In this chapter, you compute the usual metrics by hand and get the same numbers as the package. Then you
+# look for cases in which the metrics are wrong. You can find such cases because for synthetic scenes, the truth is
+# known.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -45,12 +46,12 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## BLEU by hand
 #
-# BLEU ([Papineni et al., 2002](https://aclanthology.org/P02-1040/)) comes from translation. It cuts the captions into
-# words and counts the *n-grams*, the runs of $n$ words. The precision $p_n$ is the fraction of the candidate's
-# n-grams that are found in a reference. Each counts at most as often as in the reference that has it most often, or
-# else "a a a a" would be perfect: the counts are *clipped*.
+# BLEU ([Papineni et al., 2002](https://aclanthology.org/P02-1040/)) was made for machine translation. It splits
+# captions into words and counts *n-grams*, which are runs of $n$ words. The precision $p_n$ is the fraction of the
+# candidate's n-grams that are found in a reference. The counts are *clipped*: each n-gram counts at most as often as it
+# occurs in the reference that has it most often. Otherwise "a a a a" would be perfect.
 #
-# **Your turn.** Count the clipped matches. `ngrams(text, n)` is a `Counter`.
+# **Your turn.** Count the clipped matches. `ngrams(text, n)` returns a `Counter`.
 
 # %%
 references = ["a red circle is left of a blue star", "there is a red circle to the left of the star"]
@@ -69,10 +70,10 @@ def clipped_matches(references, candidate, n):
 
 
 # %% check="clipped" empty="clipped_matches(['a'], 'a', 1)"
-assert clipped_matches(["a dog runs"], "a dog", 2) == 1, "One run of two words is found."
-assert clipped_matches(["a dog runs"], "a a a a", 1) == 1, "'a' counts once: that is how often the reference has it."
-assert clipped_matches(["a cat", "a cat and a dog"], "a a a", 1) == 2, "At most as often as in the best reference."
-assert clipped_matches(["a cat", "a dog"], "a a", 1) == 1, "References are not added up."
+assert clipped_matches(["a dog runs"], "a dog", 2) == 1, "One run of two words is found: 'a dog'."
+assert clipped_matches(["a dog runs"], "a a a a", 1) == 1, "'a' counts once: the reference has it once."
+assert clipped_matches(["a cat", "a cat and a dog"], "a a a", 1) == 2, "At most as often as in any one reference."
+assert clipped_matches(["a cat", "a dog"], "a a", 1) == 1, "Do not add up the references."
 
 # %%
 precisions = []
@@ -82,13 +83,13 @@ for n in range(1, 5):
     print(f"p_{n} = {matches:2} / {total:2}")
 
 # %% [markdown]
-# BLEU-$N$ is the geometric mean of $p_1 \dots p_N$. A very short caption could have perfect precision. So there is a
-# *brevity penalty*, for candidates that are shorter than the reference closest to them in length: with $c$ words in
-# the candidate and $r$ in that reference,
+# BLEU-$N$ is the geometric mean of $p_1 \dots p_N$, times a *brevity penalty*. Without it, very short captions could be
+# perfect. The penalty applies to candidates that are shorter than the reference closest to them in length: with $c$
+# words in the candidate and $r$ in that reference,
 #
 # $$\text{BLEU-}N = \min(1, e^{1 - r/c}) \cdot \Big(\prod_{n=1}^N p_n\Big)^{1/N}$$
 #
-# **Your turn.**
+# **Your turn.** Write this formula.
 
 
 # %% gap="bleu"
@@ -111,13 +112,13 @@ for n, value in enumerate(by_hand, start=1):
     print(f"BLEU-{n}  by hand {value:.6f}, the package {scored[f'bleu_{n}']:.6f}")
 
 # %% [markdown]
-# BLEU is meant for a whole corpus: matches and counts are summed over all captions first, and divided then. The mean
-# of the BLEU of single captions is something else, since a caption without a common run of four words has BLEU-4
-# zero.
+# BLEU is meant for a whole corpus: matches and counts are first summed over all captions, and then divided. The mean of
+# the BLEU of single captions is something else, since a caption that shares no run of four words with a reference has a
+# BLEU-4 of zero.
 #
-# From here on, the captions are of 300 scenes that the captioner has not seen. Four of the five sentences of a scene
-# are the references. The fifth is a person's caption, to be scored as well. (The person is the grammar of the scenes:
-# always right.)
+# From here on, the captions describe 300 scenes that the captioner has not seen. Four of the five sentences of a scene
+# are the references. The remaining sentence stands for a person's caption, and is scored, too. (This "person" is the
+# grammar of the scenes, which is always right.)
 
 # %%
 scenes = draw_scenes(300, seed=44)
@@ -136,17 +137,19 @@ print(f"{(of_each < 0.001).mean():.0%} of the captions have BLEU-4 zero")
 # %% [markdown]
 # ## METEOR by hand
 #
-# METEOR ([Banerjee and Lavie](https://aclanthology.org/W05-0909/)) pairs the words of a caption with those of one
-# reference. Words pair if they are equal, have the same stem, or are synonyms. It weighs recall above precision, and
-# punishes pairings in many pieces (*chunks*: runs of words that are next to each other in both). The best reference
-# counts. With $m$ pairs in $k$ chunks, $c$ words in the caption and $r$ in the reference,
+# METEOR ([Banerjee and Lavie](https://aclanthology.org/W05-0909/)) matches the words of a caption with the words of one
+# reference. Two words match if they are equal, have the same stem, or are synonyms. METEOR gives recall more weight
+# than precision, and penalises matches that are broken into many *chunks* (runs of words that are next to each other in
+# both sentences). Of several references, the one with the best score counts. With $m$ matches in $k$ chunks, $c$ words
+# in the caption and $r$ in the reference,
 #
 # $$P = \frac{m}{c}, \quad R = \frac{m}{r}, \quad F = \frac{P R}{0.85 P + 0.15 R}, \quad
 #   \text{METEOR} = \Big(1 - 0.6 \Big(\frac{k}{m}\Big)^{0.2}\Big) F$$
 #
-# (These are the weights of METEOR 1.5 for English, which also knows paraphrases. It is a Java program; the package
-# uses it if it is installed, and nltk's METEOR with the same weights if that has its dictionary, WordNet.) Here is
-# nltk's, with a dictionary of your own that has the synonyms of the scenes.
+# (The numbers .85, .15, .6 and .2 are the English weights of METEOR 1.5, a Java program that also knows paraphrases.
+# The package uses this program if it is installed; otherwise, it uses nltk's METEOR with the same weights, which needs
+# the dictionary WordNet.) The next cell uses nltk's METEOR with a small dictionary of its own, which has the synonyms
+# of the scenes.
 
 
 # %%
@@ -201,22 +204,23 @@ for caption in (reference, "one star above a small red circle", "a little red ci
     print("   ".join(f"{value:.4f}" for value in found), "  ", caption)
 
 # %% [markdown]
-# Even the very same sentence does not get 1: its one chunk counts. The second caption has the same words in other
-# places, and means the opposite. The third is a true paraphrase, and needs the synonyms.
+# Even the very same sentence does not get 1, because its single chunk is penalised. The second caption has the same
+# words in another order, and means the opposite. The third is a true paraphrase, which only gets a good score with the
+# synonyms.
 #
 # ## CIDEr-D by hand
 #
 # Not all words are worth the same: nearly every caption has "a", and few have "purple". CIDEr ([Vedantam et al.,
-# 2015](https://arxiv.org/abs/1411.5726)) makes a vector of each caption, with a number for each n-gram: its count,
-# times its weight $\log(N / N_g)$, where $N$ is the number of photos and $N_g$ the number of those with this n-gram
-# in a reference (*tf-idf*). The score is the cosine of two such vectors, averaged over the references and over $n = 1
-# \dots 4$, times 10.
+# 2015](https://arxiv.org/abs/1411.5726)) turns each caption into a vector with a number for each n-gram: its count
+# times its weight $\log(N / N_g)$, where $N$ is the number of photos and $N_g$ the number of photos that have this
+# n-gram in a reference (*tf-idf*). The score is the cosine between the vectors of the candidate and of a reference,
+# averaged over the references and over $n = 1 \dots 4$, times 10.
 #
-# What everybody reports is *CIDEr-D*, which cannot be fooled as easily. It clips the counts as BLEU does, so that
-# repeating a word does not help, and multiplies by $e^{-d^2 / 2\sigma^2}$ with $\sigma = 6$, where $d$ is the
-# difference in length. When this notebook or a paper says CIDEr, it is CIDEr-D.
+# Most papers report *CIDEr-D*, which is harder to fool. It clips the counts as BLEU does, so that repeating a word does
+# not help, and multiplies each cosine by $e^{-d^2 / 2\sigma^2}$ with $\sigma = 6$, where $d$ is the difference in
+# length between the two captions. Like most papers, this notebook calls it CIDEr.
 #
-# **Your turn.** How much is each n-gram worth? An n-gram that is in no reference counts as being in one.
+# **Your turn.** Write the weight of an n-gram. If an n-gram is in no reference, treat it as if it were in one.
 
 # %%
 document_counts = Counter()
@@ -231,8 +235,8 @@ def weight(ngram):
 
 
 # %% check="weight" empty="weight(('a',))"
-assert np.isclose(weight(("no", "such", "words")), math.log(300)), "In no reference: as if it were in one of the 300."
-assert np.isclose(weight(("purple",)), math.log(300 / document_counts["purple",])), "The logarithm of N / N_g."
+assert np.isclose(weight(("no", "such", "words")), math.log(300)), "In no reference: treat it as if it were in one."
+assert np.isclose(weight(("purple",)), math.log(300 / document_counts["purple",])), "Take the logarithm of N / N_g."
 
 
 # %%
@@ -261,19 +265,19 @@ weights = {word: weight((word,)) for word in ("a", "is", "square", "purple", "an
 print("what a word is worth:", "  ".join(f"{word} {value:.2f}" for word, value in weights.items()))
 
 # %% [markdown]
-# So CIDEr depends on the data set: the same captions score differently among other photos, and a single photo always
-# has 0.
+# So CIDEr depends on the data set: among other photos, the same captions get other scores, and the CIDEr of a single
+# photo is always 0.
 #
-# ## Captions that deserve good scores, and others
+# ## Captions that deserve good scores, and captions that do not
 #
-# * **the model**, whose captions are true for 19 of 20 scenes
+# * **the model**, whose captions are true for 96 % of the scenes
 # * **a person**, who always tells the truth
-# * **a liar**: the person's sentence with left and right, above and below exchanged, or other colours where there are
-#   no such words; never true
+# * **a liar**: the person's sentences with left and right or above and below exchanged, or with wrong colours if there
+#   are no such words; never true
 # * **shuffled**: the model's words in random order
 # * **always the same**: one sentence for all scenes
 #
-# **Predict.** Order the five by BLEU-4. Who is first? How far behind is the liar? And what is BLEU-1 of the shuffled
+# **Predict.** Rank the five by BLEU-4. Who is first? How far behind is the liar? And what is the BLEU-1 of the shuffled
 # words?
 
 # %%
@@ -316,18 +320,21 @@ for ax, name in zip(axes, ("true", "bleu_4", "meteor", "cider")):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# * **The model beats the person** by every metric (by METEOR, which knows synonyms, only just), though one in twenty
-#   of its captions is false and none of the person's. It writes what is usual; the person writes now this, now that.
-# * **The liar is not found out.** Not one sentence is true, and his BLEU-4 is still two thirds of the person's, his
-#   CIDEr half. One wrong word in ten costs a few n-grams, whether it is an article or the whole point.
-# * **BLEU-1 sees no order.** Shuffled words get exactly what the sentence got. BLEU-4 does see it.
+# * **The model beats the person** by every metric (by METEOR, which knows synonyms, only just), although 4 % of its
+#   captions are false and none of the person's are. The model writes what is usual; the person varies the wording.
+# * **The liar is not found out.** None of the liar's sentences are true, but their BLEU-4 is still two thirds of the
+#   person's, and their CIDEr is half. One wrong word in ten costs a few n-grams, whether it is an article or the point
+#   of the sentence.
+# * **BLEU-1 ignores the order of words.** Shuffled words score exactly as much as the sentence did. BLEU-4 does depend
+#   on the order.
 #
 # </details>
 #
-# On photos it is the same with BLEU: on Flickr8k's dev split the bundled captioner has BLEU-4 25.1 and a person 21.2.
-# There METEOR (21.8 and 25.5) and CIDEr (.62 and .80) put the person first, as you would if you read the captions.
+# On photos, too, BLEU ranks a model above a person: on Flickr8k's dev split, the bundled captioner has a BLEU-4 of
+# 25.1, and a person has 21.2. But METEOR (21.8 and 25.5) and CIDEr (.62 and .80) put the person first there, as you
+# would if you read the captions.
 #
-# Single captions show it more clearly still. Both of these speak of the same scene:
+# Single captions show even more clearly that scores do not measure truth. Here are two captions of the same scene:
 
 # %%
 shown = next(scene for scene in scenes if {"left", "is"} <= set(scene.captions[0].split()))
@@ -342,8 +349,8 @@ for text, score in one_by_one.items():
 # %% [markdown]
 # ## How to get more BLEU without a better model
 #
-# Leave the full stop in: nearly every caption ends with one, and so it matches. Or leave the brevity penalty out:
-# then captions that stop after four words score more than whole ones.
+# Keep the full stop: people end nearly every caption with one, so it matches. Or leave out the brevity penalty: then
+# captions that stop after four words score higher than whole ones.
 
 # %%
 with_stop = bleu(
@@ -356,31 +363,32 @@ print(f"its captions after four words   {cut_off['bleu_4']:.3f}")
 print(f"    without brevity penalty     {cut_off['bleu_4_no_penalty']:.3f}")
 
 # %% [markdown]
-# So scores can only be compared where words are cut and penalties taken in the same way, and where there are as many
-# references (five in the paper, which drops COCO's additional ones). The paper's section 5.2 adds three more reasons
-# why scores of different papers are hard to compare: the encoder (a better CNN alone gives better captions), one
-# model or an *ensemble* of several, and the split of the data. And here is the paper's own table for Flickr8k, BLEU-1
-# to BLEU-4 (without brevity penalty) and METEOR:
+# So scores can only be compared if the captions were tokenised in the same way, with the same brevity penalty, and with
+# the same number of references (five in the paper, which drops COCO's additional ones). Section 5.2 of the paper adds
+# three more reasons why the scores of different papers are hard to compare: they use different encoders (a better CNN
+# alone gives better captions), single models or an *ensemble* of several, and different splits of the data. Here is the
+# paper's own table for Flickr8k, BLEU-1 to BLEU-4 (without brevity penalty) and METEOR:
 
 # %%
 for label, row in PUBLISHED["flickr8k"].items():
     print(f"{label:34}" + "  ".join(f"{100 * value:5.2f}" for value in row.values()))
 
 # %% [markdown]
-# Hard attention was a little better in all but BLEU-1. Was that chance?
+# Hard attention was a little better in everything but BLEU-1. Was that chance?
 #
-# (The network is trained for none of these metrics, but for the cross-entropy: the logarithm of the perplexity that
-# chapter 1 computes. Late in training, the paper says, likelihood and BLEU on the dev split no longer go together. So
-# it keeps the epoch with the best BLEU on dev, and stops when that no longer rises: *early stopping*.)
+# (The network is trained on none of these metrics, but on the cross-entropy, which is the logarithm of the perplexity
+# that you computed in chapter 1. Late in training, the paper says, likelihood and BLEU on the dev split no longer rise
+# together. So the authors keep the epoch with the best BLEU on dev, and stop when this BLEU no longer rises: that is
+# *early stopping*.)
 #
 # ## Is the difference real?
 #
-# Here are the two bundled captioners of scenes, with soft and with hard attention, on 100 scenes. Had there been 100
-# other scenes, the scores would be others. The *bootstrap* imitates that: it draws 100 of the scenes with
-# replacement, again and again, and looks at how the difference varies. 95 of 100 draws give a difference inside the
-# interval.
+# The next cell compares the two bundled captioners for scenes, one with soft and one with hard attention, on 100
+# scenes. On 100 other scenes, their scores would be different. The *bootstrap* imitates this: it samples 100 of the
+# scenes with replacement, again and again, and looks at how the difference between the captioners varies. 95 % of these
+# samples give a difference inside the interval.
 #
-# **Predict.** The two differ by about 1 point in BLEU-1. How wide is the interval of that difference?
+# **Predict.** The two captioners differ by about 1 point in BLEU-1. How wide is the interval of this difference?
 
 # %%
 images = [CaptionedImage(scene.image_id, scene.image, list(scene.captions), "test") for scene in scenes[:100]]
@@ -396,13 +404,15 @@ print(comparison)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# More than five points, and 0 is in it, as it is in every other row: from 100 scenes you cannot tell which of the two
-# is better. (A row for METEOR is there only if its program is installed; it is another version than the one above.)
+# More than five points, and it contains 0, as do the intervals of all other rows: from 100 scenes, you cannot tell
+# which of the two captioners is better. (The row for METEOR appears only if METEOR is installed. It is not comparable
+# with the METEOR above, which has a dictionary of its own.)
 #
 # </details>
 #
 # So what a difference of .01 is worth depends on the number of photos. The width of such an interval shrinks with the
-# root of that number. How many photos are needed until a difference of .01 (one point of BLEU) is outside of it?
+# square root of this number. How many photos does it take until the interval of a difference of .01 (one point of BLEU)
+# no longer contains 0?
 
 # %%
 photos_needed = {}
@@ -413,13 +423,13 @@ for name in ("bleu_4", "cider"):
 
 # %% [markdown]
 # Thousands, for two captioners as similar as these; Flickr8k's test split has 1,000 photos. And the same network,
-# trained from another seed, has other weights: on Flickr8k, that alone can change BLEU-4 by half a point. A single
-# run that is one point better says little. Train several seeds, show intervals, and look at the captions.
+# trained from another seed, has other weights: on Flickr8k, this alone can change BLEU-4 by half a point. So a single
+# run that is one point better says little. Train with several seeds, show intervals, and look at the captions.
 #
 # ## Look at the mistakes
 #
-# No score says why a caption is wrong. The attention does, sometimes: it shows what the model was looking at when it
-# said the wrong word. The caption below is **false**.
+# No score says why a caption is wrong. Attention sometimes does: it shows what the model was looking at when it said
+# the wrong word. The caption below is **false**.
 
 # %%
 wrong = [(scene, result) for scene, result in zip(scenes, results) if is_true(scene, result.caption) is not True]
@@ -434,43 +444,44 @@ for which, masses in zip(("first", "second"), on_both):
     print(f"weight on circle and square at the {which} 'blue':", " and ".join(f"{mass:.2f}" for mass in masses))
 
 # %% [markdown]
-# Both objects are blue. The attention is on both at once, mostly on the circle, when the first one is named and again
-# when the second one is: the square never gets its word.
+# Both objects are blue. At each "blue", the attention is on both objects at once, and mostly on the circle. So the
+# caption names the circle twice, and the square not at all.
 #
 # ## For and against
 #
 # | metric | for it | against it |
 # |---|---|---|
-# | BLEU | simple, fast, any language, in every paper | no meaning, no truth; not for one caption |
-# | ROUGE-L | order counts, gaps are allowed | as BLEU |
-# | METEOR | stems, synonyms, recall before precision | needs dictionaries; versions differ |
-# | CIDEr-D | what is rare counts more | depends on the data set; nothing for a single photo |
+# | BLEU | simple, fast, for any language, in every paper | ignores meaning and truth; not for single captions |
+# | ROUGE-L | order counts, but gaps are allowed | as for BLEU |
+# | METEOR | knows stems and synonyms; recall counts more than precision | needs dictionaries; versions differ |
+# | CIDEr-D | rare words count more | depends on the data set; always 0 for a single photo |
 #
-# All of them compare words with words. Newer ones look further: SPICE compares what is said of which object, and
-# CLIPScore asks a network that has seen millions of photos whether the caption fits. Report several, say how words
-# were cut, give the split, and read the captions.
+# All of these metrics compare words with words. Newer metrics go further: SPICE compares what captions say about each
+# object, and CLIPScore uses a network trained on millions of photos to judge how well the caption fits the photo.
+# Report several metrics, say how the captions were tokenised and which split was used, and read the captions.
 #
 # ## Exercises
 #
-# **1.** Which single sentence of all references, used for every scene, has the highest CIDEr? Try the first sentence
-# of each of the first 40 scenes.
+# **1.** Which single sentence has the highest CIDEr if it is used for every scene? Try the person's captions of the
+# first 40 scenes.
 #
 # [solution 1]
 #
-# **2.** Score each person against four, three, two and one reference. How much of BLEU-4 is the number of references?
+# **2.** Score the person's captions against four, three, two and one reference. How much of BLEU-4 is due to the number
+# of references?
 #
 # [solution 2]
 #
-# **3.** Define a liar whose captions are all false and who beats the model in BLEU-4. Begin with the references.
+# **3.** Write a liar whose captions are all false and still beat the model in BLEU-4. Start from the references.
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# Metrics count how much of a caption is found in what people wrote. BLEU counts runs of words, METEOR pairs words and
-# synonyms, CIDEr-D lets rare words count more. None of them knows what is true, so a liar does well and a model can
-# beat a person. Scores can only be compared where everything around them is equal, and a difference of a point needs
-# thousands of photos. Read the captions, and look at the attention where they are wrong.
+# Metrics count how much of a caption is found in what people wrote. BLEU counts runs of words, METEOR matches words and
+# synonyms, and CIDEr-D gives rare words more weight. None of them knows what is true, so a liar does well, and a model
+# can beat a person. Scores can only be compared if everything else is equal, and it takes thousands of photos to be
+# sure of a difference of one point. Read the captions, and where they are wrong, look at the attention.
 #
 # ## Next
 #

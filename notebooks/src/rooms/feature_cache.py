@@ -1,16 +1,16 @@
 # %% [markdown]
 # # Encode every photo once
 #
-# **You will be able to** build a feature cache, stop it in the middle and go on; read batches from it; and choose
-# between batches of one caption length and batches of whole photos.
+# **You will be able to** build a feature cache, and resume a build that was interrupted; read batches from the cache;
+# and choose between batches of one caption length and batches of whole photos.
 #
 # **You need** chapters [1](../01_words.ipynb) and [2](../02_a_picture_as_vectors.ipynb).
 #
 # **1 minute on two cores.**
 #
 # The encoder is frozen: its weights do not change while the captioner learns, so a photo has the same vectors in each
-# epoch. With five captions a photo and 20 epochs, each photo would be encoded 100 times. A *feature cache* keeps the
-# vectors on the disk, a row for each photo.
+# epoch. Without a cache, with five captions per photo and 20 epochs, each photo would be encoded 100 times. A *feature
+# cache* keeps the vectors on disk, with one row for each photo.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -30,10 +30,10 @@ plt.rcParams["figure.dpi"] = 100
 folder = Path(tempfile.mkdtemp())
 
 # %% [markdown]
-# ## A build that is stopped
+# ## An interrupted build
 #
-# The cache is built in blocks, and a row counts only when it has reached the disk. So a build that is killed goes on
-# where it was. Here is one that is stopped in the middle on purpose, by an encoder that fails.
+# The cache is built in blocks, and a row counts as done only when it has reached the disk. So if a build is killed, the
+# next one resumes where it stopped. Here is a build that is interrupted on purpose, by an encoder that fails.
 
 # %%
 captioner = Captioner.from_pretrained("scenes")
@@ -59,7 +59,7 @@ except RuntimeError as error:
     print(f"{error}: {len(stopped)} of {len(images)} photos are done")
 
 # %% [markdown]
-# The second build encodes the rest, and a third one nothing at all.
+# The second build encodes the rest, and the third encodes nothing at all.
 
 # %%
 encoded_by_build = [len(stopped)]
@@ -78,9 +78,9 @@ plt.show()
 # %% [markdown]
 # ## Batches with tf.data
 #
-# `make_batches` joins words and vectors into a `tf.data.Dataset`. The captions of a batch have one length, the inputs
-# begin with `<start>`, the targets end with `<end>`. While a batch is trained on, the next ones are being read
-# (*prefetching*).
+# `make_batches` combines captions and vectors in a `tf.data.Dataset`. All captions of a batch have the same length; the
+# inputs begin with `<start>`, and the targets end with `<end>`. While the model trains on one batch, the next ones are
+# being read (*prefetching*).
 
 # %%
 vocabulary = Vocabulary.build(images)
@@ -92,15 +92,15 @@ for name, row in (("input", input_ids[0]), ("target", target_ids[0])):
     print(f"{name:>7}:", " ".join(vocabulary.tokens[token_id] for token_id in row.numpy()))
 
 # %% [markdown]
-# Each pass over the dataset is another epoch in another order, and the same seed gives the same orders again. Every
-# caption comes exactly once.
+# Each pass over the dataset is an epoch in a new order, and the same seed gives the same orders again. In each epoch,
+# every caption occurs exactly once.
 #
 # A photo has five captions of different lengths, and `group_by` says which captions share a batch:
 #
-# * `"length"`, as here and in the paper: captions of one length. No step is spent on padding, and a batch has many
+# * `"length"`, as here and in the paper: captions of the same length. No step is spent on padding, and a batch has many
 #   photos. But the vectors of a photo are read, and projected by the decoder, once for each of its captions.
-# * `"image"`: all captions of a photo. Its vectors are read and projected once in an epoch. But a batch has fewer
-#   photos and says less about all of them, and shorter captions are padded.
+# * `"image"`: all captions of a photo. The photo's vectors are read and projected only once per epoch. But a batch has
+#   fewer photos, so that its gradient is less representative of all of them, and shorter captions are padded.
 
 # %%
 orders = [[tuple(ids.numpy().ravel()) for (_, ids), _, _ in batches] for _ in range(2)]
@@ -121,12 +121,13 @@ for name, vectors, ids, weights in (
 # %% [markdown]
 # ## In short
 #
-# A frozen encoder need run only once for each photo. The cache survives a kill, and costs 1.6 GB for Flickr8k with
-# the paper's encoder. Group by length to waste no step, or by image to read each photo once.
+# A frozen encoder needs to run only once for each photo. If the build of a cache is killed, you can resume it; for
+# Flickr8k with the paper's encoder, the cache takes 1.6 GB. Group captions by length to waste no steps, or by image to
+# read each photo's vectors only once per epoch.
 #
 # ## Next
 #
-# [The course](../README.md), or [tf.data](https://www.tensorflow.org/guide/data_performance) on making input fast.
+# [The course](../README.md), or [tf.data](https://www.tensorflow.org/guide/data_performance) on fast input pipelines.
 
 # %% maintainers=true
 assert encoded_by_build == [128, 172, 0]
