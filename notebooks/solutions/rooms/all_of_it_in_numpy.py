@@ -45,14 +45,39 @@ def to_the_word_before(d_keys, of_word):
 
 
 # %% exercise=1
+right_softmax_backward = softmax_backward
+
+
 def softmax_backward(alpha, d_alpha):
     return alpha * d_alpha
 
 
 wrong_d_w = backward(forward()[1])
-for name, gradient in d_w.items():
-    print(f"{name:24}{np.abs(wrong_d_w[name] - gradient).max():.0e}")
+softmax_backward = right_softmax_backward
+errors = {name: np.abs(wrong_d_w[name] - gradient).max() for name, gradient in d_w.items()}
+print("right:", *(name for name, error in errors.items() if error < 1e-12))
+print("wrong:", *(name for name, error in errors.items() if error > 1e-12))
+
+# Only the readout's weights are right: nothing that comes to them has been through the softmax. All others are wrong,
+# even those of the LSTM, which comes after attention: from the second word on, d_h has been through the attention of a
+# later word.
+assert {name for name, error in errors.items() if error < 1e-12} == {
+    "state_readout",
+    "context_readout",
+    "word_logits",
+    "word_logits_bias",
+}
 
 # %% exercise=2
-(photo_features, ids), targets, weights = train_in_numpy.make_batch(encoder, unseen[:50])
-print(weights.shape)
+e, R, noise = rng.normal(size=5), rng.normal(size=5), rng.gumbel(size=5)
+of_a_draw = by_differences(lambda: R[np.argmax(np.log(softmax(e)) + noise)], e)
+of_the_mean = by_differences(lambda: softmax(e) @ R, e)
+print("of a draw:   ", of_a_draw)
+print("of the mean: ", of_the_mean.round(3))
+print("softmax line:", softmax_backward(softmax(e), R).round(3))
+
+# A small change of a score draws the same region, so the derivative of a draw is 0: right, and useless. The mean is
+# smooth, and its derivative is the line of the softmax, with R_i in the place of d_alpha_i. REINFORCE estimates it from
+# draws (docs/backward.md).
+assert (of_a_draw == 0).all()
+np.testing.assert_allclose(softmax_backward(softmax(e), R), of_the_mean, atol=1e-8)

@@ -59,8 +59,8 @@ print(f"attention in rows 3 to 6, columns 6 to 8: {alpha.reshape(14, 14)[3:7, 6:
 print(f"attention in rows 12 and 13, columns 8 to 11: {alpha.reshape(14, 14)[12:, 8:12].sum():.0%}")
 
 # %% [markdown]
-# The caption is right, if you take "holding" loosely, and three quarters of the attention are on the camera. The rest is
-# lower down, above all on the foot of the tripod.
+# The caption is right, if you take "holding" loosely, and three quarters of the attention are on the camera. The rest
+# is lower down, above all on the foot of the tripod.
 #
 # ## The score, split in four
 #
