@@ -49,7 +49,7 @@ t = trace.words.index("camera")
 step = trace.steps[t]
 alpha = step.attention_weights.ravel().astype("float64")  # (196,)
 
-figure, axes = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 axes[0].imshow(trace.result.image)
 axes[0].set(title=trace.result.caption, xticks=[], yticks=[])
 shown = axes[1].imshow(alpha.reshape(14, 14))
@@ -243,11 +243,10 @@ places, probabilities = trace.places(t)
 same = np.mean([vocabulary.tokens[said] == word for said, word in zip(said_alone, places.ravel())])
 print(f"the same word by hand and by the trace: {same:.0%} of the places")
 
-figure, ax = plt.subplots(figsize=(10, 5.4), layout="constrained")
-ax.imshow(trace.result.image, extent=(-0.5, 13.5, 13.5, -0.5), alpha=0.35, aspect="auto")
+figure, ax = plt.subplots(figsize=(10, 4.6), layout="constrained")
+ax.imshow(places == "camera", cmap="Oranges", vmax=2, aspect="auto")
 for (row, column), word in np.ndenumerate(places):
-    bold = {"weight": "bold", "color": "tab:red"} if word == "camera" else {}
-    ax.text(column, row, word, ha="center", va="center", fontsize=8, **bold)
+    ax.text(column, row, word, ha="center", va="center", fontsize=8)
 _ = ax.set(xticks=range(14), yticks=range(14), title="a man in a black jacket is holding a ...")
 
 # %% [markdown]
@@ -321,10 +320,10 @@ def falls(trace, t):
 
 camera = falls(trace, t)
 for name, fall in camera.items():
-    print(f"without 20 places, chosen by {name:9}: log p falls by {fall:5.2f}, p is multiplied by {np.exp(-fall):.3f}")
+    print(f"without 20 places, by {name:9}: log p falls by {fall:5.2f}, p is multiplied by {np.exp(-fall):.3f}")
 by_attention, by_votes, _ = orders(trace, t).values()
 print(f"{len({*by_attention[:20]} & {*by_votes[:20]})} of the 20 places are in both of the first two")
-print(f"without those that voted: {vocabulary.tokens[read_without(trace, t, by_votes[:20])[0].argmax()]}")
+print(f"without those that voted, the most probable word is {vocabulary.tokens[read_without(trace, t, by_votes[:20])[0].argmax()]}")
 
 # %% [markdown]
 # <details><summary>What happened</summary>
@@ -357,32 +356,40 @@ for kind, figures in measured.items():
 # %% stored="JPEG"
 raft = captioner.trace(photos / "raft.jpg")
 t_raft = raft.words.index("kayak")
-raft.plot(t_raft, width=10)
+photo = plt.imread(photos / "raft.jpg")
+like_the_photo = {"aspect": photo.shape[0] / photo.shape[1]}
+
+figure, axes = plt.subplots(1, 3, figsize=(10, 2.9), layout="constrained")
+axes[0].imshow(photo)
+axes[1].imshow(raft.steps[t_raft].attention_weights, vmax=0.18, **like_the_photo)
+axes[2].imshow(raft.votes(t_raft), vmin=-0.8, vmax=0.8, cmap="PuOr_r", **like_the_photo)
+for ax, title in zip(
+    axes, (raft.result.caption, "attention at “kayak”", "votes for “kayak” (orange: for, purple: against)")
+):
+    ax.set_title(title, fontsize=10)
+    ax.set(xticks=[], yticks=[])
 
 # %% [markdown]
-# The caption over this figure is wrong.
+# The caption over this figure is wrong. ([Chapter 0](../00_look.ipynb) shows the other words that were weighed.)
 #
 # Attention and votes agree here: the 20 places with the most attention are those with the highest votes. They have 91 %
 # of the attention, and their votes add 4.1 to the logit of "kayak".
 #
 # **Predict.** Take these 20 places away. What is left of the 68 %?
 
-# %% stored="JPEG"
+# %%
 order = orders(raft, t_raft)["votes"]
 kayak = falls(raft, t_raft)
 p_after, alpha_after = read_without(raft, t_raft, order[:20])
 print(f"votes of the 20 places: {raft.votes(t_raft).ravel()[order[:20]].sum():+.1f}")
 print(f"“kayak” without them: {p_after[word_id('kayak')]:.0%}")
 
-photo = plt.imread(photos / "raft.jpg")
-like_the_photo = {"aspect": photo.shape[0] / photo.shape[1], "vmax": 0.18}
 taken = np.isin(np.arange(196), order[:20]).reshape(14, 14)
-figure, axes = plt.subplots(1, 3, figsize=(10, 2.9), layout="constrained")
-axes[0].imshow(photo)
-axes[1].imshow(raft.steps[t_raft].attention_weights, **like_the_photo)
-axes[2].imshow(np.ma.masked_array(alpha_after.reshape(14, 14), taken), **like_the_photo)
-axes[2].set_facecolor("lightgrey")
-for ax, title in zip(axes, ("the photo", "attention", "attention without 20 places (grey)")):
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+axes[0].imshow(raft.steps[t_raft].attention_weights, vmax=0.18, **like_the_photo)
+axes[1].imshow(np.ma.masked_array(alpha_after.reshape(14, 14), taken), vmax=0.18, **like_the_photo)
+axes[1].set_facecolor("lightgrey")
+for ax, title in zip(axes, ("attention", "attention without 20 places (grey)")):
     ax.set(title=title, xticks=[], yticks=[])
 
 # %% [markdown]
