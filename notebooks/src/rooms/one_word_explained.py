@@ -323,9 +323,8 @@ for name, fall in camera.items():
     print(f"without 20 places, by {name:9}: log p falls by {fall:5.2f}, p is multiplied by {np.exp(-fall):.3f}")
 by_attention, by_votes, _ = orders(trace, t).values()
 print(f"{len({*by_attention[:20]} & {*by_votes[:20]})} of the 20 places are in both of the first two")
-print(
-    f"without those that voted, the most probable word is {vocabulary.tokens[read_without(trace, t, by_votes[:20])[0].argmax()]}"
-)
+p_without_votes, _ = read_without(trace, t, by_votes[:20])
+print(f"without those that voted, the most probable word is {vocabulary.tokens[p_without_votes.argmax()]}")
 
 # %% [markdown]
 # <details><summary>What happened</summary>
