@@ -293,10 +293,12 @@ def backward(kept):
 
 # %% check="time" empty="to_the_word_before(0.0, (0.0, 0.0, 0.0))"
 loss, kept = forward()
-d_w = backward(kept)
+found_by_you = backward(kept)
 for name, weight in w.items():
     message = f"Differences say otherwise about {name}. The state is passed on; the keys are used by every word."
-    np.testing.assert_allclose(d_w[name], by_differences(lambda: forward()[0], weight), atol=1e-6, err_msg=message)
+    np.testing.assert_allclose(
+        found_by_you[name], by_differences(lambda: forward()[0], weight), atol=1e-6, err_msg=message
+    )
 num_weights = sum(weight.size for weight in w.values())
 print(f"loss {loss:.3f}; the gradients of all {num_weights} weights agree with differences")
 
@@ -315,6 +317,7 @@ tf = import_tensorflow()  # without its startup log
 
 from keras_sat import show_attend_tell
 
+d_w = backward(forward()[1])
 batch = (a[None], np.array([[read]])), np.array([[told]]), np.ones((1, 1, len(read)))
 *_, kept_by_file = whole_model.objective(w, batch, penalty_weight=0.0)
 d_w_of_file, _ = whole_model.objective_backward(w, kept_by_file)

@@ -259,8 +259,9 @@ _ = ax.legend()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Not much. No position waits for another one, and on a processor with thousands of cores that would decide. Two cores
-# have to do all the multiplications in either case, and most of them are spent on 256 regions, not on a dozen words.
+# Not much, if at all. No position waits for another one, and that pays on a processor with thousands of cores. Two
+# cores have to do all multiplications one after the other anyway. And the transformer has more of them: each of its
+# blocks makes keys and values of all 256 regions.
 #
 # </details>
 #
@@ -390,7 +391,7 @@ for name, seconds_taken in (("reading again", time_of_reading_again), ("kept", t
 # <details><summary>What happened</summary>
 #
 # 78 words instead of 12. Large language models write in this way, and what they keep is called the *KV cache*. It has a
-# price: it grows with every word. An LSTM keeps one vector, however long the caption is.
+# price: it grows with every word. An LSTM keeps its state, however long the caption is.
 #
 # </details>
 #
