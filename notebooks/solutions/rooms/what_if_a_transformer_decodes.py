@@ -28,6 +28,10 @@ transformer.positions.set_weights(learned)
 print(f"true without positions: {truths(without).mean():.0%}")
 print("\n".join(without[:3]))
 
+# Less is lost than you may have thought: when this was written, 83 % were true without positions and 90 % with them.
+# The causal mask tells the order, too: the first word sees one word, the second one two.
+assert truths(without).mean() < true["transformer"].mean() + 0.02
+
 # %% exercise=2
 left = {}
 for number, block in enumerate(transformer.blocks):
@@ -41,3 +45,7 @@ for number, block in enumerate(transformer.blocks):
         print(f"without block {1 + number}, head {1 + head}: {left[number, head]:.0%} true, ", end="")
         print(f"{on_named[HEADS * number + head]:.0%} of its attention was on the object named")
     block.look.set_weights(learned)
+
+# Most heads can be done without; one or two cannot. When this was written, 23 % were true without head 2 of the first
+# block, and 46 % without head 3, which was most on the object named. A map does not tell how much depends on it.
+assert min(left.values()) < true["transformer"].mean() - 0.2 and max(left.values()) > 0.7
