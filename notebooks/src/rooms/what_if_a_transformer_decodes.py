@@ -505,8 +505,8 @@ for head, row in enumerate(axes):
 # [The Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/), line by line;
 # [Cornia et al., 2020](https://arxiv.org/abs/1912.08226), a transformer made for captions; and
 # [ViT](https://arxiv.org/abs/2010.11929), which replaces the encoder, too.
-# [docs/questions.md](../../docs/questions.md#can-i-replace-the-lstm-by-a-transformer) trains encoder and transformer
-# together, in 50 lines.
+# [docs/questions.md](../../docs/questions.md), under "Can I replace the LSTM by a transformer?", trains an encoder and
+# a transformer together.
 
 # %% maintainers=true
 assert len(unseen) == 300 and features.shape[1:] == (256, 66) and input_ids.shape[-1] == LONGEST
