@@ -26,7 +26,8 @@
 # | what is made of it | the LSTM's gates | a small network for each word, the *feed-forward* layer |
 # | the order of the words | comes with the recurrence | must be told: a vector for each *position* is added |
 #
-# In this room you put such a decoder in the place of the LSTM, and change nothing else.
+# In this room you put such a decoder in the place of the LSTM. The scenes, the encoder, the batches and the number of
+# updates stay the same.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -308,8 +309,8 @@ for name, said in captions.items():
     print(f"{name:12} {true[name].mean():.0%} of its captions of {len(unseen)} unseen scenes are true: {said[0]}")
 
 # %% [markdown]
-# Both tell the truth about nine scenes in ten. Which is ahead depends on the seed: train each again from another
-# one before you believe in a difference of a few points.
+# Both tell the truth about nine scenes in ten. Which is ahead may depend on the seed: train each again from another one
+# before you believe in a difference of a few points.
 #
 # ## Keys and values that are kept
 #
