@@ -5,7 +5,7 @@
 * the diagram with its part coloured, figures/model_N.png
 * the address in setup.cfg, once it is a real one: an installation line and a link to Colab
 
-README.md lists the marks that a source may have, such as `[diagram]` and `gap="scores"`.
+CONTRIBUTING.md lists the marks that a source may have, such as `[diagram]` and `gap="scores"`.
 """
 
 import base64

@@ -1,0 +1,82 @@
+# %% gap="parts"
+slope = np.tanh(s) / s  # (m,)
+
+
+def part(p):
+    """Return what a summand p (m,) gives to the logit of each word, (K,)."""
+    return (p * slope) @ L_o
+
+
+# %% wrong="parts"
+def part(p):
+    return np.tanh(p) @ L_o  # the tanh of a sum is not the sum of the tanhs
+
+
+# %% gap="votes"
+def direction(word):
+    """Return d, (D,): in which direction annotation vectors raise the logit of a word."""
+    return L_z @ (slope * L_o[:, word_id(word)])
+
+
+def votes(word):
+    """Return the votes of the places for a word, (196,)."""
+    d = direction(word)
+    return beta * alpha * ((a - a.mean(axis=0)) @ d)
+
+
+# %% wrong="votes"
+def votes(word):
+    return beta * alpha * (a @ direction(word))  # not compared with the mean
+
+
+# %% gap="without"
+def without(a, places):
+    """Return the annotation vectors (196, D), those of some places (numbers) replaced by the mean of all."""
+    altered = a.copy()
+    altered[places] = a.mean(axis=0)
+    return altered
+
+
+# %% wrong="without"
+def without(a, places):
+    altered = a.copy()
+    altered[places] = 0.0  # zero is not nothing
+    return altered
+
+
+# %% exercise=1
+beach = captioner.trace(photos / "beach.jpg")
+t_girls = beach.words.index("girls")
+girls = falls(beach, t_girls)
+alone, _ = beach.places(t_girls)
+on_girls = {"nothing": (beach.steps[t_girls].attention_weights[alone == "girls"]).sum()}
+for name, order in orders(beach, t_girls).items():
+    p, weights = read_without(beach, t_girls, order[:20])
+    on_girls[name] = weights[alone.ravel() == "girls"].sum()
+    best = ", ".join(f"{vocabulary.tokens[number]} {p[number]:.0%}" for number in np.argsort(-p)[:4])
+    print(f"{name:9}: log p falls by {girls[name]:5.2f}; now {best}")
+print("attention on places that would say “girls” alone:", {name: f"{sum_:.0%}" for name, sum_ in on_girls.items()})
+
+# Without the 20 places that it looked at most, it looks at others that say "girls", even more than before. Those with
+# the highest votes are the ones that say it. Without them, what is left of the two people says "young" and "men".
+assert abs(girls["attention"]) < 0.1 and girls["votes"] > 0.8
+assert on_girls["attention"] > on_girls["nothing"] > on_girls["votes"]
+
+# %% exercise=2
+for word in ("kayak", "raft"):
+    candidate = raft.candidate(t_raft, word)
+    estimate = candidate.logit - candidate.parts["photo"] + raft.vote_of_mean(t_raft, word)
+    print(f"{word:6} logit {candidate.logit:4.1f}, without its votes {estimate:4.1f}")
+
+raft_step, raft_a = raft.steps[t_raft], raft.annotations().reshape(196, 512)
+from_photo = raft_step.from_photo
+sentinel = raft.context(t_raft) - from_photo * (raft_step.attention_weights.ravel() @ raft_a)
+context = from_photo * raft_a.mean(axis=0) + sentinel
+even_logits = np.tanh(E[word_id("yellow")] + raft_step.hidden_state @ L_h + context @ L_z) @ L_o + b
+even = np.exp(even_logits - even_logits.max())
+even /= even.sum()
+print(", ".join(f"{vocabulary.tokens[number]} {even[number]:.0%}" for number in np.argsort(-even)[:4]))
+
+# "Raft", which is right, is ahead. So here the photo as a whole knew better than the place that was looked at. (The
+# estimate keeps the slope; by hand, the sum s is another one, and so is its tanh.)
+assert vocabulary.tokens[even.argmax()] == "raft"

@@ -1,0 +1,51 @@
+# %% gap="mask"
+def causal_mask(length):
+    """Return booleans (length, length)."""
+    return np.tri(length, dtype=bool)
+
+
+# %% wrong="mask"
+def causal_mask(length):
+    return np.tri(length, dtype=bool).T  # it looks ahead, not back
+
+
+# %% gap="around"
+def around(sublayer, norm, x):
+    """Return x, with what the sublayer makes of the normalised x."""
+    return x + sublayer(norm(x))
+
+
+# %% wrong="around"
+def around(sublayer, norm, x):
+    return norm(x + sublayer(x))  # nothing passes unchanged
+
+
+# %% exercise=1
+learned = transformer.positions.get_weights()
+transformer.positions.set_weights([np.zeros_like(learned[0])])
+without = [vocabulary.ids_to_caption(row) for row in write(grids)]
+transformer.positions.set_weights(learned)
+print(f"true without positions: {truths(without).mean():.0%}")
+print("\n".join(without[:3]))
+
+# Less is lost than you may have thought: when this was written, 83 % were true without positions and 90 % with them.
+# The causal mask tells the order, too: the first word sees one word, the second one two.
+assert truths(without).mean() < true["transformer"].mean() + 0.02
+
+# %% exercise=2
+left = {}
+for number, block in enumerate(transformer.blocks):
+    learned = block.look.get_weights()
+    for head in range(HEADS):
+        altered = [weight.copy() for weight in learned]
+        altered[6][head] = 0.0
+        block.look.set_weights(altered)
+        said = [vocabulary.ids_to_caption(row) for row in write_with_kept(grids[:100])]
+        left[number, head] = np.mean([is_true(scene, caption) is True for scene, caption in zip(unseen, said)])
+        print(f"without block {1 + number}, head {1 + head}: {left[number, head]:.0%} true, ", end="")
+        print(f"{on_named[HEADS * number + head]:.0%} of its attention was on the object named")
+    block.look.set_weights(learned)
+
+# Most heads can be done without; one or two cannot. When this was written, 23 % were true without head 2 of the first
+# block, and 46 % without head 3, which was most on the object named. A map does not tell how much depends on it.
+assert min(left.values()) < true["transformer"].mean() - 0.2 and max(left.values()) > 0.7

@@ -1,0 +1,524 @@
+# %% [markdown]
+# # What if a transformer decodes?
+#
+# **You will be able to**
+#
+# * write a transformer decoder for captions, from Keras layers alone
+# * say what its causal mask, its residual connections and its positions are for
+# * compare it with an LSTM fairly: truth, time, and where its heads look
+# * say why its keys and values are cached when it writes, and do so by hand
+#
+# **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb): a head of a
+# transformer, and the set-up of the experiment.
+#
+# **3 minutes on two cores**; allow an hour to think.
+#
+# *Cells with `...  # your turn` are gaps for you to fill. The folded cell after each of them checks what you wrote; if
+# the gap is empty, it goes on with the solution.*
+#
+# Show, Attend and Tell appeared in 2015, the transformer in 2017
+# ([Vaswani et al.](https://arxiv.org/abs/1706.03762)). It keeps the attention to the photo, and replaces the rest:
+#
+# | | the paper's decoder | a transformer decoder |
+# |---|---|---|
+# | what was said so far | the LSTM's state, a vector | *self-attention*: each word looks back at all words before it |
+# | what is seen | one map, asked for by the state | *cross-attention*: a map for each head, asked for by the word |
+# | what is made of it | the LSTM's gates | a small network for each word, the *feed-forward* layer |
+# | the order of the words | comes with the recurrence | must be told: a vector for each *position* is added |
+#
+# In this room you put such a decoder in the place of the LSTM. The scenes, the encoder, the batches and the number of
+# updates stay the same.
+
+# %%
+from data_utils.tf_logging import import_tensorflow
+
+tf = import_tensorflow()  # without its startup log
+
+import time
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+from keras import layers, ops
+
+from data_utils import CaptionedImage, FeatureCache, draw_scenes, is_true, make_batches
+from keras_sat import AttentionDisplay, Captioner
+
+plt.rcParams["figure.dpi"] = 100
+
+# %% [markdown]
+# ## The scenes
+#
+# They are those of chapter 4: two objects, two captions each, and the encoder of the captioner `scenes`, which turns a
+# scene into $L = 256$ annotation vectors of $D = 66$ numbers, two of which are the row and the column.
+
+# %%
+bundled = Captioner.from_pretrained("scenes")
+vocabulary = bundled.vocabulary
+training = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
+captioned = [CaptionedImage(scene.image_id, scene.image, list(scene.captions[:2]), "train") for scene in training]
+ids, pictures = [image.image_id for image in captioned], [image.image_path for image in captioned]
+cache = FeatureCache.build("features", ids, pictures, bundled.encoder_model, show_progress=False)
+batches = make_batches(captioned, vocabulary, cache, batch_size=128, group_by="image")
+unseen = [scene for scene in draw_scenes(1500, seed=1502, twin_share=0) if len(scene.objects) == 2][:300]
+grids = bundled.encode(np.stack([scene.image for scene in unseen]))  # (300, 256, 66)
+(features, input_ids), target_ids, token_weights = next(iter(batches))
+print(len(captioned), "scenes,", len(batches), "batches of", features.shape, "features and", input_ids.shape, "words")
+
+# %% [markdown]
+# ## The causal mask
+#
+# In training, all words of a caption are computed at once. The word at position $t$ must predict the next one from
+# the words up to $t$ alone, since these are all it will have when it writes. But in self-attention it could look at
+# any position, also at the very word that it is to predict. The *causal mask* forbids it: where the mask is false, the
+# score becomes $-\infty$ before the softmax.
+#
+# **Your turn.** Write the mask: row $t$ says which positions the word at position $t$ may look at. It may look at
+# itself.
+
+
+# %% gap="mask"
+def causal_mask(length):
+    """Return booleans (length, length)."""
+    return ...  # your turn
+
+
+# %% check="mask" empty="causal_mask(3)"
+expected = [[True, False, False], [True, True, False], [True, True, True]]
+message = "Position 0 may look at itself alone, and the last position at all."
+np.testing.assert_array_equal(causal_mask(3), expected, err_msg=message)
+
+# %% [markdown]
+# ## The residual connection
+#
+# A block of the decoder has three sublayers: self-attention, cross-attention and the feed-forward layer. Each of them
+# only *adds* something to the vector of a word: $\mathbf{x} + \text{sublayer}(\text{norm}(\mathbf{x}))$. So what a word
+# is passes unchanged, however many blocks there are, and so does the gradient: this *residual connection* does what the
+# open forget gate does in an LSTM. *Layer normalisation* gives the numbers that a sublayer reads the mean 0 and the
+# variance 1.
+#
+# **Your turn.** Write it.
+
+
+# %% gap="around"
+def around(sublayer, norm, x):
+    """Return x, with what the sublayer makes of the normalised x."""
+    return ...  # your turn
+
+
+# %% check="around" empty="around(np.abs, np.abs, np.ones(2))"
+x = np.array([1.0, -4.0])
+silent, halve = np.zeros_like, lambda x: x / 2
+message = "A sublayer that says nothing must leave x as it is: the norm is for what the sublayer reads."
+np.testing.assert_allclose(around(silent, halve, x), x, err_msg=message)
+np.testing.assert_allclose(around(np.abs, halve, x), [1.5, -2.0], err_msg="The sublayer reads norm(x).")
+
+# %% [markdown]
+# (In Vaswani et al. the norm comes after the sum, $\text{norm}(\mathbf{x} + \text{sublayer}(\mathbf{x}))$. Most
+# transformers since then put it first, as here, because deep ones are easier to train so:
+# [Xiong et al., 2020](https://arxiv.org/abs/2002.04745).)
+#
+# ## The decoder
+#
+# This is all of it. Two blocks of four heads, and vectors of 64 numbers. A photo may have several captions. Their words
+# ask the same regions, and to cross-attention the order of the queries means nothing. So the words of all captions of a
+# photo are put one after the other, and the keys and values of its regions are computed once.
+
+# %%
+DIM, HEADS, BLOCKS, LONGEST = 64, 4, 2, 20
+
+
+class Block(layers.Layer):
+    """Look back at the words, look at the photo, and make something of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.look_back = layers.MultiHeadAttention(HEADS, DIM // HEADS)
+        self.look = layers.MultiHeadAttention(HEADS, DIM // HEADS)
+        self.feed_forward = keras.Sequential([layers.Dense(4 * DIM, activation="relu"), layers.Dense(DIM)])
+        self.norms = [layers.LayerNormalization() for _ in range(3)]
+
+    def call(self, x, features, mask):
+        """Return x (captions, C, DIM), and the maps (photos, HEADS, captions of a photo * C, L)."""
+        x = around(lambda y: self.look_back(y, y, attention_mask=mask), self.norms[0], x)
+        maps = []
+
+        def look(y):
+            y = ops.reshape(y, (ops.shape(features)[0], -1, DIM))
+            seen, maps_of_heads = self.look(y, features, return_attention_scores=True)
+            maps.append(maps_of_heads)
+            return ops.reshape(seen, ops.shape(x))
+
+        x = around(look, self.norms[1], x)
+        return around(self.feed_forward, self.norms[2], x), maps[0]
+
+
+class Transformer(keras.Model):
+    """Return the logits (photos, captions, C, K) of the next words."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = layers.Embedding(len(vocabulary.tokens), DIM)
+        self.positions = layers.Embedding(LONGEST, DIM)
+        self.blocks = [Block() for _ in range(BLOCKS)]
+        self.norm = layers.LayerNormalization()
+        self.logits = layers.Dense(len(vocabulary.tokens))
+        self.mask = causal_mask(LONGEST)
+
+    def call(self, inputs):
+        return self.read(inputs)[0]
+
+    def read(self, inputs):
+        """Return the logits, and a list with the maps of each block."""
+        features, input_ids = inputs  # (photos, L, D) and (photos, captions, C)
+        length = ops.shape(input_ids)[-1]
+        x = self.words(ops.reshape(input_ids, (-1, length))) + self.positions(ops.arange(length))
+        mask = ops.convert_to_tensor(self.mask)[None, :length, :length]
+        maps = []
+        for block in self.blocks:
+            x, maps_of_block = block(x, features, mask)
+            maps.append(maps_of_block)
+        logits = self.logits(self.norm(x))
+        return ops.reshape(logits, (*ops.shape(input_ids), -1)), maps
+
+
+# %% [markdown]
+# A test before the training: change the last word of a caption. The logits before it must stay as they are.
+
+# %%
+keras.utils.set_random_seed(0)
+transformer = Transformer()
+as_read = transformer((features[:1], input_ids[:1, :1]))
+changed_ids = np.array(input_ids[:1, :1])
+changed_ids[0, 0, -1] = (changed_ids[0, 0, -1] + 1) % len(vocabulary.tokens)  # another word
+changes = np.abs(transformer((features[:1], changed_ids)) - as_read).max(axis=(0, 1, 3))
+print("changes of the logits, by position:", *(f"{change:.1g}" for change in changes))
+
+# %% [markdown]
+# ## Train both
+#
+# The same batches and the same number of updates; the learning rate rises and falls in the same way, to .003 for the
+# transformer and to .01 for the LSTM, as in chapter 4.
+#
+# **Predict.** The LSTM goes through a caption word by word, the transformer takes all words at once. How much faster is
+# an epoch, on two CPU cores?
+
+# %%
+EPOCHS = 12
+
+
+def learning_rate(highest):
+    steps = EPOCHS * len(batches)
+    return keras.optimizers.schedules.CosineDecay(0.0, steps - 50, warmup_target=highest, warmup_steps=50)
+
+
+def processor_seconds(function):
+    """Return what a function without arguments returns, and the processor time it took."""
+    start = time.process_time()
+    value = function()
+    return value, time.process_time() - start
+
+
+lstm = Captioner(
+    vocabulary,
+    encoder=None,  # it is given features
+    embedding_dim=32,
+    hidden_dim=128,
+    attention_dim=64,
+    attention_penalty_weight=0.0,
+    dropout_before_readout=0.0,
+    dropout_after_readout=0.0,
+)
+lstm.compile(learning_rate=learning_rate(1e-2), clip_norm=1.0)
+histories, seconds = {}, {}
+histories["LSTM"], seconds["LSTM"] = processor_seconds(lambda: lstm.fit(batches, epochs=EPOCHS, verbose=0))
+
+# %%
+transformer.compile(
+    keras.optimizers.Adam(learning_rate(3e-3), global_clipnorm=1.0),
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight"),
+)
+histories["transformer"], seconds["transformer"] = processor_seconds(
+    lambda: transformer.fit(batches, epochs=EPOCHS, shuffle=False, verbose=0)
+)
+num_weights = {"LSTM": lstm.decoder.count_params(), "transformer": transformer.count_params()}
+for name, number in num_weights.items():
+    print(f"{name:12} {number:,} weights")
+print(f"processor time of an epoch, transformer to LSTM: {seconds['transformer'] / seconds['LSTM']:.1f}")
+
+# %%
+curves = {
+    "LSTM": histories["LSTM"].history["cross_entropy"],
+    "transformer": histories["transformer"].history["loss"],
+}
+figure, ax = plt.subplots(figsize=(10, 3))
+for name, curve in curves.items():
+    ax.plot(range(1, EPOCHS + 1), curve, marker="o", label=name)
+ax.set(xlabel="epoch", ylabel="cross-entropy for each word", ylim=(0.5, 1))
+_ = ax.legend()
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# Not much, if at all. No position waits for another one, and that pays on a processor with thousands of cores. Two
+# cores have to do all multiplications one after the other anyway. And the transformer has more of them: each of its
+# blocks makes keys and values of all 256 regions.
+#
+# </details>
+#
+# The transformer's curve has a step. For some epochs it knows colours and shapes and guesses which object is where;
+# then it finds out. Nothing in it compares two places by itself. To say "left", it has to find the first object again,
+# by the colour and the shape that it has said, then the other one, and compare two columns. The LSTM learns this
+# earlier.
+#
+# ## Let it write
+#
+# To write, the transformer reads what it has said so far, says one word more, and reads *everything* again.
+
+# %%
+START = vocabulary.start_token_id
+
+
+@tf.function
+def logits_of(features, input_ids):
+    return transformer((features, input_ids))
+
+
+def write(features, num_words=LONGEST):
+    """Return the token ids (photos, num_words) of greedy captions; each word reads the caption again."""
+    said = np.full((len(features), 1, num_words + 1), START, "int32")
+    for t in range(num_words):
+        said[:, 0, t + 1] = np.argmax(logits_of(features, said[:, :, :num_words])[:, 0, t], axis=-1)
+    return said[:, 0, 1:]
+
+
+def truths(captions):
+    return np.array([is_true(scene, caption) is True for scene, caption in zip(unseen, captions)])
+
+
+lstm.caption_features(grids, num_beams=1)  # the first time, TensorFlow builds its graphs
+logits_of(grids, np.full((len(grids), 1, LONGEST), START, "int32"))
+results, time_of_lstm = processor_seconds(lambda: lstm.caption_features(grids, num_beams=1))
+written, time_of_reading_again = processor_seconds(lambda: write(grids))
+captions = {
+    "LSTM": [result.caption for result in results],
+    "transformer": [vocabulary.ids_to_caption(row) for row in written],
+}
+true = {name: truths(said) for name, said in captions.items()}
+for name, said in captions.items():
+    print(f"{name:12} {true[name].mean():.0%} of its captions of {len(unseen)} unseen scenes are true: {said[0]}")
+
+# %% [markdown]
+# Both tell the truth about nine scenes in ten. Which is ahead may depend on the seed: train each again from another one
+# before you believe in a difference of a few points.
+#
+# ## Keys and values that are kept
+#
+# Reading everything again is a waste. By the causal mask, nothing about an earlier word changes when a word is added:
+# its keys and values are the same as before. So keep them. A new word computes its own query, key and value, and looks
+# back at the kept ones. The regions' keys and values are computed once, before the first word.
+#
+# **Predict.** A caption has 12 words. How many words does the transformer read in all if it reads everything again, and
+# how many with the keys and values kept?
+#
+# Keras' layer does not keep them, so here it is in numpy, with the weights of the trained layers.
+
+
+# %%
+def plain(tensor):
+    return ops.convert_to_numpy(tensor).astype("float32")
+
+
+def normalise(x, layer):
+    scaled = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + layer.epsilon)
+    return scaled * plain(layer.gamma) + plain(layer.beta)
+
+
+class Attention:
+    """Multi-head attention for one query, with the keys and values kept."""
+
+    def __init__(self, layer):
+        self.W_q, self.b_q, self.W_k, self.b_k, self.W_v, self.b_v, self.W_o, self.b_o = map(plain, layer.weights)
+        self.kept = None  # keys and values, (photos, HEADS, number, DIM / HEADS) each
+
+    def keep(self, x):
+        """Add the keys and values of x (photos, number, dim) to the kept ones."""
+        new = [np.tensordot(x, W, 1) + b for W, b in ((self.W_k, self.b_k), (self.W_v, self.b_v))]
+        new = [array.transpose(0, 2, 1, 3) for array in new]
+        self.kept = new if self.kept is None else [np.concatenate(both, axis=2) for both in zip(self.kept, new)]
+
+    def __call__(self, x):
+        """Return what x (photos, DIM) reads, (photos, DIM)."""
+        keys, values = self.kept
+        query = np.tensordot(x, self.W_q, 1) + self.b_q  # (photos, HEADS, DIM / HEADS)
+        scores = (keys @ query[..., None])[..., 0] / np.sqrt(query.shape[-1])
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)  # (photos, HEADS, number)
+        read = (weights[:, :, None] @ values)[:, :, 0]  # (photos, HEADS, DIM / HEADS)
+        return np.tensordot(read, self.W_o, 2) + self.b_o
+
+
+def write_with_kept(features, num_words=LONGEST):
+    """Return the same as `write`; each word is read once."""
+    E, P = plain(transformer.words.embeddings), plain(transformer.positions.embeddings)
+    parts = [(block, Attention(block.look_back), Attention(block.look)) for block in transformer.blocks]
+    for _, _, look in parts:
+        look.keep(features)
+    said = np.full(len(features), START)
+    rows = []
+    for t in range(num_words):
+        x = E[said] + P[t]
+        for block, look_back, look in parts:
+            y = normalise(x, block.norms[0])
+            look_back.keep(y[:, None])
+            x = x + look_back(y)
+            x = x + look(normalise(x, block.norms[1]))
+            W_1, b_1, W_2, b_2 = map(plain, block.feed_forward.weights)
+            x = x + np.maximum(normalise(x, block.norms[2]) @ W_1 + b_1, 0) @ W_2 + b_2
+        logits = normalise(x, transformer.norm) @ plain(transformer.logits.kernel) + plain(transformer.logits.bias)
+        said = logits.argmax(axis=-1)
+        rows.append(said)
+    return np.stack(rows, axis=1)
+
+
+written_with_kept, time_of_kept = processor_seconds(lambda: write_with_kept(grids))
+same = np.mean([one == vocabulary.ids_to_caption(row) for one, row in zip(captions["transformer"], written_with_kept)])
+print(f"the same caption as before: {same:.1%}")
+print(f"words read for 12 words: {sum(range(1, 13))} when all are read again, 12 when keys and values are kept")
+for name, seconds_taken in (("reading again", time_of_reading_again), ("kept", time_of_kept)):
+    print(f"processor time for {len(grids)} captions, {name:13} to LSTM: {seconds_taken / time_of_lstm:.1f}")
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# 78 words instead of 12. With the keys and values of the regions, which need not be computed again either, a tenth of
+# the multiplications is left. Large language models write in this way, and what they keep is called the *KV cache*. It
+# has a price: it grows with every word. An LSTM keeps its state, however long the caption is.
+#
+# </details>
+#
+# The processor times do not show it. A loop in numpy is slower than the graph that TensorFlow builds for `write`, and
+# both are many times slower than the package's LSTM, whose whole search is compiled. Compare programs only if the same
+# care was taken with both.
+#
+# ## Where its heads look
+#
+# Each of the two blocks has four heads, and each head has a map of its own for every word: eight maps in place of one.
+# First, how much of each map is on the object that a word names, and on the other object, in the captions that are
+# true.
+#
+# **Predict.** Will all heads look at the object that is named?
+
+
+# %%
+def on_box(item, weights):
+    """Return the sum of the weights (.., 16, 16) of the cells that an object's box touches."""
+    left, top, right, bottom = item.box
+    return weights[..., top // 4 : -(-bottom // 4), left // 4 : -(-right // 4)].sum(axis=(-2, -1))
+
+
+input_ids = np.concatenate([np.full((len(unseen), 1), START), written[:, :-1]], axis=1)[:, None]
+_, maps = transformer.read((grids, input_ids))
+maps = np.stack([plain(one) for one in maps], axis=1)  # (scenes, BLOCKS, HEADS, C, L)
+maps = maps.reshape(len(unseen), BLOCKS * HEADS, -1, 16, 16)
+on_named, on_other, of_lstm = [], [], []
+for number, scene in enumerate(unseen):
+    for t, word in enumerate(captions["transformer"][number].split()):
+        named = [word in item.looks for item in scene.objects]
+        if true["transformer"][number] and sum(named) == 1:
+            item, other = scene.objects if named[0] else scene.objects[::-1]
+            on_named.append(on_box(item, maps[number, :, t]))
+            on_other.append(on_box(other, maps[number, :, t]))
+    for word, weights in zip(results[number].words, results[number].attention_weights):
+        named = [word in item.looks for item in scene.objects]
+        if true["LSTM"][number] and sum(named) == 1:
+            of_lstm.append(on_box(scene.objects[named.index(True)], np.asarray(weights)))
+on_named, on_other = np.mean(on_named, axis=0), np.mean(on_other, axis=0)  # (heads,)
+
+figure, ax = plt.subplots(figsize=(10, 3))
+labels = [f"block {1 + head // HEADS}\nhead {1 + head % HEADS}" for head in range(BLOCKS * HEADS)]
+ax.bar(np.arange(8) - 0.2, on_named, width=0.4, label="on the object that is named")
+ax.bar(np.arange(8) + 0.2, on_other, width=0.4, label="on the other object")
+ax.axhline(np.mean(of_lstm), color="black", linestyle="--", linewidth=1, label="LSTM, on the object that is named")
+ax.set_xticks(range(8), labels)
+ax.set(ylabel="fraction of the attention", ylim=(0, 1))
+_ = ax.legend(ncols=3)
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# No. In the run that is stored here, one head of the first block puts three quarters of its attention on the object
+# that is named, not much less than the LSTM's only map does. The others have less on it, and some look at the other
+# object as well. Nobody has told the heads to share the work.
+#
+# </details>
+#
+# Here are the four heads of the second block, for the words that name something and for the word between them.
+
+# %% stored="JPEG"
+shown = int(true["transformer"].argmax())  # the first whose caption is true
+words = captions["transformer"][shown].split()
+chosen = [t for t, word in enumerate(words) if any(word in item.looks for item in unseen[shown].objects)]
+chosen += [t for t, word in enumerate(words) if word in ("left", "right", "above", "below", "over", "under")]
+chosen = sorted(chosen)
+print(" ".join(words))
+figure, axes = plt.subplots(HEADS, len(chosen), figsize=(10, 10 * HEADS / len(chosen)), layout="constrained")
+for head, row in enumerate(axes):
+    display = AttentionDisplay(unseen[shown].image, words, maps[shown, HEADS + head, : len(words)])
+    for ax, t in zip(row, chosen):
+        ax.imshow(display.lit(t)[0])
+        ax.set(title=words[t], xticks=[], yticks=[])
+    row[0].set_ylabel(f"block 2, head {1 + head}")
+
+# %% [markdown]
+# Look along a row, and then down a column. Even at one word, the heads look at different things: one at the object that
+# is named, another at the other one, a third at the background around both. So "where did it look?" has eight answers
+# for each word, and a mean of them would show none. (The light need not be on the middle of an object: this encoder
+# knows shapes by their edges, [chapter 3](../03_one_step_of_attention.ipynb).)
+#
+# Remember, too, that these are maps of what is *read*. What a head has read may count much for the word, or not at all;
+# exercise 2 takes heads away.
+#
+# ## Exercises
+#
+# **1.** What do the positions do? Set their vectors to 0 in the trained model
+# (`transformer.positions.embeddings.assign`), and let it write. (Put them back afterwards.)
+#
+# [solution 1]
+#
+# **2.** Does it need all of its heads? Take one head after the other away, by setting its part of
+# `block.look`'s output weights to 0 (`block.look.weights[6]`, HEADS x DIM / HEADS x DIM). Count true captions of 100
+# scenes. Is the head that looks most at the named object the one that is needed most?
+#
+# [solution 2]
+#
+# ## In five sentences
+#
+# A transformer decoder keeps the attention to the regions and replaces the LSTM's state by self-attention to all words
+# before. The causal mask lets all words of a caption be learned at once, each from what it will have when it writes.
+# On these scenes it becomes as truthful as the LSTM, after a longer search for what "left" means, and an epoch costs
+# about the same. When it writes, the keys and values of earlier words are kept, because the mask says that they do not
+# change. It has a map for each head of each block, so "where it looked" is no longer one picture.
+#
+# ## Next
+#
+# [One word, explained](one_word_explained.ipynb) asks what a map says at all. To read:
+# [The Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/), line by line;
+# [Cornia et al., 2020](https://arxiv.org/abs/1912.08226), a transformer made for captions; and
+# [ViT](https://arxiv.org/abs/2010.11929), which replaces the encoder, too.
+# [docs/questions.md](../../docs/questions.md), under "Can I replace the LSTM by a transformer?", trains an encoder and
+# a transformer together.
+
+# %% maintainers=true
+assert len(unseen) == 300 and features.shape[1:] == (256, 66) and input_ids.shape[-1] == LONGEST
+assert changes[-1] > 0.01 and changes[:-1].max() < 1e-5
+assert 0.8 < num_weights["transformer"] / num_weights["LSTM"] < 1
+assert 1 / 3 < seconds["transformer"] / seconds["LSTM"] < 3
+assert curves["transformer"][4] > 0.66 > 0.64 > curves["transformer"][-1] and curves["LSTM"][5] < 0.68
+assert curves["LSTM"][5] < curves["transformer"][5]
+assert all(0.8 < right.mean() < 0.99 for right in true.values())
+assert same > 0.99
+of_regions = BLOCKS * 2 * 256 * 66 * DIM  # multiplications for keys and values of all regions
+of_word = BLOCKS * (4 * DIM**2 + 2 * DIM**2 + 8 * DIM**2 + 2 * 256 * DIM) + DIM * len(vocabulary.tokens)
+assert 0.08 < (of_regions + 12 * of_word) / (12 * of_regions + 78 * of_word) < 0.12
+assert on_named.max() > 0.5 > on_named.min() and np.mean(of_lstm) > 0.7
