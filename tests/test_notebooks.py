@@ -341,7 +341,7 @@ def test_the_first_chapter_shows_a_photo_with_its_explorer_in_its_second_cell(as
 
 def test_the_first_chapter_says_which_captions_are_wrong():
     text = "\n".join(texts_of(read(FOLDER / "00_look.ipynb")))
-    for words in ("Beach: **wrong**", "Raft: **wrong**", "Cat: right", "over this figure is wrong"):
+    for words in ("Beach: **wrong**", "Raft: **wrong**", "Cat: right", "above this figure is wrong"):
         assert words in text
 
 

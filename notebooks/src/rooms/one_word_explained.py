@@ -124,7 +124,7 @@ def part(p):
 
 # %% check="parts" empty="part(np.ones(512))"
 in_all = sum(part(p) for p in summands.values()) + b
-np.testing.assert_allclose(in_all, logits, atol=1e-6, err_msg="The parts do not add up: multiply by the slope first.")
+np.testing.assert_allclose(in_all, logits, atol=1e-6, err_msg="The parts do not add up: is the slope in them?")
 parts = {name: part(p) for name, p in summands.items()}
 
 # %% [markdown]
@@ -206,7 +206,8 @@ for word in ("camera", "cigarette"):
     assert np.shape(votes(word)) == (196,), "There must be a vote for each of the 196 places."
 of_mean = beta * direction("camera") @ a.mean(axis=0)
 print(f"votes {votes('camera').sum():+.2f}, even attention {of_mean:+.2f}", end=", ")
-print(f"together {votes('camera').sum() + of_mean:+.2f}: the photo's part is {parts['photo'][word_id('camera')]:+.2f}")
+of_photo = parts["photo"][word_id("camera")]
+print(f"together {votes('camera').sum() + of_mean:+.2f}: the photo's part is {of_photo:+.2f}")
 
 # %% stored="JPEG"
 foot = 13 * 14 + 10

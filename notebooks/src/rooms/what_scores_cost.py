@@ -122,7 +122,7 @@ def multiplications_at_each_word(L, D, n, k):
 small = multiplications_at_each_word(2, 3, 4, 5)
 assert small["dot"] == 2 * 3, "Dot: D for each of the L regions."
 assert small["bilinear"] == 4 * 3 + 2 * 3, "Bilinear: W h once, then as dot."
-assert small["additive"] == 4 * 5 + 2 * 5, "Additive: W_h h once, then v for each region. W_a a was computed before."
+assert small["additive"] == 4 * 5 + 2 * 5, "Additive: W_h h once, then v for each region; W_a a is there."
 
 # %%
 L, D, n, k = 196, 512, 512, 512
