@@ -88,6 +88,7 @@ def test_python_uses_what_it_imports_and_makes():
         ]
     )
     assert code.names == {
+        "keras_sat.Captioner",
         "keras_sat.Captioner.from_pretrained",
         "keras_sat.Captioner.caption",
         "data_utils.tokenise",

@@ -25,10 +25,10 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "accessible",
     "docstrings",
     "links",
     "mathml",
-    "pictures",
 ]
 # A column of a class that several classes have, `num_photos`, say, is no link.
 suppress_warnings = ["ref.python"]
@@ -62,8 +62,11 @@ html_theme = "pydata_sphinx_theme"
 html_title = "keras_sat"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = False
 html_show_sourcelink = False
+# A summary would be read from the page, which a browser does not allow in a folder.
+html_show_search_summary = False
 html_baseurl = address.site_address(address.repository_address()) or ""
 pygments_style = "a11y-high-contrast-light"
 html_theme_options = {

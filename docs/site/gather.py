@@ -140,7 +140,7 @@ def write_contents(folder):
     write(readme, readme.read_text(encoding="utf-8") + "\n" + contents)
     groups = guides_in_order()
     records = groups.pop(RECORDS)
-    lists = [toctree(["README.md"], caption="Begin")]
+    lists = [toctree(["Install and begin <README.md>"], caption="Begin")]
     lists += [toctree(pages, caption=group) for group, pages in groups.items()]
     write(
         folder / "guides.md",
@@ -199,7 +199,7 @@ def rst_toctree(pages):
 
 
 def table(rows):
-    lines = [".. list-table::", "   :widths: 40 60", ""]
+    lines = [".. list-table::", "   :widths: auto", ""]
     for name, text in rows:
         lines += [f"   * - {name}", f"     - {text}"]
     return "\n".join(lines)
@@ -226,7 +226,7 @@ def public_page(owner, module, name):
     elif callable(value):
         lines += [f".. autofunction:: {full}"]
     else:
-        lines += [f".. py:data:: {full}", f"   :canonical: {module}.{name}", ""]
+        lines += [f".. py:data:: {name}", f"   :canonical: {module}.{name}", ""]
         lines += ["   A dict with these keys:", ""]
         lines += [f"   * ``{key!r}``" for key in value]
         lines += ["", f"   .. used-in:: {full}"]

@@ -1,0 +1,10 @@
+// A formula that is wider than the page scrolls: let the keyboard reach it. The theme does so for code and tables.
+function reachWideFormulas() {
+  for (const formula of document.querySelectorAll("div.math")) {
+    if (formula.scrollWidth > formula.clientWidth) formula.tabIndex = 0;
+    else formula.removeAttribute("tabindex");
+  }
+}
+
+window.addEventListener("load", reachWideFormulas);
+window.addEventListener("resize", reachWideFormulas);
