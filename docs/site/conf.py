@@ -1,4 +1,12 @@
-"""Settings of Sphinx for the site; build.py runs it."""
+"""Settings of Sphinx for the site; build.py runs it.
+
+Why Sphinx: numpy, scikit-learn and xarray keep their documentation with it, it checks
+every reference, and it needs neither network nor Node, as Jupyter Book 2 does. Material
+for MkDocs is maintained, but its authors now build Zensical. MyST-NB reads Markdown and
+notebooks as they are stored, so that GitHub shows the same files. The PyData theme is
+made for keyboards and screen readers, has a dark mode and loads nothing from elsewhere.
+Formulas are MathML, because MathJax has no maintained package that works offline.
+"""
 
 import sys
 from pathlib import Path

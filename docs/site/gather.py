@@ -141,7 +141,7 @@ def write_contents(folder):
     groups = guides_in_order()
     records = groups.pop(RECORDS)
     lists = [toctree(["Install and begin <README.md>"], caption="Begin")]
-    lists += [toctree(pages, caption=group) for group, pages in groups.items()]
+    lists += [toctree(pages, caption=group) for group, pages in groups.items() if pages]
     write(
         folder / "guides.md",
         "# Guides\n\nHow to use keras_sat, page by page.\n\n" + "\n".join(lists),
