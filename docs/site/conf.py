@@ -67,6 +67,7 @@ toc_object_entries_show_parents = "hide"
 
 # The look.
 html_theme = "pydata_sphinx_theme"
+html_context = {"default_mode": "auto"}  # dark where the reader's system is
 html_title = "keras_sat"
 html_static_path = ["static"]
 html_css_files = ["site.css"]

@@ -167,7 +167,7 @@ def write_reference(folder):
         for owner, module, name in names.public_names():
             if owner == package:
                 write(folder / f"{owner}.{name}.rst", public_page(owner, module, name))
-                rows.append((f":py:obj:`{owner}.{name}`", summary(owner, name)))
+                rows.append((f":py:obj:`~{owner}.{name}`", summary(owner, name)))
                 pages.append(f"{owner}.{name}")
         head = names.value_of(package).__doc__.strip()
         tables += [titled(f"``{package}``", "-"), head, table(rows), rst_toctree(pages)]
@@ -199,7 +199,7 @@ def rst_toctree(pages):
 
 
 def table(rows):
-    lines = [".. list-table::", "   :widths: auto", ""]
+    lines = [".. list-table::", "   :widths: auto", "   :class: names", ""]
     for name, text in rows:
         lines += [f"   * - {name}", f"     - {text}"]
     return "\n".join(lines)
@@ -213,7 +213,7 @@ def first_sentence(text):
 def summary(owner, name):
     value = getattr(names.package(owner), name)
     if isinstance(value, dict):
-        return f"A dict of {len(value)} entries."
+        return f"A dict with the keys {', '.join(f'``{key}``' for key in value)}."
     return first_sentence(value.__doc__)
 
 

@@ -16,7 +16,7 @@ def inline(writer, node):
 
 
 def block(writer, node):
-    writer.body.append(f'<div class="math">{mathml(node.astext(), "block")}</div>')
+    writer.body.append(f'<div class="formula">{mathml(node.astext(), "block")}</div>')
     raise_skip()
 
 

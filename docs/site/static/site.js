@@ -1,6 +1,6 @@
 // A formula that is wider than the page scrolls: let the keyboard reach it. The theme does so for code and tables.
 function reachWideFormulas() {
-  for (const formula of document.querySelectorAll("div.math")) {
+  for (const formula of document.querySelectorAll("div.formula")) {
     if (formula.scrollWidth > formula.clientWidth) formula.tabIndex = 0;
     else formula.removeAttribute("tabindex");
   }
