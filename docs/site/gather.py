@@ -104,7 +104,7 @@ def notebooks_in_order():
     """
     text = (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8")
     listed = list(dict.fromkeys(re.findall(r"\]\(([\w/]+\.ipynb)\)", text)))
-    table = "\n".join(line for line in text.split("\n") if line.startswith("|"))
+    table = text.partition("| chapter |")[2].partition("\n\n")[0]
     course = [path for path in listed if f"]({path})" in table]
     return course, [path for path in listed if path not in course]
 
