@@ -108,6 +108,7 @@ def test_colab_opens_what_is_on_github_alone(address):
     assert address.site_address("file:///srv/keras_sat") is None
 
 
+@pytest.mark.slow
 def test_a_stored_notebook_keeps_its_outputs_under_a_new_address(address):
     pytest.importorskip("jupytext", reason="the notebooks need the extra `notebooks`")
     nbformat = pytest.importorskip("nbformat")
