@@ -302,7 +302,10 @@ def emulate(browser, *, width=1280, scheme="light"):
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
     )
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    features = [
+        {"name": "prefers-color-scheme", "value": scheme},
+        {"name": "prefers-reduced-motion", "value": "reduce"},  # colours at once
+    ]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 

@@ -62,7 +62,6 @@ napoleon_custom_sections = [
     (section, "params_style")
     for section in ("Attributes", "Call arguments", "Options", *KINDS.values())
 ]
-python_maximum_signature_line_length = 88
 toc_object_entries_show_parents = "hide"
 
 # The look.
@@ -83,6 +82,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
     "show_toc_level": 2,
+    "navigation_depth": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

@@ -6,5 +6,13 @@ function reachWideFormulas() {
   }
 }
 
+// The switches of the theme's lists have no text.
+function nameSwitches() {
+  for (const element of document.querySelectorAll("summary")) {
+    if (!element.textContent.trim()) element.setAttribute("aria-label", "Pages below this one");
+  }
+}
+
+window.addEventListener("load", nameSwitches);
 window.addEventListener("load", reachWideFormulas);
 window.addEventListener("resize", reachWideFormulas);
