@@ -9,7 +9,7 @@ PYTEST := pytest --numprocesses 2 --dist loadfile
 # would import the clone's folder, which has the package's name, instead of the package.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-.PHONY: demo install test test-all test-lowest stubs docs lint bench notebooks notebooks-check release page clean
+.PHONY: demo install test test-all test-lowest stubs site address lint bench notebooks notebooks-check release page clean
 
 install: $(INSTALLED)
 
@@ -37,9 +37,13 @@ stubs: $(INSTALLED)
 	$(BIN)/ruff check --select I --fix --quiet keras_sat/__init__.pyi data_utils/__init__.pyi keras_sat/option_types.py
 	$(BIN)/ruff format --quiet keras_sat/__init__.pyi data_utils/__init__.pyi keras_sat/option_types.py
 
-# The reference of all public names, as pages: build/reference/index.html
-docs: $(INSTALLED)
-	$(BIN)/python docs/make_reference.py
+# The course, the pages and the reference as one site that needs no network: build/site/html/index.html
+site: $(INSTALLED)
+	$(BIN)/python docs/site/build.py
+
+# After a change of the repository's address in setup.cfg: the badges of README, and the notebooks' lines for Colab.
+address: $(INSTALLED)
+	$(BIN)/python notebooks/address.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

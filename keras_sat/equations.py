@@ -333,9 +333,9 @@ def hard_attention_surrogate(
     (12).
 
     It is log p(y | s, a) + lambda_r (log p(y | s, a) - b) log p(s | a) + lambda_e H[s],
-    where (...) is a constant.
+    where (...) is a constant. The arguments are (rows,), but for lambda_r and lambda_e.
 
-    Args, of shape (rows,), besides lambda_r and lambda_e:
+    Args:
         log_prob, location_log_prob: log p(y | s, a) and log p(s | a).
         entropy: H[s] summed over the words.
         reward: log p(y | s, a) - b.

@@ -3,21 +3,21 @@
 * its source, src/NAME.py or src/rooms/NAME.py, in jupytext's percent format
 * its solutions, solutions/NAME.py or solutions/rooms/NAME.py
 * the diagram with its part coloured, figures/model_N.png
-* the address in setup.cfg, once it is a real one: an installation line and a link to Colab
+* the address in setup.cfg, once it is a real one (address.py): an installation line and a link to Colab
 
 CONTRIBUTING.md lists the marks that a source may have, such as `[diagram]` and `gap="scores"`.
 """
 
 import base64
-import configparser
 import re
 from pathlib import Path
 
 import jupytext
+from address import colab_link, installation, repository_address
 from nbformat import v4
 
 FOLDER = Path(__file__).resolve().parent
-PLACEHOLDER = "https://example.org/"
+FROM_SETTINGS = "that of setup.cfg"
 YOUR_TURN = "...  # your turn"
 NOT_YET = "Not yet: the notebook goes on with the solution."
 RIGHT = "Right."
@@ -54,15 +54,17 @@ def read_solutions(source):
     }
 
 
-def assemble(source, address=None):
-    """Return the notebook of a source. `address` is that of the repository, read from setup.cfg by default."""
+def assemble(source, address=FROM_SETTINGS):
+    """Return the notebook of a source. `address` is that of the repository, None if there is none; by default it is
+    read from setup.cfg.
+    """
     solutions = read_solutions(source)
     cells = [assembled_cell(cell, source, solutions) for cell in read_cells(source)]
-    if address is None:
+    if address == FROM_SETTINGS:
         address = repository_address()
-    if not address.startswith(PLACEHOLDER):
+    if address:
         cells[0].source = with_colab_link(cells[0].source, source, address)
-        cells.insert(1, v4.new_code_cell(f"%pip install --quiet git+{address}"))
+        cells.insert(1, v4.new_code_cell(installation(address)))
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"  # the same in every run, so that differences are real ones
     metadata = {
@@ -135,23 +137,13 @@ def indented(code):
     return "\n".join(f"    {line}" if line else "" for line in code.splitlines())
 
 
-def repository_address():
-    """Return the source's address in setup.cfg, which is a placeholder until the project has one."""
-    settings = configparser.ConfigParser()
-    settings.read(FOLDER.parent / "setup.cfg", encoding="utf-8")
-    addresses = dict(line.split(" = ") for line in settings["metadata"]["project_urls"].split("\n") if line)
-    return addresses["Source"]
-
-
 def with_colab_link(text, source, address):
     """Return the first cell's text with a link to Colab below its title. Colab opens what is on GitHub."""
-    if not address.startswith("https://github.com/"):
+    link = colab_link(address, target_of(source).relative_to(FOLDER.parent).as_posix())
+    if link is None:
         return text
-    repository = address.removeprefix("https://github.com/").removesuffix(".git")
-    path = target_of(source).relative_to(FOLDER.parent).as_posix()
-    link = f"[Open in Colab](https://colab.research.google.com/github/{repository}/blob/main/{path})"
     title, _, rest = text.partition("\n")
-    return f"{title}\n\n{link}\n{rest}"
+    return f"{title}\n\n[Open in Colab]({link})\n{rest}"
 
 
 def trial(source):

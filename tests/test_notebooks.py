@@ -177,7 +177,7 @@ def test_no_figure_of_a_room_has_tiny_text(room):
 
 
 def test_a_chapter_installs_nothing_while_the_project_has_no_address(chapter, assemble):
-    cells = assemble.assemble(chapter).cells
+    cells = assemble.assemble(chapter, address=None).cells
     assert not any("pip install" in cell.source or "colab" in cell.source for cell in cells)
 
 
@@ -239,14 +239,14 @@ def after_check(notebook, gap):
 
 
 def test_an_empty_gap_goes_on_with_the_solution(small_source, assemble, capsys):
-    notebook = assemble.assemble(small_source, address=assemble.PLACEHOLDER)
+    notebook = assemble.assemble(small_source, address=None)
     names = after_check(notebook, notebook.cells[0].source)
     assert names["twice"](2) == 4
     assert "Not yet" in capsys.readouterr().out
 
 
 def test_a_filled_gap_is_checked_and_kept(small_source, assemble, capsys):
-    notebook = assemble.assemble(small_source, address=assemble.PLACEHOLDER)
+    notebook = assemble.assemble(small_source, address=None)
     names = after_check(notebook, "def twice(x):\n    return x + x\nmine = twice")
     assert names["twice"] is names["mine"]
     assert capsys.readouterr().out == f"{assemble.RIGHT}\n"
@@ -255,7 +255,7 @@ def test_a_filled_gap_is_checked_and_kept(small_source, assemble, capsys):
 
 
 def test_solutions_are_in_the_notebook_folded(small_source, assemble):
-    _, check, exercise = assemble.assemble(small_source, address=assemble.PLACEHOLDER).cells
+    _, check, exercise = assemble.assemble(small_source, address=None).cells
     assert "return 2 * x" in check.source
     assert check.metadata.jupyter.source_hidden
     assert exercise.source.startswith("<details>")
@@ -322,7 +322,7 @@ def test_a_cell_may_be_stored_as_jpeg_and_without_html(check):
 def test_the_mark_of_what_is_stored_is_kept(small_source, assemble):
     text = small_source.read_text(encoding="utf-8")
     small_source.write_text(f'{text}\n# %% stored="JPEG"\n1 + 1\n', encoding="utf-8")
-    notebook = assemble.assemble(small_source, address=assemble.PLACEHOLDER)
+    notebook = assemble.assemble(small_source, address=None)
     assert notebook.cells[-1].metadata == {"stored": "JPEG"}
 
 
@@ -330,7 +330,7 @@ def test_the_mark_of_what_is_stored_is_kept(small_source, assemble):
 
 
 def test_the_first_chapter_shows_a_photo_with_its_explorer_in_its_second_cell(assemble):
-    second, _, figure = assemble.assemble(FOLDER / "src" / "00_look.py").cells[1:4]
+    second, _, figure = assemble.assemble(FOLDER / "src" / "00_look.py", address=None).cells[1:4]
     assert "hat.jpg" in second.source and second.source.endswith("\nhat")
     assert second.metadata.stored == "without HTML"  # a website shows the figure instead
     assert figure.source.startswith("hat.plot(")

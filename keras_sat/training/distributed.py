@@ -5,13 +5,13 @@ of each batch. All take the same step with the sum, as one device would with the
 batch. `tf.distribute` makes the copies and the sums. Here:
 
 1. Make the captioner inside `strategy.scope()`, which copies each variable to each
-replica.
+   replica.
 2. Give each replica its part of each batch: `make_batches(..., shares=...)`.
 3. Run `Captioner.train_step` on all replicas. Sums over the batch are divided by the
    captions of all replicas (`sum_over_replicas`). Each replica draws the random numbers
    of the whole batch and uses those of its part.
 4. Let one process, the chief, decide and write, and broadcast its state to the others
-before each epoch.
+   before each epoch.
 
 If a host fails, the training ends: the others raise an error after some seconds. When
 the same command is run again on all hosts, they resume after the last epoch that the
