@@ -330,6 +330,8 @@ def small(stages):
     for name, stage in stages.items():
         one_epoch = {phase: min(stage.settings.get(phase, 0), 1) for phase in PHASES}
         settings = {**stage.settings, **SMALL, **one_epoch}
+        if "encoder_layer" in settings:
+            del settings["grid"]  # the paper's encoder has the grid of its last layer
         changed[name] = dataclasses.replace(stage, settings=settings)
     return changed
 
