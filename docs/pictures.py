@@ -62,15 +62,18 @@ def draw_attention():
 
 
 def draw_photos():
-    """Where the bundled captioner looks for the words of its own captions of two free
-    photos: one that it tells rightly, and one that it does not.
+    """Attention, and below it votes, for the words of the bundled captioner's captions
+    of two free photos: a right one and a wrong one.
     """
     captioner = keras_sat.Captioner.from_pretrained("flickr8k")
     for photo, file in ((HERE / "photo.jpg", "photo_attention.png"), MISTAKE):
-        result = captioner.caption(photo)
+        result = captioner.caption(photo, votes=True)
         print(f"{file}: {result.caption}")
-        display = keras_sat.AttentionDisplay.from_result(result)
-        display.save(HERE / file, width=WIDTH, dpi=100)
+        maps = ("attention", "votes")
+        displays = [
+            keras_sat.AttentionDisplay.from_result(result, map_kind=map_kind) for map_kind in maps
+        ]
+        draw_beside(displays, maps, file)
 
 
 def draw_paper_and_beyond():
