@@ -77,7 +77,7 @@ plt.show()
 # ## Why not the last layer?
 #
 # Many earlier captioners described the photo with a single vector: the output of a fully connected layer after the
-# grid, or the mean of the grid. Such a vector has no position left in it that attention could select.
+# grid, or the mean of the grid. No part of such a vector belongs to a place, so attention has nothing to choose from.
 #
 # **Predict.** Shuffle the 196 cells like the pieces of a jigsaw. What happens to their mean?
 
@@ -90,9 +90,9 @@ print("same mean:", same_mean, "  same grid:", same_grid)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Nothing: the mean stays the same. It cannot tell a dog on the left from a dog on the right, and it has no parts that
-# attention could look at one by one. The output of a fully connected layer does depend on the positions, but none of
-# its 4,096 numbers belongs to a particular part of the photo. In the grid, each vector belongs to one part.
+# Nothing: the mean stays the same. It cannot tell a dog on the left from a dog on the right. The output of a fully
+# connected layer would change, since each cell has weights of its own there. But none of its 4,096 numbers belongs to
+# a place, either: each is made from all cells. In the grid, each vector belongs to one place.
 #
 # </details>
 #
@@ -143,19 +143,23 @@ influence = np.abs(tape.gradient(cell, pixels).numpy()[0]).sum(axis=-1)
 rows = np.flatnonzero(influence.any(axis=1))
 columns = np.flatnonzero(influence.any(axis=0))
 measured = (int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1)
-middle = influence[71:169, 71:169].sum() / influence.sum()
+squares = {"its own square": (112, 128), "the 3 x 3 squares around it": (96, 144), "the middle 98 x 98": (71, 169)}
+shares = {name: influence[a:b, a:b].sum() / influence.sum() for name, (a, b) in squares.items()}
 
 figure, ax = plt.subplots(figsize=(3.8, 3.8))
 ax.imshow(influence**0.5, cmap="magma")
 ax.add_patch(plt.Rectangle((columns[0], rows[0]), measured[1], measured[0], fill=False, color="white"))
 ax.add_patch(plt.Rectangle((112, 112), 16, 16, fill=False, color="cyan"))
 ax.set_title("what the cell (7, 7) depends on")
-print(f"measured: {measured}; the middle 98 x 98 pixels have {middle:.0%} of the influence")
+print(f"measured: {measured}; influence from", *(f"{name}: {share:.0%};" for name, share in shares.items()))
 
 # %% [markdown]
-# The white square is the whole receptive field, 196 pixels wide, as computed. But most of the influence comes from
-# pixels near the cell itself (cyan): the middle 98 x 98 pixels, a quarter of the area, have 70 % of it. So an
-# annotation vector is mainly about its own square, but also knows the surroundings.
+# The white square is the whole receptive field, 196 pixels wide, as computed. The influence falls off from the middle
+# to the border. (The picture shows its square root, so that small values can be seen.) But the cell's own square
+# (cyan) has only 3 % of it; with the eight squares around it, it has 25 %. The middle 98 x 98 pixels, a quarter of the
+# field, have about 70 %. So an annotation vector is centred on its square, but made mostly from its surroundings. (How
+# wide the field is does not depend on the weights. How the influence is spread in it does, and these weights are
+# random.)
 #
 # A lower layer has more cells, each with a smaller receptive field; a higher layer has fewer cells with larger fields.
 # With each encoder, you can choose the layer.
@@ -236,10 +240,11 @@ for name, cosine in similar.items():
 
 # %% [markdown]
 # In the map below each photo, bright cells resemble the marked one. The cells that resemble the face lie on the face
-# and the brim of the hat, but not on the uniform or the flag. The cells that resemble the crew follow the raft across
-# the photo, and the cells that resemble one of the two people on the beach lie on both people. The encoder has never
-# seen these photos, nor the outline of any object. The borders are soft, since neighbouring cells see nearly the same
-# pixels. (The photos of the raft and the beach are from the Kodak Lossless True Color Image Suite.)
+# and the brim of the hat, but not on the uniform or the flag. The cell in the photo of the raft lies at the edge of a
+# life vest, and those that resemble it follow the crew across the photo. On the beach, the marked cell is on the man's
+# chest, and those that resemble it lie on the heads and chests of both people, but hardly on their legs. The encoder
+# has never seen these photos, nor the outline of any object. The borders are soft, since neighbouring cells see nearly
+# the same pixels. (The photos of the raft and the beach are from the Kodak Lossless True Color Image Suite.)
 #
 # ## Can a classifier read the colour?
 #
@@ -268,8 +273,14 @@ for (above, below), scene, vectors_of_scene, cell in zip(axes.T, scenes, vectors
         ax.axis("off")
 
 # %% [markdown]
+# Each map shows how much the cells resemble the object's middle one. In a large circle or square, most cells are alike,
+# and those at its edge differ. The background is dark, although no mean was subtracted here: its vectors have next to
+# nothing in common with the object's. The cells at the picture's border glow a little: the zeros that pad the picture
+# look like an edge to the encoder.
+#
 # On 300 scenes, fit a matrix that maps the vector of the object's middle cell to the eight colours, and test it on the
-# 100 others. Then do the same with a cell that is eight rows and eight columns away.
+# 100 others. Then do the same with a cell that is eight rows and eight columns away. (Where that leads out of the grid,
+# counting goes on at the other side.)
 #
 # **Predict.** How often does each probe name the right colour: the one that reads the object's cell, and the one that
 # reads the cell far away?
@@ -301,8 +312,9 @@ print(f"colour right: {in_object:.0%} from the object's cell, {far_away:.0%} fro
 #
 # ## Every shape on the way
 #
-# Here is every shape on the way from the file to the logits, with the paper's sizes: word vectors, states and the
-# hidden layer of the attention have 512 numbers each. The decoder is not trained.
+# Here is every shape on the way from the file to the logits, with the paper's grid. Word vectors, states and the hidden
+# layer of the attention have 512 numbers each, as is the default of the package. The decoder is not trained. (Chapter 3
+# explains its parts, from the keys on; come back then to look up their shapes.)
 
 # %%
 vocabulary = Captioner.from_pretrained("flickr8k-paper").vocabulary
@@ -318,7 +330,9 @@ path_of_shapes = {
     "annotation vectors a": features.shape[1:],
     "keys W_a a + b": keys.shape[1:],
     "h_0 and c_0": state.hidden_states[0].shape[1:],
+    "word vector E y_0": decoder.embedding(np.array([vocabulary.start_token_id])).shape[1:],
     "weights alpha_1": step.attention_weights.shape[1:],
+    "context z_1": keras_sat.equations.attended_features(step.attention_weights, features).shape[1:],
     "h_1 and c_1": step.state.hidden_states[0].shape[1:],
     "logits": step.logits.shape[1:],
 }
@@ -326,6 +340,9 @@ for name, shape in path_of_shapes.items():
     print(f"{name:22}{' x '.join(map(str, shape))}")
 
 # %% [markdown]
+# There is one logit for each token of the vocabulary: 2,542 in the one used here, which is that of a captioner bundled
+# with the package. The paper's vocabulary has 10,000 words.
+#
 # ## Encode every photo once
 #
 # A frozen encoder gives a photo the same vectors in each epoch. How much work would it be to compute them again each
@@ -364,10 +381,10 @@ print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1
 # ## In five sentences
 #
 # The encoder is a network that was trained on ImageNet, without its last layers. It turns a photo into a grid of
-# annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector has seen much of the photo, but is mostly
-# about its own square. Neighbouring parts of one object have similar vectors, and a linear probe can read a colour from
-# the cell that shows it. A single vector for the whole photo loses what is where; a grid keeps it, so that attention
-# can choose.
+# annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector is centred on its square of the photo, but
+# made mostly from its surroundings. Neighbouring parts of one object have similar vectors, and a linear probe can read
+# a colour from the cell that shows it. In a single vector for the whole photo, no part belongs to a place; in a grid,
+# each vector does, so that attention can choose.
 #
 # ## Next
 #
@@ -379,7 +396,8 @@ print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1
 assert features.shape == (1, 196, 512)
 assert same_mean and not same_grid
 assert fields["block5_conv3"] == 196 and measured == (196, 196) and jump == 16
-assert (98 / 196) ** 2 == 1 / 4 and abs(middle - 0.7) < 0.03
+assert (98 / 196) ** 2 == 1 / 4 and np.abs(np.array([*shares.values()]) - (0.033, 0.25, 0.7)).max() < 0.03
+assert shares["its own square"] < 0.05
 assert shapes["vgg19", "block5_conv4"] == (14, 14, 512) and shapes["mobilenet_v2", "out_relu"] == (7, 7, 1280)
 for name, (top, bottom, left, right) in {"face": (1, 8, 3, 10), "people": (1, 7, 0, 6)}.items():
     rows, columns = np.nonzero(similar[name] > 0.5)
@@ -387,6 +405,8 @@ for name, (top, bottom, left, right) in {"face": (1, 8, 3, 10), "people": (1, 7,
 assert similar["face"][10:].max() < 0.2 and similar["face"][:, :3].max() < 0.2  # the uniform, the flag
 assert np.sum(similar["crew"][8] > 0.3) >= 8 and similar["crew"][:4].max() < 0  # the raft, the water
 assert similar["people"][4, [2, 3, 5]].min() > 0.5  # both people
+assert similar["people"][8:].max() < 0.4  # their legs
 assert in_object > 0.95 and far_away < 0.3
+assert path_of_shapes["context z_1"] == path_of_shapes["word vector E y_0"] == (512,)
 assert path_of_shapes["logits"] == (2542,) and path_of_shapes["keys W_a a + b"] == (196, 512)
 assert 15e9 < multiplications < 16e9 and 1.5e9 < 8000 * bytes_of_a_photo < 1.7e9
