@@ -158,6 +158,14 @@ def test_photos_that_cannot_serve(calibrated, scenes, tmp_path):
         calibrate(captioner, scenes, show_progress=False)
 
 
+def test_copies_of_two_photos_are_too_alike(calibrated, scenes):
+    copies = [
+        dataclasses.replace(scenes[number % 2], image_id=f"copy{number}") for number in range(120)
+    ]
+    with pytest.raises(ValueError, match="too alike .* of which 2 have different"):
+        calibrate(calibrated[0].adapted(), copies, show_progress=False)
+
+
 def test_it_is_saved_with_the_captioner(calibrated, scenes, saved):
     loaded, path = Captioner.load(saved), scenes[0].image_path
     assert loaded.caption(path).confidence == pytest.approx(

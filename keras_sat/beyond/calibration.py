@@ -156,8 +156,15 @@ def _fitted(examples, strange):
     """Return the Confidence fitted on examples, and the SecondOpinion fitted on these
     and on strange ones; None without strange ones.
     """
+    limits = np.quantile(examples.norms, LIMITS)
+    if not (np.diff(limits) > 0).all():
+        raise ValueError(
+            "The photos are too alike to fit a confidence. Expected: different photos. "
+            f"Received: {len(examples.norms)} photos, of which "
+            f"{len(np.unique(examples.norms))} have different features"
+        )
     coefficients = logistic_regression(examples.clues, examples.are_right)
-    confidence = Confidence(coefficients, np.quantile(examples.norms, LIMITS))
+    confidence = Confidence(coefficients, limits)
     if strange is None:
         return confidence, None
     both = _Examples(*(np.concatenate(values) for values in zip(examples, strange)))
