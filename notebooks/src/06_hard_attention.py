@@ -57,11 +57,11 @@ plt.rcParams["figure.dpi"] = 100
 # Why is that a draw with the probabilities $\alpha_i$? The sum is $-\log(x_i / \alpha_i)$ with $x_i = -\log u_i$, so
 # the largest sum is where $x_i / \alpha_i$ is smallest. Now $x_i$ has the exponential distribution,
 # $p(x_i > x) = e^{-x}$, so think of one alarm clock for each place, which rings at the time $x_i / \alpha_i$: early,
-# mostly, if $\alpha_i$ is large. Clock $i$ is first if it rings at some time $\tau$ (with the density
-# $\alpha_i e^{-\alpha_i \tau}$) and none of the others has rung by then:
+# mostly, if $\alpha_i$ is large. Clock $i$ is first if it rings at some time $x$ (with the density
+# $\alpha_i e^{-\alpha_i x}$) and none of the others has rung by then:
 #
-# $$p(i \text{ is first}) = \int_0^\infty \alpha_i e^{-\alpha_i \tau} \prod_{j \ne i} e^{-\alpha_j \tau}\, d\tau
-#   = \alpha_i \int_0^\infty e^{-\tau}\, d\tau = \alpha_i, \qquad \text{since } \sum_j \alpha_j = 1.$$
+# $$p(i \text{ is first}) = \int_0^\infty \alpha_i e^{-\alpha_i x} \prod_{j \ne i} e^{-\alpha_j x}\, dx
+#   = \alpha_i \int_0^\infty e^{-x}\, dx = \alpha_i, \qquad \text{since } \sum_j \alpha_j = 1.$$
 #
 # **Your turn.** Draw.
 
@@ -91,14 +91,14 @@ def softmax(scores):
     return exponentials / exponentials.sum()
 
 
-alpha = softmax(rng.normal(scale=1.5, size=8))
+alpha_of_eight = softmax(rng.normal(scale=1.5, size=8))
 uniform = rng.uniform(size=(2000, 8))
 noise = -np.log(-np.log(uniform))
-counts = np.bincount(draw(alpha, noise), minlength=8)
+counts = np.bincount(draw(alpha_of_eight, noise), minlength=8)
 
 figure, ax = plt.subplots(figsize=(10, 2.6))
 ax.bar(range(8), counts / 2000, label="fraction of 2,000 draws")
-ax.plot(range(8), alpha, "o", color="black", label=r"$\alpha_i$")
+ax.plot(range(8), alpha_of_eight, "o", color="black", label=r"$\alpha_i$")
 ax.set_xlabel("region")
 ax.legend()
 plt.show()
@@ -144,8 +144,8 @@ plt.show()
 #
 # ## What is maximised: equation (10)
 #
-# So maximise a mean over all draws. What is wanted is the probability of the caption, a sum over all ways $s$ to
-# look,
+# So maximise a mean over all draws. What is wanted is the probability of the caption, a sum over all ways to look,
+# $s = (s_1, \dots, s_C)$ with a place for each word:
 # $p(\mathbf{y} \mid \mathbf{a}) = \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s, \mathbf{a})$. But the logarithm of
 # a sum has an awkward gradient. The logarithm is concave, so the mean of logarithms is at most the logarithm of the
 # mean. That is *Jensen's inequality*, and it gives the bound of the paper:
@@ -184,8 +184,10 @@ print(f"alpha {alpha.round(2)}: L_s = {bound_of_word:.3f}, log p(y | a) = {log_m
 # $\nabla \log p_s$ points to where the drawn places become more probable, and the reward $R_s$ says how far to go.
 #
 # Section 4.1 subtracts a *baseline* $b$ from the reward; below you will see what it does. In the example of one word,
-# $W$ is the three scores. $R_s$ does not depend on them, so $\nabla R_s = 0$. And for a softmax $\nabla \log \alpha_s$
-# is the one-hot vector of $s$ minus $\alpha$. (`alpha` and `log_p_word` are those above.)
+# $W$ is the three scores. $R_s$ does not depend on them, so $\nabla R_s = 0$. If place $i$ is drawn, $\log p_s$ is
+# $\log \alpha_i = e_i - \log \sum_l \exp(e_l)$. Its derivative for the score $e_j$ is 1 if $j = i$, else 0, minus
+# $\exp(e_j) / \sum_l \exp(e_l) = \alpha_j$. So for all three scores, $\nabla \log p_s$ is the one-hot vector of the
+# drawn place minus $\alpha$. (`alpha` and `log_p_word` are those above.)
 #
 # **Your turn.** Compute the bracket for each draw.
 
@@ -200,7 +202,7 @@ def brackets(places, baseline=0.0):
 
 # %% check="bracket" empty="brackets(np.array([0]))"
 exact_of_word = alpha * (log_p_word - alpha @ log_p_word)  # the derivative of alpha @ log_p_word for the scores
-message = "The mean of the three brackets is not the exact gradient: look at the sign and at the reward."
+message = "Their mean is not the exact gradient: look at the sign. Is each row times the reward of its draw?"
 for trial_baseline in (0.0, -2.0):
     mean = alpha @ brackets(np.arange(3), trial_baseline)
     np.testing.assert_allclose(mean, exact_of_word, atol=1e-9, err_msg=message)
@@ -212,12 +214,15 @@ for number in (10, 1000, 100_000):
     print(f"mean of {number:7,} draws ", brackets(places).mean(axis=0).round(3))
 
 # %% [markdown]
+# Ten draws came close by chance: usually they are about .4 away from the exact gradient, and a thousand draws .04.
+#
 # ## A whole caption: 27 ways to look
 #
 # A caption of several words has a draw for each of them, and an early draw changes the state and so all that comes
 # later. Take the model of the paper, so small that all ways to look can be listed: three regions, three words, random
 # weights. There are $3^3 = 27$ paths $s$. To follow a given path, the noise is 10,000 at its places: then these are
-# drawn, whatever $\alpha$ is.
+# drawn, whatever $\alpha$ is. (`sampled` is 1 for captions whose places are drawn, and 0 for those that read the
+# weighted mean.)
 
 # %%
 keras.utils.set_random_seed(0)
@@ -237,7 +242,7 @@ def log_probs_of(paths):
     number = len(paths)
     s = np.eye(3, dtype="float32")[paths]
     features, ids = np.repeat(picture, number, axis=0), np.repeat(input_ids, number, axis=0)
-    logits, alpha, _ = tiny(features, ids, 10_000 * s, np.ones(number, "float32"))
+    logits, alpha, _ = tiny(features, ids, noise=10_000 * s, sampled=np.ones(number, "float32"))
     targets = np.repeat(target_ids, number, axis=0)
     word_log_p = -ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
     log_p_s = ops.sum(s * ops.log(alpha), axis=(1, 2))
@@ -255,6 +260,8 @@ exact = flat(tape.gradient(bound, weights))
 p, R, bound = np.exp(log_p_s), log_p_y.numpy(), float(bound)
 print(f"{len(p)} paths, their probabilities sum to {p.sum():.4f}")
 print(f"L_s = {bound:.2f}, log p(y | a) = {np.log(p @ np.exp(R)):.2f}; {len(exact)} weights")
+spread = np.sqrt(p @ (R - bound) ** 2)
+print(f"log p(y | s, a) from {R.min():.1f} to {R.max():.1f}, with a standard deviation of {spread:.2f}")
 
 # %% [markdown]
 # `exact` is the gradient of $L_s$ by back-propagation through all paths. With 196 regions and ten words there are
@@ -289,8 +296,7 @@ np.testing.assert_allclose(flat(tape.gradient(trial_mean, weights)), exact, atol
 
 # %% [markdown]
 # The check averaged your surrogate over all 27 paths, each as often as it is drawn, and its gradient is exactly that
-# of
-# $L_s$. Such an estimate is called *unbiased*. `keras_sat.show_attend_tell.objective` has the same surrogate.
+# of $L_s$. Such an estimate is called *unbiased*. `keras_sat.show_attend_tell.objective` has the same surrogate.
 #
 # Now take (12) apart. Here are the gradients of its first two parts, for each path.
 
@@ -329,9 +335,9 @@ for reward_weight in (1.0, 0.0):
 #
 # ## The baseline
 #
-# A caption of three words here has a log-probability of about -9. So *every* path is punished, a good one a little
-# less. The baseline $b$ makes that a comparison: paths that do better than $b$ are rewarded, others are punished. It
-# may be any number that does not depend on the draw, since it changes nothing in the mean:
+# A caption of three words here has a log-probability of about -9, give or take 1. So *every* path is punished, a good
+# one a little less. The baseline $b$ makes that a comparison: paths that do better than $b$ are rewarded, others are
+# punished. It may be any number that does not depend on the draw, since it changes nothing in the mean:
 #
 # $$\sum_s p_s\, b\, \nabla \log p_s = b \sum_s \nabla p_s = b\, \nabla \sum_s p_s = b\, \nabla 1 = 0.$$
 #
@@ -371,16 +377,19 @@ plt.show()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Forty times. The best baseline is near $L_s$ (left), and wherever it is, the mean stays exact. On the right,
-# distances are fractions of the length of the exact gradient: without a baseline, about a thousand draws give what 25
-# draws give with it. Both fall as $1 / \sqrt N$: a hundred times the draws for one more digit. That is why a better
-# baseline is worth more than more draws.
+# Forty times. The reward is now about 1 from zero instead of 9, and a variance goes with its square: in the second part
+# of (12) it falls from 586 to 5.5. The first part has no baseline, and its variance stays 9.4. The best baseline is
+# near $L_s$ (left), and wherever it is, the mean stays exact. On the right, distances are fractions of the length of
+# the exact gradient: without a baseline, about a thousand draws give what 25 draws give with it. Both fall as
+# $1 / \sqrt N$: a hundred times the draws for one more digit. That is why a better baseline is worth more than more
+# draws.
 #
 # </details>
 #
 # While you train, $L_s$ is not known. The paper takes a moving average of what was drawn:
-# $b_k = 0.9\, b_{k-1} + 0.1 \log p(\mathbf{y} \mid \tilde s_k, \mathbf{a})$. With several captions in a batch, it takes
-# their mean. Since $b_{k-1}$ comes from earlier draws, it does not depend on the one that it is compared with.
+# $b_k = 0.9\, b_{k-1} + 0.1 \log p(\mathbf{y} \mid \tilde s_k, \mathbf{a})$ in update $k$. With several captions in a
+# batch, it takes their mean. Since $b_{k-1}$ comes from earlier draws, it does not depend on the one that it is
+# compared with.
 #
 # **Your turn.** Write the moving average.
 
@@ -453,9 +462,10 @@ plt.show()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without the term half of them have not found it after 300 draws; with it most have. It has a price: with
-# $\lambda_e = .5$ all find it, and then keep on drawing the others. The code that the authors released has
-# $\lambda_e = .002$.
+# Without the term half of them have not found it after 300 draws; with it most have. The figure shows how sure the
+# models are, not of what. Blue and orange end close together: without the term half of the models are sure of the first
+# region, and with $\lambda_e = .1$ most are sure of the second. The term has a price: with $\lambda_e = .5$ all find
+# the second region, and then keep on drawing the others. The code that the authors released has $\lambda_e = .002$.
 #
 # </details>
 #
@@ -512,9 +522,10 @@ with np.load(path, allow_pickle=False) as arrays:
 print(f"{len(captioned):,} scenes, {len(batches)} batches; {'your weights' if path is yours else 'the copy'}")
 
 # %% [markdown]
-# The constants of the file are $\lambda = 0$ (no penalty, as in chapter 5) and $\lambda_r = 1$, which makes (12) the
-# gradient of $L_s$; the released code has .1. To be fair, soft attention trains three more epochs, too. This takes
-# a minute or so.
+# The file has the constants of the released code: $\lambda = .33$, $\lambda_r = .1$ and $\lambda_e = .002$. Here
+# $\lambda$ is set to 0 (no penalty, as in chapter 5) and $\lambda_r$ to 1, as in (11); $\lambda_e$ stays. Because of
+# the coin and the entropy term, the updates follow the gradient of $L_s$ only approximately. To be fair, soft attention
+# trains three more epochs, too. This takes a minute or so.
 
 # %%
 show_attend_tell.PENALTY_WEIGHT = 0.0
@@ -557,8 +568,8 @@ for name, attention in (("soft", "soft"), ("hard", "hard")):
 # drawn place for each word. Each cell of the grid sees 8 x 8 pixels of 64 x 64, less than an object.
 # (In the package, `captioner.caption(..., sample_attention=True)` writes with draws.)
 #
-# **Predict.** About nine in ten captions of soft attention are true. How many are true if the same model is given one
-# drawn place at each word? And the model that was trained with draws?
+# **Predict.** More than nine in ten captions of soft attention are true. How many are true if the same model is given
+# one drawn place at each word? And the model that was trained with draws?
 
 # %%
 unseen = [scene for scene in draw_scenes(1000, seed=1502, twin_share=0) if len(scene.objects) == 2]
@@ -570,7 +581,7 @@ def write(model, drawn, seed=0):
     rng, number = np.random.default_rng(seed), len(grids)
     h, c = model.initial_state(grids)
     y = np.full(number, vocabulary.start_token_id)
-    sampled = np.ones(number, "float32") if drawn else None
+    sampled = np.ones(number, "float32") if drawn else None  # 1: draw the places of this caption
     steps = []
     for _ in range(16):
         noise = rng.gumbel(size=grids.shape[:2]).astype("float32") if drawn else None
@@ -598,13 +609,13 @@ for name, model in models.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# With the expectation, hard attention is nearly as true as soft attention: about nine in ten captions of either are
-# true. After the same updates soft attention is a few points ahead, probably since its gradient does not scatter and
-# it has only one kind of context to learn. After longer training one point is left
-# ([docs/training.md](../docs/training.md): 93.6
-# % and 92.5 % for scenes of two objects). With draws, soft attention fails: it was never trained on single places.
-# Hard attention was, and most of its captions are true although it reads a single cell at each word. That is still
-# fewer than with the expectation: a single cell may miss the object, and the training was short.
+# With the expectation, hard attention is nearly as true as soft attention. After the same updates soft attention is a
+# few points ahead, probably since its gradient does not scatter and it has only one kind of context to learn. Other
+# captioners, trained for longer and tested on other scenes, are one point apart
+# ([docs/training.md](../docs/training.md): 93.6 % and 92.5 % for scenes of two objects). With draws, soft attention
+# fails: it was never trained on single places. Hard attention was, and most of its captions are true although it reads
+# a single cell at each word. That is still fewer than with the expectation: a single cell may miss the object, and the
+# training was short.
 #
 # </details>
 #
@@ -637,7 +648,8 @@ for name in models:
 # %% [markdown]
 # Draws make attention sharper: the entropy falls, and with it the number of places between which it hesitates. (Why
 # attention lies a little left of the objects is explained in [chapter 3](03_one_step_of_attention.ipynb).) Still the
-# place is drawn anew for each word, and some draws miss the object. Its shape may be said nevertheless, from memory.
+# place is drawn anew for each word, and some draws miss the object. In the third row (as stored; yours may differ), the
+# place drawn at *star* is on the yellow circle. The shape is said nevertheless, from memory.
 #
 # ## Soft attention is the expectation of hard attention
 #
@@ -651,10 +663,10 @@ for name in models:
 #   {\sum_j \prod_i \exp(n_{t,j,i})^{\alpha_{t,i}}}
 #   = \frac{\exp(\mathbb{E}[n_{t,k}])}{\sum_j \exp(\mathbb{E}[n_{t,j}])},$$
 #
-# where $n_{t,k,i}$ is the logit of word $k$ after a look at place $i$. Second, the mean logit is near the logit of
-# the mean context, because the logits are nearly linear in the context. With 256 places both can be measured: try
-# each of them at each word. The distance is the probability that lies on other words, from 0 to 1 (the *total
-# variation distance*).
+# where $n_{t,k,i}$ is the logit of word $k$ after a look at place $i$. (The letters are the paper's: here $n$ is no
+# draw, and $j$ is a word.) Second, the mean logit is near the logit of the mean context, because the logits are nearly
+# linear in the context. With 256 places both can be measured: try each of them at each word. The distance is the
+# probability that lies on other words, from 0 to 1 (the *total variation distance*).
 
 
 # %%
@@ -718,16 +730,16 @@ print(f"{'':24}{'soft':>8}{'hard':>8}")
 for label, drawn in (("true, with expectation", False), ("true, with draws", True)):
     print(f"{label:24}{true['soft', drawn]:8.0%}{true['hard', drawn]:8.0%}")
 print(f"{'entropy of alpha':24}{entropy['soft']:8.2f}{entropy['hard']:8.2f}")
-print(f"{'seconds for an epoch':24}{1:8.1f}{slower:8.1f}    (soft: 1)")
+print(f"{'time for an epoch':24}{1:8.1f}{slower:8.1f}    (soft: 1)")
 print(f"{'variance of a gradient':24}{0:8.1f}{scattered['with the coin']:8.1f}    (squared length of the mean: 1)")
 print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 
 # %% [markdown]
-# Hard attention costs about as much for each update, since the weights of all places are needed either way. (Only
-# when it *writes* could it save something: it reads a single vector.) What it costs is variance, and with it a
+# Hard attention costs as much or little more for each update, since the weights of all places are needed either way.
+# (Only when it *writes* could it save something: it reads a single vector.) What it costs is variance, and with it a
 # baseline, two more constants to choose and a start from soft attention. What it gives is a model
-# that is right when it looks at a single place, and sharper maps. The captions are not truer here. In the paper's
-# table 1 hard attention is ahead of soft in BLEU-4 on all three data sets, and behind in METEOR on two of them;
+# that is mostly right when it looks at a single place, and sharper maps. The captions are not truer here. In the
+# paper's table 1 hard attention is ahead of soft in BLEU-4 on all three data sets, and behind in METEOR on two of them;
 # [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k. Later captioners mostly took soft
 # attention, which is trained by plain back-propagation. Draws are needed where a mean makes no sense, or reading all
 # places costs too much: where to point a camera, which part of a large network to compute.
@@ -777,21 +789,26 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # gradients.
 
 # %% maintainers=true
-assert np.abs(counts / 2000 - softmax(np.random.default_rng(0).normal(scale=1.5, size=8))).max() < 0.04
+assert np.abs(counts / 2000 - alpha_of_eight).max() < 0.04
 assert changed <= 3 and bound_of_word < log_mean
+usual = np.sqrt(alpha @ ((brackets(np.arange(3)) - exact_of_word) ** 2).sum(axis=1))  # distance of one draw
+assert 0.35 < usual / 10**0.5 < 0.45 and 0.035 < usual / 1000**0.5 < 0.045
 posterior = alpha * np.exp(log_p_word) / np.exp(log_mean)
 assert abs(log_mean - bound_of_word - alpha @ np.log(alpha / posterior)) < 1e-9  # the bound misses this divergence
 assert len(p) == 27 and abs(p.sum() - 1) < 1e-5 and bound < np.log(p @ np.exp(R)) - 0.2 and -9.5 < bound < -8.5
 np.testing.assert_allclose(p @ estimates(bound), exact, atol=1e-4)
 assert np.linalg.norm((p @ of_caption)[of_attention]) == 0 and max(off_mean) < 1e-4
-assert 35 < variance["without"] / variance["with"] < 45
+assert 35 < variance["without"] / variance["with"] < 45 and 8.5 < variance_of(of_caption, p) < 9.5
+rewarded = {b: variance_of(estimates(b) - of_caption, p) for b in (0.0, bound)}
+assert 580 < rewarded[0.0] < 592 and 5 < rewarded[bound] < 6
+assert 14.5 < variance["with"] < 15.5 and 0.9 < spread < 1.05
 np.testing.assert_allclose(p @ of_path, 0, atol=1e-5)
 assert np.abs(np.array(baselines[60:]) - bound).mean() < 0.5
 assert found[0.0] < 0.6 and found[0.1] > 0.8 and found[0.5] > 0.95
-assert settled[0.5] < 0.85 < 0.9 < settled[0.0]
+assert settled[0.5] < 0.85 < 0.9 < settled[0.0] and settled[0.1] > 0.9
 assert 0.45 < variance["coin"] / variance["with"] < 0.6 and 0.1 < bias < 0.3
 assert len(unseen) > 500 and not {scene.image_id for scene in unseen} & {*ids}
-assert min(true["soft", False], true["hard", False]) > 0.86
+assert true["soft", False] > 0.9 and true["hard", False] > 0.86
 assert true["hard", False] > true["soft", False] - 0.08
 assert true["soft", True] < 0.45 and 0.5 < true["hard", True] < true["hard", False]
 assert entropy["hard"] < entropy["soft"]
