@@ -207,7 +207,7 @@ z = ...  # your turn: (66,)
 # %% check="context" empty="z"
 expected = beta * equations.attended_features(alpha[None], features.astype("float64"))[0]
 assert np.shape(z) == (66,), "The context should be as long as an annotation vector, 66."
-assert np.allclose(z, expected, atol=1e-4), "Not (13): take the mean of the rows of a, weighted by alpha, times beta."
+assert np.allclose(z, expected, atol=1e-4), "Not (13): the mean of the rows of a, weighted by alpha, times beta."
 print(f"context {z.shape}, gate {beta[0]:.2f}")
 
 # %% [markdown]
@@ -429,7 +429,7 @@ for number, (values, label) in enumerate(((accuracy, "as drawn"), (accuracy_mirr
 ax.axhline(0.25, color="black", linestyle="--", linewidth=1)
 ax.set(xlabel="cells to the right of the object's centre", title="how often the shape can be read from that one cell")
 ax.set(ylabel="fraction of scenes", xticks=list(accuracy))
-ax.legend()
+_ = ax.legend()
 
 # %% [markdown]
 # <details><summary>What happened</summary>
