@@ -44,16 +44,20 @@ hat.plot(hat.words.index("hat"), width=10)
 #
 # * **Left: attention.** How much of each region is read for this word. Regions that are hardly read are dark; the line
 #   encloses the smallest area with half of the attention. Here, this area is on the crown of the hat, in rows 1 to 3.
-#   The face from the eyes to the mouth (rows 7 to 13, columns 4 to 9) gets only 4 % of the attention.
+#   The face from the eyes to the mouth (rows 7 to 13, columns 4 to 9) gets only 4 % of the attention. (Instead of the
+#   photo, this captioner can also read a vector made from memory, the *sentinel*. At "hat" it does not: 100 % is read
+#   from the photo.)
 # * **Middle: votes.** How much more or less a region adds to the score of this word than an average region of the photo
 #   would add with the same attention. Orange means more, blue means less. The strongest vote is in row 3, column 11,
-#   where the crown meets the brim.
+#   where the crown meets the brim. Above the map are the sum of the votes, and what *even* (uniform) attention to all
+#   regions would add. Together, they are what the photo adds.
 # * **Right: the candidate words.** Each bar is the score of a word, its *logit*; the word's probability is beside the
 #   bar. The colours say where the score comes from: the previous word, the *memory* (what the network has written and
-#   read so far), and the photo at this step. "Hat" has a probability of 70 %, and nearly half of its score comes from
-#   the photo.
+#   read so far), the photo at this step, and a *bias*, which is the same at every step. "Hat" has a probability of
+#   70 %, and nearly half of its score comes from the photo: 4.3 of 9.2.
 #
-# So "hat" was read from the hat. The caption is right, if you are willing to call the young woman a girl.
+# So "hat" was read from the hat, but not only from there: even attention would have given the word 2.0 of these 4.3;
+# looking at the hat gave it the other 2.3. The caption is right, if you are willing to call the young woman a girl.
 #
 # **Predict.** Her whole face fills rows 5 to 13 and columns 3 to 10, which is 37 % of the photo. At the word "girl",
 # how much of the attention is on her face?
@@ -65,11 +69,12 @@ print(f"attention on the face: {girl.attention_weights[5:14, 3:11].sum():.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Less than half, and not much more than the 37 % that uniform attention would give. In the explorer, click on "girl"
-# and then on *Attention*: the attention is spread out, and strongest beside her chin, in row 12, column 11. Yet the
-# word is right. Each region sees far beyond its own square ([chapter 2](02_a_picture_as_vectors.ipynb)). If all the
-# attention were on a single region, the network would say "girl" for two regions in three (*Places* in the explorer
-# shows this). So a map of attention is not a pointer, even where the caption is right.
+# Less than half, and not much more than the 37 % that even attention would give. If you ran the first cell, click on
+# "girl" in its explorer and then on *Attention*: the attention is spread out, and strongest beside her chin, in row 12,
+# column 11. Yet the word is right. Each region sees far beyond its own square ([chapter
+# 2](02_a_picture_as_vectors.ipynb)). If all the attention were on a single region, the network would say "girl" for two
+# regions in three (*Places* in the explorer shows this). So a map of attention is not a pointer, even where the caption
+# is right.
 #
 # </details>
 #
@@ -132,16 +137,16 @@ beach.plot(beach.words.index("girls"), width=10)
 # The caption above this figure is wrong: the two people are a woman and a man.
 #
 # The attention is on both of them: 43 % on her (columns 1 and 2) and 51 % on him (columns 3 and 4). The votes for
-# "girls" are on the swimwear, above all on his red trunks (row 5, column 3), and on her pink fins (rows 8 and 9,
-# columns 1 and 2). On their heads and shoulders (rows 2 to 4), the votes are negative, so "girls" was not read from
-# there.
+# "girls" are on his red trunks (row 5, column 3) and on her pink fins (rows 8 and 9, columns 1 and 2); on her swimsuit,
+# they are weak. On their heads and shoulders (rows 2 to 4), the votes are negative, so "girls" was not read from there.
 #
 # Now compare the bars of "girls", "women" and "men". After "two", memory proposes people of all kinds, and adds nearly
 # the same to the scores of these three words: 6.7, 6.5 and 7.0. The photo decides by adding .6, -.5 and -2.0. The
 # decision is narrow, and it is wrong. "Two people" would have been right, but "people" has a probability of only 1 %.
 #
-# And "running"? "Walking" was more probable: 29 % against 24 %. But the most probable words do not always make the best
-# caption, so a *search* compares whole captions ([chapter 7](07_words_out.ipynb)).
+# Two words of this caption were not even the most probable ones: "young" (31 %) was ahead of "girls" (25 %), and
+# "walking" (29 %) was ahead of "running" (24 %). The most probable words do not always make the best caption, so a
+# *search* compares whole captions ([chapter 7](07_words_out.ipynb)).
 #
 # ## "Cat": no region decides
 #
@@ -168,7 +173,7 @@ cat.plot(cat.words.index("cat"), width=10)
 # %% [markdown]
 # The attention is spread out: no region gets more than 4 % of it, and it takes 39 of the 196 regions to hold half of
 # it. (For "hat", 18 regions were enough; for "kayak", 5.) The votes are weak: none is above .1. The photo adds 3.4 to
-# the score of "cat". No single region is behind this, since uniform attention would add about as much (3.7). The photo
+# the score of "cat". No single region is behind this, since even attention would add about as much (3.7). The photo
 # as a whole looks like a cat, and less like a dog, to which it adds 2.4. But memory, which learned from captions full
 # of dogs, prefers "dog", by 2.4 to 1.5. On its own, the network gives "cat" a probability of 4 %, and "dog" one of 5 %.
 #
@@ -179,7 +184,7 @@ cat.plot(cat.words.index("cat"), width=10)
 #
 # | word | is | attention | votes | so the captioner |
 # |---|---|---|---|---|
-# | hat | right | on the hat | on the hat | read it there |
+# | hat | right | on the hat | on the hat | read it there, and partly from the photo as a whole |
 # | girl | right | spread out | weak | could have read it nearly anywhere |
 # | kayak | wrong | on the boat | on the boat, strong | looked at the right region and misread it |
 # | girls | wrong | on both people | mixed | used one word for two different people |
@@ -221,10 +226,10 @@ cat.plot(cat.words.index("cat"), width=10)
 #
 # A captioner writes word by word, and for each word attention says how much of each region of the photo is read. Votes
 # say how much more or less a region adds to the score of one word than an average region would; memory and the previous
-# word add to the score, too. A right word may be read from the object that it names, as "hat" was, or from nearly
-# anywhere in the photo, as "girl" was; it may even come from outside the network, as "cat" did. A wrong word may come
-# from the right region, misread, as "kayak" did. So before you blame or praise attention for a word, look at the word's
-# votes.
+# word add to the score, too. A right word may be read from the object that it names, as "hat" was in good part, or from
+# nearly anywhere in the photo, as "girl" was; it may even come from outside the network, as "cat" did. A wrong word may
+# come from the right region, misread, as "kayak" did. So before you blame or praise attention for a word, look at the
+# word's votes.
 #
 # ## Next
 #
@@ -274,6 +279,9 @@ assert 0.035 < attention[7:14, 4:10].sum() < 0.045
 assert place_of_strongest(votes) == (3, 11) and votes[:5].sum() > 0.9 * votes.sum()
 said = hat.steps[hat.words.index("hat")].said
 assert round(said.probability, 2) == 0.70 and 0.42 < said.parts["photo"] / said.logit < 0.5
+photo_and_votes = [said.parts["photo"], said.logit, hat.vote_of_mean(hat.words.index("hat")), votes.sum()]
+np.testing.assert_allclose(photo_and_votes, [4.3, 9.2, 2.0, 2.3], atol=0.06)
+assert hat.steps[hat.words.index("hat")].from_photo > 0.995
 attention, votes = at(hat, "girl")
 assert attention[5:14, 3:11].sum() < 0.5 and round(9 * 8 / 196, 2) == 0.37 and np.abs(votes).max() < 0.12
 assert place_of_strongest(attention) == (12, 11)
@@ -294,6 +302,10 @@ attention, votes = at(beach, "girls")
 t = beach.words.index("girls")
 assert round(attention[:, 1:3].sum(), 2) == 0.43 and round(attention[:, 3:5].sum(), 2) == 0.51
 assert place_of_strongest(votes) == (5, 3) and votes[8:10, 1:3].sum() > 0.3 and votes[2:5].sum() < -0.2
+assert votes[5:8, 1:3].max() < 0.1 < votes[8:10, 1:3].max() and votes[5, 3] > 0.2  # swimsuit, fins, trunks
+np.testing.assert_allclose(
+    [beach.candidate(t, word).probability for word in ("young", "girls")], [0.31, 0.25], atol=0.006
+)
 people = {word: beach.candidate(t, word) for word in ("girls", "women", "men", "people")}
 memories, of_photo = ([people[word].parts[name] for word in ("girls", "women", "men")] for name in ("memory", "photo"))
 np.testing.assert_allclose(memories, [6.7, 6.5, 7.0], atol=0.06)
