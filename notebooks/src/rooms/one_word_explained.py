@@ -220,7 +220,7 @@ trace.plot(t, width=10)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It speaks against it. It was read, because the weights are the same for all candidates. Its score, equation (4),
+# It speaks against it. It is read nevertheless: the weights are the same for all candidates. Its score, equation (4),
 # and its votes are two readings of the same vector $\mathbf{a}_i$. The score says whether this place is worth reading
 # at this step, the votes say for which candidates it speaks.
 #
