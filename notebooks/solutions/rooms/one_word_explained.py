@@ -4,22 +4,22 @@ slope = np.tanh(s) / s  # (m,)
 
 def part(p):
     """Return what a summand p (m,) gives to the logit of each word, (K,)."""
-    return (p * slope) @ L_o
+    return L_o @ (p * slope)
 
 
 # %% wrong="parts"
 def part(p):
-    return np.tanh(p) @ L_o  # the tanh of a sum is not the sum of the tanhs
+    return L_o @ np.tanh(p)  # the tanh of a sum is not the sum of the tanhs
 
 
 # %% gap="votes"
 def direction(word):
-    """Return d, (D,): in which direction annotation vectors raise the logit of a word."""
-    return L_z @ (slope * L_o[:, word_id(word)])
+    """Return d, (D,): in which direction annotation vectors raise the logit of a candidate."""
+    return L_z.T @ (slope * L_o[word_id(word)])
 
 
 def votes(word):
-    """Return the votes of the places for a word, (196,)."""
+    """Return the votes of the places for a candidate, (196,)."""
     d = direction(word)
     return beta * alpha * ((a - a.mean(axis=0)) @ d)
 
@@ -72,7 +72,7 @@ raft_step, raft_a = raft.steps[t_raft], raft.annotations().reshape(196, 512)
 from_photo = raft_step.from_photo
 sentinel = raft.context(t_raft) - from_photo * (raft_step.attention_weights.ravel() @ raft_a)
 context = from_photo * raft_a.mean(axis=0) + sentinel
-even_logits = np.tanh(E[word_id("yellow")] + raft_step.hidden_state @ L_h + context @ L_z) @ L_o + b
+even_logits = L_o @ np.tanh(E[:, word_id("yellow")] + L_h @ raft_step.hidden_state + L_z @ context) + b
 even = np.exp(even_logits - even_logits.max())
 even /= even.sum()
 print(", ".join(f"{vocabulary.tokens[number]} {even[number]:.0%}" for number in np.argsort(-even)[:4]))

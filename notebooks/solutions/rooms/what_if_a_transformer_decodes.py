@@ -23,7 +23,7 @@ def around(sublayer, norm, x):
 # %% exercise=1
 learned = transformer.positions.get_weights()
 transformer.positions.set_weights([np.zeros_like(learned[0])])
-without = [vocabulary.ids_to_caption(row) for row in write(grids)]
+without = [vocabulary.ids_to_caption(row) for row in write(grids)[0]]
 transformer.positions.set_weights(learned)
 print(f"true without positions: {truths(without).mean():.0%}")
 print("\n".join(without[:3]))
@@ -40,7 +40,7 @@ for number, block in enumerate(transformer.blocks):
         altered = [weight.copy() for weight in learned]
         altered[6][head] = 0.0
         block.look.set_weights(altered)
-        said = [vocabulary.ids_to_caption(row) for row in write_with_kept(grids[:100])]
+        said = [vocabulary.ids_to_caption(row) for row in write_with_kept(grids[:100])[0]]
         left[number, head] = np.mean([is_true(scene, caption) is True for scene, caption in zip(unseen, said)])
         print(f"without block {1 + number}, head {1 + head}: {left[number, head]:.0%} true, ", end="")
         print(f"{on_named[HEADS * number + head]:.0%} of its attention was on the object named")

@@ -24,6 +24,7 @@ from data_utils.tf_logging import import_tensorflow
 
 import_tensorflow()  # without its startup log
 
+from collections import Counter
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -65,7 +66,7 @@ print(f"attention in rows 12 and 13, columns 8 to 11: {alpha.reshape(14, 14)[12:
 # ## The score, split in four
 #
 # The readout adds up three vectors, equation (7): what the previous word, the memory $\mathbf{h}_t$ and the photo say.
-# In the paper the sum goes to the words as it is. This captioner puts a tanh in between:
+# In the paper $\mathbf{L}_o$ is applied to the sum as it is. This captioner puts a tanh in between:
 #
 # $$\mathbf{s} = \mathbf{E}\mathbf{y}_{t-1} + \mathbf{L}_h \mathbf{h}_t + \mathbf{L}_z \hat{\mathbf{z}}_t \qquad
 #   \text{logit} = \mathbf{L}_o \tanh(\mathbf{s}) + \mathbf{b}$$
@@ -75,7 +76,8 @@ print(f"attention in rows 12 and 13, columns 8 to 11: {alpha.reshape(14, 14)[12:
 # is a mixture, $\hat{\mathbf{z}}_t = \beta_t \sum_i \alpha_{ti} \mathbf{a}_i + (1 - \beta_t) \cdot$ sentinel. So
 # here too, $\beta_t$ says how much is read from the photo: 1 is all. At "camera" it is nearly 1.
 #
-# Take the numbers out of the trace and the weights out of the layers.
+# Take the numbers out of the trace and the weights out of the layers. Keras keeps matrices for row vectors, as
+# $\mathbf{h}\mathbf{L}$; `.T` turns them to stand on the left, as in the formulas.
 
 
 # %%
@@ -84,9 +86,9 @@ def plain(weight):
 
 
 decoder, readout, vocabulary = captioner.decoder, captioner.decoder.readout, captioner.vocabulary
-E = plain(decoder.embedding.embeddings)  # (K, m): a row for each word
-L_h, L_z = plain(readout.state_readout.kernel), plain(readout.context_readout.kernel)  # (n, m) and (D, m)
-L_o, b = plain(readout.word_logits.kernel), plain(readout.word_logits.bias)  # (m, K) and (K,)
+E = plain(decoder.embedding.embeddings).T  # (m, K): a column for each word
+L_h, L_z = plain(readout.state_readout.kernel).T, plain(readout.context_readout.kernel).T  # (m, n) and (m, D)
+L_o, b = plain(readout.word_logits.kernel).T, plain(readout.word_logits.bias)  # (K, m) and (K,)
 word_id = vocabulary.tokens.index
 
 a = trace.annotations().reshape(196, 512).astype("float64")
@@ -95,12 +97,12 @@ z_photo = beta * (alpha @ a)
 z_sentinel = z - z_photo  # counts as memory
 
 summands = {
-    "previous word": E[word_id(step.previous_word)],
-    "memory": h @ L_h + z_sentinel @ L_z,
-    "photo": z_photo @ L_z,
+    "previous word": E[:, word_id(step.previous_word)],
+    "memory": L_h @ h + L_z @ z_sentinel,
+    "photo": L_z @ z_photo,
 }
 s = sum(summands.values())  # (m,)
-logits = np.tanh(s) @ L_o + b  # (K,)
+logits = L_o @ np.tanh(s) + b  # (K,)
 print(f"beta {beta:.4f}; the logit of camera is {logits[word_id('camera')]:.2f}, in the trace {step.said.logit:.2f}")
 
 # %% [markdown]
@@ -128,8 +130,9 @@ np.testing.assert_allclose(in_all, logits, atol=1e-6, err_msg="The parts do not 
 parts = {name: part(p) for name, p in summands.items()}
 
 # %% [markdown]
-# **Predict.** Four words, "camera", "video", "microphone" and "cigarette", were the most probable. The memory knows
-# "a man in a black jacket is holding a". Which of the four does it prefer? And which does the photo prefer?
+# At each step, every word of the vocabulary is a *candidate*. **Predict.** Four candidates, "camera", "video",
+# "microphone" and "cigarette", were the most probable. The memory knows "a man in a black jacket is holding a". Which
+# of the four does it prefer? And which does the photo prefer?
 
 # %%
 words = ["camera", "video", "microphone", "cigarette"]
@@ -139,15 +142,16 @@ for number, (name, values) in enumerate(parts.items()):
     bars = ax.bar(np.arange(4) + 0.27 * (number - 1), given, width=0.27, label=name)
     ax.bar_label(bars, fmt="%.1f")
 ax.set_xticks(range(4), [f"{word}, {trace.candidate(t, word).probability:.0%}" for word in words])
-ax.set(title="what each part gives to the logit of a word", ylim=(0, 6.5))
+ax.set(title="what each part gives to the logit of a candidate", ylim=(0, 6.5))
 _ = ax.legend(ncols=3, loc="upper right")
 
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The memory prefers "cigarette": many men in Flickr8k hold one. The photo prefers "video" (as in "video camera") and
-# "camera", and is against "cigarette". So it is the photo that made this word, but not all of it: nearly a third of the
-# score of "camera" is the memory's.
+# The memory prefers "cigarette", and the photo "video" (as in "video camera"). Only differences between candidates
+# count: what all get alike changes no probability. The photo gives "camera" 3.0 more than "cigarette", which decides
+# against the memory. But it gives "camera" .8 less than "video", its nearest rival. There the memory decides, with 1.0
+# more. "Camera" is first in no part, only in the sum.
 #
 # </details>
 #
@@ -155,7 +159,7 @@ _ = ax.legend(ncols=3, loc="upper right")
 
 # %%
 slope_by_function = equations.secant_slopes(s, np.tanh)
-photo_by_function = equations.part_of_logits(summands["photo"], slope, L_o)
+photo_by_function = equations.part_of_logits(summands["photo"], slope, L_o.T)
 equal = {"slope": np.abs(slope_by_function - slope).max(), "photo": np.abs(photo_by_function - parts["photo"]).max()}
 for name, key in (("previous word", "previous_word"), ("memory", "memory"), ("photo", "photo")):
     by_trace = [trace.candidate(t, word).parts[key] for word in words]
@@ -164,16 +168,15 @@ for name, difference in equal.items():
     print(f"{name:21} differs by at most {difference:.0e}")
 
 # %% [markdown]
-# Sharing out in proportion is a convention (it is *integrated gradients*, from 0 to $\mathbf{s}$). Other conventions
-# give other numbers. And only differences between words count: what all words get alike changes no probability.
+# Sharing out in proportion is a convention. Other conventions give other numbers.
 #
 # ## Votes: the photo's part, split into places
 #
-# The photo's part is $\beta_t \sum_i \alpha_{ti} \mathbf{a}_i$, put through $\mathbf{L}_z$, the slope and the column
-# $\mathbf{w}$ of $\mathbf{L}_o$ that belongs to the word. All of this is linear in $\mathbf{a}_i$. So for each word
-# there is one direction $\mathbf{d}$ in which annotation vectors raise its logit:
+# The photo's part is $\beta_t \sum_i \alpha_{ti} \mathbf{a}_i$, put through $\mathbf{L}_z$, the slope and the row
+# $\mathbf{w}$ of $\mathbf{L}_o$ that belongs to the candidate. All of this is linear in $\mathbf{a}_i$. So for each
+# candidate there is one direction $\mathbf{d}$ in which annotation vectors raise its logit:
 #
-# $$\mathbf{d} = \mathbf{L}_z (\text{slope} \odot \mathbf{w}) \qquad
+# $$\mathbf{d} = \mathbf{L}_z^\top (\text{slope} \odot \mathbf{w}) \qquad
 #   \text{photo's part} = \beta_t \sum_i \alpha_{ti}\, \mathbf{d} \cdot \mathbf{a}_i$$
 #
 # Part of $\mathbf{d} \cdot \mathbf{a}_i$ is the same for all places of the photo: it says what the photo is like as a
@@ -189,12 +192,12 @@ for name, difference in equal.items():
 
 # %% gap="votes"
 def direction(word):
-    """Return d, (D,): in which direction annotation vectors raise the logit of a word."""
-    return L_z @ (slope * L_o[:, word_id(word)])
+    """Return d, (D,): in which direction annotation vectors raise the logit of a candidate."""
+    return L_z.T @ (slope * L_o[word_id(word)])
 
 
 def votes(word):
-    """Return the votes of the places for a word, (196,)."""
+    """Return the votes of the places for a candidate, (196,)."""
     d = direction(word)
     return ...  # your turn
 
@@ -217,16 +220,21 @@ trace.plot(t, width=10)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It speaks against it. Nobody points at the ground beside a tripod and says "camera". It was read all the same,
-# because attention is chosen before it is known what is there, and once for all words.
+# It speaks against it. It is read nevertheless: the weights are the same for all candidates. Its score, equation (4),
+# and its votes are two readings of the same vector $\mathbf{a}_i$. The score says whether this place is worth reading
+# at this step, the votes say for which candidates it speaks.
 #
 # </details>
 #
-# So one map of attention, but as many maps of votes as there are words. What does this place speak for?
+# (*Known objects*, over the bars: an ImageNet classifier has a say in the search, and took .4 from the log probability
+# of "camera". That is no part of the logit.)
+#
+# So each step has one map of attention, but as many maps of votes as there are candidates. What does this place speak
+# for?
 
 # %%
-D = L_z @ (slope[:, None] * L_o)  # the directions of all words, (D, K)
-votes_of_foot = beta * alpha[foot] * (a[foot] - a.mean(axis=0)) @ D  # (K,)
+directions = (slope * L_o) @ L_z  # those of all candidates, (K, D)
+votes_of_foot = beta * alpha[foot] * directions @ (a[foot] - a.mean(axis=0))  # (K,)
 best = np.argsort(-votes_of_foot)[:6]
 print("the foot speaks for", ", ".join(f"{vocabulary.tokens[i]} {votes_of_foot[i]:+.2f}" for i in best))
 
@@ -238,11 +246,13 @@ print("the foot speaks for", ", ".join(f"{vocabulary.tokens[i]} {votes_of_foot[i
 # $\mathbf{a}_i$ instead of the mean; with the trace it is `trace.places`.
 
 # %%
-summed = summands["previous word"] + h @ L_h + (beta * a + z_sentinel) @ L_z  # (196, m): a row for each place
-said_alone = (np.tanh(summed) @ L_o + b).argmax(axis=1)
+summed = summands["previous word"] + L_h @ h + (beta * a + z_sentinel) @ L_z.T  # (196, m): a row for each place
+said_alone = (np.tanh(summed) @ L_o.T + b).argmax(axis=1)
 places, probabilities = trace.places(t)
 same = np.mean([vocabulary.tokens[said] == word for said, word in zip(said_alone, places.ravel())])
 print(f"the same word by hand and by the trace: {same:.0%} of the places")
+said_by_places = Counter(places.ravel().tolist())
+print(", ".join(f"{word} {number}" for word, number in said_by_places.most_common(8)))
 
 figure, ax = plt.subplots(figsize=(10, 4.6), layout="constrained")
 ax.imshow(places == "camera", cmap="Oranges", vmax=2, aspect="auto")
@@ -251,9 +261,9 @@ for (row, column), word in np.ndenumerate(places):
 _ = ax.set(xticks=range(14), yticks=range(14), title="a man in a black jacket is holding a ...")
 
 # %% [markdown]
-# 28 places would say "camera". All but one of them are in rows 2 to 8 and columns 5 to 10, around the camera. Many of
-# the others do not say what is there, but what can be held: a rope, a leash, a guitar. The memory goes on asking for
-# something to hold.
+# 28 places would say "camera". All but one of them are in rows 2 to 8 and columns 5 to 10, around the camera. Most
+# often, 47 times, the answer is `<unk>`: a word that the vocabulary does not have. Some of the others say what is there
+# (city, jacket, man), and some what can be held, though nothing of it is there (rope, leash, guitar).
 #
 # What would have followed after another word? Each alternative is the beginning of another caption.
 
@@ -265,9 +275,9 @@ for other in trace.alternatives(t):
 # ## Take it away
 #
 # None of this says what would have happened if the network had *not* seen the camera. It might know the word from the
-# other places. So take places away, and let the network read the same words again. The vectors of the places become the
-# mean of all: a place that looks like every other one. (Vectors of zeros would be no neutral choice. The network has
-# never seen them, and they mean something to it.)
+# other places. So take places away, and let the network read the caption again from its first word on: the memory does
+# not see them, either. The vectors of the places become the mean of all: a place that looks like every other one.
+# (Vectors of zeros would be no neutral choice. The network has never seen them, and they mean something to it.)
 #
 # **Your turn.** Write what takes the places away.
 
@@ -283,6 +293,7 @@ three = np.array([[0.0, 3.0], [3.0, 0.0], [6.0, 3.0]])
 message = "Place 1 should be the mean of all three, and the others as they were."
 np.testing.assert_allclose(without(three, [1]), [[0, 3], [3, 2], [6, 3]], err_msg=message)
 np.testing.assert_allclose(three[1], [3, 0], err_msg="Change a copy: the annotation vectors are needed again.")
+np.testing.assert_allclose(without(three, np.arange(0)), three, err_msg="Without any place, nothing changes.")
 
 # %% [markdown]
 # Here are two ways to choose a tenth of the places: those that "camera" looked at most, and those with the highest
@@ -312,7 +323,7 @@ def orders(trace, t):
 def falls(trace, t):
     """Return by how much log p of word t falls without the first 20 places of each order."""
     said = word_id(trace.words[t])
-    p, _ = read_without(trace, t, [])
+    p, _ = read_without(trace, t, np.arange(0))  # no places
     return {
         name: np.log(p[said]) - np.log(read_without(trace, t, order[:20])[0][said])
         for name, order in orders(trace, t).items()
@@ -398,12 +409,14 @@ for ax, title in zip(axes, ("attention", "attention without 20 places (grey)")):
 # <details><summary>What happened</summary>
 #
 # Nearly all. The network looks at the places around them, most of them on the same yellow tube, and they say "kayak",
-# too. Here is what happens as more and more places are taken away.
+# too.
 #
 # </details>
+#
+# Here is what happens as more and more places are taken away.
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(10, 2.8), layout="constrained")
 numbers = np.round(196 * np.arange(10) / 10).astype(int)
 chosen_by = {"attention": "most attention first", "votes": "highest vote first", "random": "at random"}
 curves = {}
@@ -415,12 +428,21 @@ for ax, (of, number) in zip(axes, ((trace, t), (raft, t_raft))):
     ax.set(title=f"p of “{word}”", xlabel="fraction of the places taken away", ylim=(0, 0.75))
 axes[0].legend()
 for (word, name), curve in curves.items():
-    print(f"{word:7} by {name:10}", *(f"{p:.3f}" for p in curve[:4]))
+    print(f"{word:7} by {name:10}", *(f"{p:.3f}" for p in curve))
+left_at_random = orders(trace, t)["random"][numbers[-1] :]
+_, alpha_at_random = read_without(trace, t, orders(trace, t)["random"][: numbers[-1]])
+of_camera = [place for place in left_at_random if places.ravel()[place] == "camera"]
+print(f"camera, 20 places left at random: {alpha_at_random[of_camera].sum():.0%} of the attention on {len(of_camera)}")
 
 # %% [markdown]
 # "Camera" hangs on a few places. "Kayak" falls only when a second tenth of the photo is gone, and with it most of the
 # tube. The votes were not wrong: this is what was read, and what it added. But they cannot say what the network would
 # have read *instead*.
+#
+# The curves of "camera" do not only fall: attention is shared out anew among what is left. By chance, five of the last
+# 20 places would say "camera". They get 91 % of the attention, since most of what spoke against it is gone. By
+# attention, without the first tenth the second is read, more than half of it on the tripod ("swing", "pole"). Without
+# that, too, "camera" comes up again.
 #
 # So there are three questions, and three answers:
 #
@@ -461,14 +483,14 @@ print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2
 
 # %% [markdown]
 # Places chosen by votes cost more than places chosen by attention for 23 of the 24 words, as they should: votes belong
-# to one word, attention is shared by all. But most words fall by less than 0.5, so they keep more than 60 % of
-# their probability, however the places are chosen. They can be read elsewhere, or the memory knows them. And "dirt"
-# (of "dirt bike") is *more* probable without the places that it looked at.
+# to one candidate, attention is shared by all. (The exception is "kayak", where both choose the same 20 places.) But
+# most words fall by less than 0.5, so they keep more than 60 % of their probability, however the places are chosen.
+# They can be read elsewhere, or the memory knows them. And "dirt" (of "dirt bike") is *more* probable without the
+# places that it looked at.
 #
 # Taking away has limits, too. The altered photo is one that no camera takes. A place sees beyond its own square, so its
-# neighbours still know something of it. And the memory has read the photo without these places, too: this is the whole
-# caption read again, not one step. [docs/evaluation.md](../../docs/evaluation.md) has more controls, and blurs places
-# in the photo itself.
+# neighbours still know something of it. [docs/evaluation.md](../../docs/evaluation.md) has more controls, and blurs
+# places in the photo itself.
 #
 # ## Exercises
 #
@@ -486,10 +508,10 @@ print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2
 # ## In five sentences
 #
 # The score of a word is a sum: the previous word, the memory and the photo each give a part, and the photo's part is a
-# sum over places. Attention says where the network read, once for all words. Votes say what each place contributed to
-# this word, more or less than an average place, and they can be against it. Neither says what would have happened
-# otherwise: take the places away, and read again. A word with strong votes may lose nothing, because other places say
-# the same.
+# sum over places. Attention says where the network read at this step, with the same weights for all candidates. Votes
+# say what each place contributed to one candidate, more or less than an average place, and they can be against it.
+# Neither says what would have happened otherwise: take the places away, and read again. A word with strong votes may
+# lose nothing, because other places say the same.
 #
 # ## Next
 #
@@ -508,11 +530,15 @@ assert 0.7 < alpha.reshape(14, 14)[3:7, 6:9].sum() < 0.77 and step.from_photo > 
 assert {candidate.word for candidate in step.top[:4]} == set(words)
 by_part = {name: [values[word_id(word)] for word in words] for name, values in parts.items()}
 assert np.argmax(by_part["memory"]) == 3 and np.argmax(by_part["photo"]) == 1 and np.argmin(by_part["photo"]) == 3
-assert 0.28 < by_part["memory"][0] / step.said.logit < 0.34 and max(equal.values()) < 1e-4
+ahead_of = {name: np.round(values[0] - np.array(values), 1) for name, values in by_part.items()}
+assert ahead_of["photo"][3] == 3.0 and ahead_of["photo"][1] == -0.8 and ahead_of["memory"][1] == 1.0
+assert all(np.argmax(values) != 0 for values in by_part.values()) and max(equal.values()) < 1e-4
+assert round(step.bonus, 1) == -0.4
 np.testing.assert_allclose(equations.votes(alpha[None], a[None], direction("camera")[None], beta)[0], votes("camera"))
 assert votes("camera")[foot] == votes("camera").min() < -0.3 and abs(votes("camera").sum() - 4.05) < 0.05
 assert same > 0.99 and (places == "camera").sum() == 28 and (places[2:9, 5:11] == "camera").sum() == 27
-assert {"rope", "leash", "guitar"} <= {*places.ravel()}
+assert said_by_places.most_common(1) == [("<unk>", 47)]
+assert {"rope", "leash", "guitar", "city", "jacket", "man"} <= {*said_by_places}
 assert 2.2 < camera["attention"] < 2.5 and camera["votes"] > 4.8 and camera["random"] < 0.05
 against = [place for place in by_attention[:20] if votes("camera")[place] < 0]
 assert len(against) == 8 and all(place // 14 >= 10 for place in against) and not {*against} & {*by_votes[:20]}
@@ -524,6 +550,15 @@ assert round(raft.steps[t_raft].attention_weights.ravel()[in_order["votes"][:20]
 assert round(raft.votes(t_raft).ravel()[in_order["votes"][:20]].sum(), 1) == 4.1
 assert round(raft.steps[t_raft].said.probability, 2) == 0.68 and p_after[word_id("kayak")] > 0.63
 assert all(max(curves["camera", kind][1:]) < 0.12 for kind in ("attention", "votes"))
+assert curves["camera", "random"][-1] > 0.35 and len(of_camera) == 5 and alpha_at_random[of_camera].sum() > 0.88
+speak_against = np.minimum(votes("camera"), 0)
+assert speak_against[left_at_random].sum() > 0.15 * speak_against.sum()  # both are negative
+second, (_, alpha_without) = by_attention[20:39], read_without(trace, t, by_attention[:20])
+tripod = [place for place in second if place // 14 >= 9]
+assert alpha_without[second].sum() > 0.85 and alpha_without[tripod].sum() > 0.5
+assert {"swing", "pole"} <= {*places.ravel()[tripod]}
+assert curves["camera", "attention"][2] > 3 * curves["camera", "attention"][1]
 assert all(curves["kayak", kind][2] < 0.25 for kind in ("attention", "votes")) and min(curves["kayak", "random"]) > 0.6
-assert len(labels) == 24 and (pairs[:, 1] > pairs[:, 0]).sum() == 23 and np.abs(pairs[:, 2]).max() < 0.2
-assert np.mean(pairs[:, 1] < 0.5) > 0.6 and pairs[labels.index("dirt"), 0] < -0.3 and np.exp(-0.5) > 0.6
+assert len(labels) == 24 and (pairs[:, 1] > pairs[:, 0]).sum() == 23
+assert labels[np.argmin(pairs[:, 1] > pairs[:, 0])] == "kayak" and np.abs(pairs[:, 2]).max() < 0.2
+assert np.mean(pairs[:, 1] < 0.5) > 0.6 and pairs[labels.index("dirt"), 0] < -0.3

@@ -5,7 +5,7 @@
 #
 # * write a transformer decoder for captions, from Keras layers alone
 # * say what its causal mask, its residual connections and its positions are for
-# * compare it with an LSTM fairly: truth, time, and where its heads look
+# * compare it with an LSTM: truth, time, and where its heads look
 # * say why its keys and values are cached when it writes, and do so by hand
 #
 # **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb): a head of a
@@ -14,7 +14,8 @@
 # **3 minutes on two cores**; allow an hour to think.
 #
 # *Cells with `...  # your turn` are gaps for you to fill. The folded cell after each of them checks what you wrote; if
-# the gap is empty, it goes on with the solution.*
+# the gap is empty, it goes on with the solution. The stored outputs give away what you are asked to predict: clear them
+# first (in JupyterLab: Edit, Clear Outputs of All Cells).*
 #
 # Show, Attend and Tell appeared in 2015, the transformer in 2017
 # ([Vaswani et al.](https://arxiv.org/abs/1706.03762)). It keeps the attention to the photo, and replaces the rest:
@@ -24,7 +25,7 @@
 # | what was said so far | the LSTM's state, a vector | *self-attention*: each word looks back at all words before it |
 # | what is seen | one map, asked for by the state | *cross-attention*: a map for each head, asked for by the word |
 # | what is made of it | the LSTM's gates | a small network for each word, the *feed-forward* layer |
-# | the order of the words | comes with the recurrence | must be told: a vector for each *position* is added |
+# | the order of the words | comes with the recurrence | a vector for each *position* is added (exercise 1) |
 #
 # In this room you put such a decoder in the place of the LSTM. The scenes, the encoder, the batches and the number of
 # updates stay the same.
@@ -59,7 +60,7 @@ training = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if
 captioned = [CaptionedImage(scene.image_id, scene.image, list(scene.captions[:2]), "train") for scene in training]
 ids, pictures = [image.image_id for image in captioned], [image.image_path for image in captioned]
 cache = FeatureCache.build("features", ids, pictures, bundled.encoder_model, show_progress=False)
-batches = make_batches(captioned, vocabulary, cache, batch_size=128, group_by="image")
+batches = make_batches(captioned, vocabulary, cache, batch_size=128, group_by="image")  # 128 captions: of 64 scenes
 unseen = [scene for scene in draw_scenes(1500, seed=1502, twin_share=0) if len(scene.objects) == 2][:300]
 grids = bundled.encode(np.stack([scene.image for scene in unseen]))  # (300, 256, 66)
 (features, input_ids), target_ids, token_weights = next(iter(batches))
@@ -92,10 +93,9 @@ np.testing.assert_array_equal(causal_mask(3), expected, err_msg=message)
 # ## The residual connection
 #
 # A block of the decoder has three sublayers: self-attention, cross-attention and the feed-forward layer. Each of them
-# only *adds* something to the vector of a word: $\mathbf{x} + \text{sublayer}(\text{norm}(\mathbf{x}))$. So what a word
-# is passes unchanged, however many blocks there are, and so does the gradient: this *residual connection* does what the
-# open forget gate does in an LSTM. *Layer normalisation* gives the numbers that a sublayer reads the mean 0 and the
-# variance 1.
+# only *adds* something to the vector of a word. So what a word is passes unchanged, however many blocks there are, and
+# so does the gradient: this *residual connection* does what the open forget gate does in an LSTM. What the sublayer
+# reads is normalised before: *layer normalisation* gives its numbers the mean 0 and the variance 1.
 #
 # **Your turn.** Write it.
 
@@ -144,10 +144,10 @@ class Block(layers.Layer):
         maps = []
 
         def look(y):
-            y = ops.reshape(y, (ops.shape(features)[0], -1, DIM))
-            seen, maps_of_heads = self.look(y, features, return_attention_scores=True)
+            y = ops.reshape(y, (ops.shape(features)[0], -1, DIM))  # (photos, captions of a photo * C, DIM)
+            seen, maps_of_heads = self.look(y, features, return_attention_scores=True)  # seen: as y
             maps.append(maps_of_heads)
-            return ops.reshape(seen, ops.shape(x))
+            return ops.reshape(seen, ops.shape(x))  # (captions, C, DIM)
 
         x = around(look, self.norms[1], x)
         return around(self.feed_forward, self.norms[2], x), maps[0]
@@ -197,11 +197,12 @@ print("changes of the logits, by position:", *(f"{change:.1g}" for change in cha
 # %% [markdown]
 # ## Train both
 #
-# The same batches and the same number of updates; the learning rate rises and falls in the same way, to .003 for the
-# transformer and to .01 for the LSTM, as in chapter 4.
+# The same batches and the same number of updates; the learning rate rises and falls in the same way. Its highest value
+# is .01 for the LSTM, as in chapter 4, and .003 for the transformer: the same rate need not suit both. A fair judgement
+# would try several rates for each, and several seeds. Here is one run.
 #
-# **Predict.** The LSTM goes through a caption word by word, the transformer takes all words at once. How much faster is
-# an epoch, on two CPU cores?
+# **Predict.** The LSTM goes through a caption word by word, the transformer takes all words at once. How long does an
+# epoch of the transformer take on your machine, compared with one of the LSTM?
 
 # %%
 EPOCHS = 12
@@ -212,11 +213,17 @@ def learning_rate(highest):
     return keras.optimizers.schedules.CosineDecay(0.0, steps - 50, warmup_target=highest, warmup_steps=50)
 
 
-def processor_seconds(function):
-    """Return what a function without arguments returns, and the processor time it took."""
-    start = time.process_time()
-    value = function()
-    return value, time.process_time() - start
+class Clock(keras.callbacks.Callback):
+    """Keep how long each epoch takes, by the clock on the wall."""
+
+    def on_train_begin(self, logs=None):
+        self.seconds = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.start = time.perf_counter()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.seconds.append(time.perf_counter() - self.start)
 
 
 lstm = Captioner(
@@ -230,21 +237,23 @@ lstm = Captioner(
     dropout_after_readout=0.0,
 )
 lstm.compile(learning_rate=learning_rate(1e-2), clip_norm=1.0)
-histories, seconds = {}, {}
-histories["LSTM"], seconds["LSTM"] = processor_seconds(lambda: lstm.fit(batches, epochs=EPOCHS, verbose=0))
+clocks = {"LSTM": Clock(), "transformer": Clock()}
+histories = {"LSTM": lstm.fit(batches, epochs=EPOCHS, verbose=0, callbacks=[clocks["LSTM"]])}
 
 # %%
 transformer.compile(
     keras.optimizers.Adam(learning_rate(3e-3), global_clipnorm=1.0),
+    # The mean over all words but padding, as the LSTM's "cross_entropy".
     keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight"),
 )
-histories["transformer"], seconds["transformer"] = processor_seconds(
-    lambda: transformer.fit(batches, epochs=EPOCHS, shuffle=False, verbose=0)
+histories["transformer"] = transformer.fit(
+    batches, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[clocks["transformer"]]
 )
 num_weights = {"LSTM": lstm.decoder.count_params(), "transformer": transformer.count_params()}
 for name, number in num_weights.items():
     print(f"{name:12} {number:,} weights")
-print(f"processor time of an epoch, transformer to LSTM: {seconds['transformer'] / seconds['LSTM']:.1f}")
+seconds = {name: np.median(clock.seconds[2:]) for name, clock in clocks.items()}  # the first builds TensorFlow's graph
+print(f"time of an epoch, transformer to LSTM: {seconds['transformer'] / seconds['LSTM']:.1f}")
 
 # %%
 curves = {
@@ -260,46 +269,44 @@ _ = ax.legend()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Not much, if at all. No position waits for another one, and that pays on a processor with thousands of cores. Two
-# cores have to do all multiplications one after the other anyway. And the transformer has more of them: each of its
-# blocks makes keys and values of all 256 regions.
+# It depends on the machine, and on what else the machine does: the stored number is of two shared cores. No position
+# waits for another one, so a processor with enough cores can compute all of them at the same time. Two cores have to
+# do most multiplications one after the other anyway.
 #
 # </details>
 #
-# The transformer's curve has a step. For some epochs it knows colours and shapes and guesses which object is where;
-# then it finds out. Nothing in it compares two places by itself. To say "left", it has to find the first object again,
-# by the colour and the shape that it has said, then the other one, and compare two columns. The LSTM learns this
-# earlier.
+# In the run that is stored here, the curves cross. The transformer's is lower at first, then nearly flat for some
+# epochs, and ends close to the LSTM's.
 #
 # ## Let it write
 #
-# To write, the transformer reads what it has said so far, says one word more, and reads *everything* again.
+# To write, the transformer reads what it has said so far, says one word more, and reads *everything* again. `write`
+# counts the words that it reads.
 
 # %%
 START = vocabulary.start_token_id
 
 
-@tf.function
-def logits_of(features, input_ids):
-    return transformer((features, input_ids))
+def plain(tensor):
+    return ops.convert_to_numpy(tensor).astype("float32")
 
 
 def write(features, num_words=LONGEST):
-    """Return the token ids (photos, num_words) of greedy captions; each word reads the caption again."""
-    said = np.full((len(features), 1, num_words + 1), START, "int32")
-    for t in range(num_words):
-        said[:, 0, t + 1] = np.argmax(logits_of(features, said[:, :, :num_words])[:, 0, t], axis=-1)
-    return said[:, 0, 1:]
+    """Return the token ids (photos, num_words) of greedy captions, and how many words were read for each caption."""
+    said, num_read = np.full((len(features), 1, 1), START, "int32"), 0
+    for _ in range(num_words):
+        logits = plain(transformer((features, said)))  # (photos, 1, words said, K)
+        num_read += said.shape[-1]
+        said = np.concatenate([said, logits[:, :, -1:].argmax(axis=-1)], axis=-1)
+    return said[:, 0, 1:], num_read
 
 
 def truths(captions):
     return np.array([is_true(scene, caption) is True for scene, caption in zip(unseen, captions)])
 
 
-lstm.caption_features(grids, num_beams=1)  # the first time, TensorFlow builds its graphs
-logits_of(grids, np.full((len(grids), 1, LONGEST), START, "int32"))
-results, time_of_lstm = processor_seconds(lambda: lstm.caption_features(grids, num_beams=1))
-written, time_of_reading_again = processor_seconds(lambda: write(grids))
+results = lstm.caption_features(grids, num_beams=1)
+written, read_again = write(grids)
 captions = {
     "LSTM": [result.caption for result in results],
     "transformer": [vocabulary.ids_to_caption(row) for row in written],
@@ -309,7 +316,7 @@ for name, said in captions.items():
     print(f"{name:12} {true[name].mean():.0%} of its captions of {len(unseen)} unseen scenes are true: {said[0]}")
 
 # %% [markdown]
-# Both tell the truth about nine scenes in ten. Which is ahead may depend on the seed: train each again from another one
+# About nine in ten captions of each are true. Which is ahead may depend on the seed: train each again from another one
 # before you believe in a difference of a few points.
 #
 # ## Keys and values that are kept
@@ -318,17 +325,13 @@ for name, said in captions.items():
 # its keys and values are the same as before. So keep them. A new word computes its own query, key and value, and looks
 # back at the kept ones. The regions' keys and values are computed once, before the first word.
 #
-# **Predict.** A caption has 12 words. How many words does the transformer read in all if it reads everything again, and
-# how many with the keys and values kept?
+# **Predict.** `write` says 20 words for each scene (what follows the end of a caption is dropped). How many words does
+# it read in all, and how many are read if keys and values are kept?
 #
 # Keras' layer does not keep them, so here it is in numpy, with the weights of the trained layers.
 
 
 # %%
-def plain(tensor):
-    return ops.convert_to_numpy(tensor).astype("float32")
-
-
 def normalise(x, layer):
     scaled = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + layer.epsilon)
     return scaled * plain(layer.gamma) + plain(layer.beta)
@@ -359,15 +362,16 @@ class Attention:
 
 
 def write_with_kept(features, num_words=LONGEST):
-    """Return the same as `write`; each word is read once."""
+    """Return the same as `write`, but read each word once."""
     E, P = plain(transformer.words.embeddings), plain(transformer.positions.embeddings)
     parts = [(block, Attention(block.look_back), Attention(block.look)) for block in transformer.blocks]
     for _, _, look in parts:
         look.keep(features)
-    said = np.full(len(features), START)
+    said, num_read = np.full(len(features), START), 0
     rows = []
     for t in range(num_words):
-        x = E[said] + P[t]
+        x = E[said] + P[t]  # (photos, DIM): of the last word alone
+        num_read += 1
         for block, look_back, look in parts:
             y = normalise(x, block.norms[0])
             look_back.keep(y[:, None])
@@ -378,28 +382,34 @@ def write_with_kept(features, num_words=LONGEST):
         logits = normalise(x, transformer.norm) @ plain(transformer.logits.kernel) + plain(transformer.logits.bias)
         said = logits.argmax(axis=-1)
         rows.append(said)
-    return np.stack(rows, axis=1)
+    return np.stack(rows, axis=1), num_read
 
 
-written_with_kept, time_of_kept = processor_seconds(lambda: write_with_kept(grids))
+written_with_kept, read_with_kept = write_with_kept(grids)
 same = np.mean([one == vocabulary.ids_to_caption(row) for one, row in zip(captions["transformer"], written_with_kept)])
 print(f"the same caption as before: {same:.1%}")
-print(f"words read for 12 words: {sum(range(1, 13))} when all are read again, 12 when keys and values are kept")
-for name, seconds_taken in (("reading again", time_of_reading_again), ("kept", time_of_kept)):
-    print(f"processor time for {len(grids)} captions, {name:13} to LSTM: {seconds_taken / time_of_lstm:.1f}")
+print(f"words read for {LONGEST}: {read_again} when all are read again, {read_with_kept} with keys and values kept")
+
+_, L, D = grids.shape
+of_regions = BLOCKS * 2 * L * D * DIM  # multiplications for the keys and values of the regions
+of_word = BLOCKS * (4 + 2 + 8) * DIM**2  # look_back, look (query and output) and feed_forward
+of_word += BLOCKS * 2 * L * DIM + DIM * len(vocabulary.tokens)  # scores and mixture of the regions, logits
+multiplications = {
+    "all read again": LONGEST * of_regions + read_again * of_word,
+    "kept": of_regions + read_with_kept * of_word,
+}
+for name, number in multiplications.items():
+    print(f"multiplications, {name:14}: {number / 1e6:5.1f} million")
 
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# 78 words instead of 12. With the keys and values of the regions, which need not be computed again either, a tenth of
-# the multiplications is left. Large language models write in this way, and what they keep is called the *KV cache*. It
-# has a price: it grows with every word. An LSTM keeps its state, however long the caption is.
+# 210 words, and 20 with the keys and values kept. Those of the regions need not be computed again, either: a sixteenth
+# of the multiplications is left. (Left out of the count are the few for the scores of earlier words.) Large language
+# models write in this way, and what they keep is called the *KV cache*. It has a price: it grows with every word. An
+# LSTM keeps its state, however long the caption is.
 #
 # </details>
-#
-# The processor times do not show it. A loop in numpy is slower than the graph that TensorFlow builds for `write`, and
-# both are many times slower than the package's LSTM, whose whole search is compiled. Compare programs only if the same
-# care was taken with both.
 #
 # ## Where its heads look
 #
@@ -453,7 +463,7 @@ _ = ax.legend(ncols=3)
 #
 # </details>
 #
-# Here are the four heads of the second block, for the words that name something and for the word between them.
+# Here are the four heads of the first block, for the words that name something and for the word between them.
 
 # %% stored="JPEG"
 shown = int(true["transformer"].argmax())  # the first whose caption is true
@@ -464,17 +474,17 @@ chosen = sorted(chosen)
 print(" ".join(words))
 figure, axes = plt.subplots(HEADS, len(chosen), figsize=(10, 10 * HEADS / len(chosen)), layout="constrained")
 for head, row in enumerate(axes):
-    display = AttentionDisplay(unseen[shown].image, words, maps[shown, HEADS + head, : len(words)])
+    display = AttentionDisplay(unseen[shown].image, words, maps[shown, head, : len(words)])
     for ax, t in zip(row, chosen):
         ax.imshow(display.lit(t)[0])
         ax.set(title=words[t], xticks=[], yticks=[])
-    row[0].set_ylabel(f"block 2, head {1 + head}")
+    row[0].set_ylabel(f"block 1, head {1 + head}")
 
 # %% [markdown]
-# Look along a row, and then down a column. Even at one word, the heads look at different things: one at the object that
-# is named, another at the other one, a third at the background around both. So "where did it look?" has eight answers
-# for each word, and a mean of them would show none. (The light need not be on the middle of an object: this encoder
-# knows shapes by their edges, [chapter 3](../03_one_step_of_attention.ipynb).)
+# Look down a column. Even at one word, the heads look at different things. At "yellow", heads 1 and 4 look at the
+# circle, head 3 at the star and head 2 at both. At "below", heads 2 and 4 look at the background around both. So "where
+# did it look?" has eight answers for each word, and a mean of them would show none. (The light need not be on the
+# middle of an object: this encoder knows shapes by their edges, [chapter 3](../03_one_step_of_attention.ipynb).)
 #
 # Remember, too, that these are maps of what is *read*. What a head has read may count much for the word, or not at all;
 # exercise 2 takes heads away.
@@ -496,9 +506,9 @@ for head, row in enumerate(axes):
 #
 # A transformer decoder keeps the attention to the regions and replaces the LSTM's state by self-attention to all words
 # before. The causal mask lets all words of a caption be learned at once, each from what it will have when it writes.
-# On these scenes it becomes as truthful as the LSTM, after a longer search for what "left" means, and an epoch costs
-# about the same. When it writes, the keys and values of earlier words are kept, because the mask says that they do not
-# change. It has a map for each head of each block, so "where it looked" is no longer one picture.
+# On these scenes, in one run of each, about nine in ten captions of both are true. When it writes, the keys and values
+# of earlier words can be kept, because the mask says that they do not change. It has a map for each head of each block,
+# so "where it looked" is no longer one picture.
 #
 # ## Next
 #
@@ -513,12 +523,9 @@ for head, row in enumerate(axes):
 assert len(unseen) == 300 and features.shape[1:] == (256, 66) and input_ids.shape[-1] == LONGEST
 assert changes[-1] > 0.01 and changes[:-1].max() < 1e-5
 assert 0.8 < num_weights["transformer"] / num_weights["LSTM"] < 1
-assert 1 / 3 < seconds["transformer"] / seconds["LSTM"] < 3
-assert curves["transformer"][4] > 0.66 > 0.64 > curves["transformer"][-1] and curves["LSTM"][5] < 0.68
-assert curves["LSTM"][5] < curves["transformer"][5]
+assert curves["transformer"][-1] < 0.64 and curves["LSTM"][-1] < 0.62
 assert all(0.8 < right.mean() < 0.99 for right in true.values())
 assert same > 0.99
-of_regions = BLOCKS * 2 * 256 * 66 * DIM  # multiplications for keys and values of all regions
-of_word = BLOCKS * (4 * DIM**2 + 2 * DIM**2 + 8 * DIM**2 + 2 * 256 * DIM) + DIM * len(vocabulary.tokens)
-assert 0.08 < (of_regions + 12 * of_word) / (12 * of_regions + 78 * of_word) < 0.12
+assert (read_again, read_with_kept) == (210, 20)
+assert 15 < multiplications["all read again"] / multiplications["kept"] < 17
 assert on_named.max() > 0.5 > on_named.min() and np.mean(of_lstm) > 0.7
