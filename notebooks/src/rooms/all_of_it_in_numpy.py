@@ -310,8 +310,8 @@ print(f"loss {loss:.3f}; the gradients of all {num_weights} weights agree with d
 # %% [markdown]
 # ## Against the file, and against TensorFlow
 #
-# The file does the same for many captions at once. With TensorFlow you write no backward pass: its *tape* records what
-# the forward pass does, and then applies the same rules in reverse order.
+# The file computes the same gradients for many captions at once. With TensorFlow you write no backward pass: its *tape*
+# records what the forward pass does, and then applies the same rules in reverse order.
 #
 # **Predict.** TensorFlow's gradients are computed in 32 bits, yours in 64. By how much do they differ?
 
@@ -477,10 +477,10 @@ for row, scene in zip(axes, unseen[:2]):
 #
 # A backward pass goes through the lines of the forward pass in reverse order, with one rule for each kind of line. By
 # the softmax's rule, attention is moved towards regions that are better than the current weighted mean, in proportion
-# to how much they are read. What is used several times gets the sum of the gradients: the state from the readout and
-# the next word, the keys and the weights from all words. Central differences check a gradient without any derivation,
-# and TensorFlow's tape computes the same gradient. With these gradients, a model in numpy learns within a minute where
-# to look and what to say.
+# to how much they are read. An array that is used several times gets the sum of the gradients: the state from the
+# readout and the next word, the keys and the weights from all words. Central differences check a gradient without any
+# derivation, and TensorFlow's tape computes the same gradient. With these gradients, a model in numpy learns within a
+# minute where to look and what to say.
 #
 # ## Next
 #

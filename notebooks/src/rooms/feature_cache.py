@@ -78,9 +78,9 @@ plt.show()
 # %% [markdown]
 # ## Batches with tf.data
 #
-# `make_batches` combines captions and vectors in a `tf.data.Dataset`. All captions of a batch have the same length; the
-# inputs begin with `<start>`, and the targets end with `<end>`. While the model trains on one batch, the next ones are
-# being read (*prefetching*).
+# `make_batches` combines captions and vectors in a `tf.data.Dataset`. Here all captions of a batch have the same
+# length; the inputs begin with `<start>`, and the targets end with `<end>`. While the model trains on one batch, the
+# next ones are being read (*prefetching*).
 
 # %%
 vocabulary = Vocabulary.build(images)

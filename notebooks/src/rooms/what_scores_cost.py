@@ -241,7 +241,7 @@ for name, result in zip(captioners, said):
 #
 # **1.** Dot scores of high-dimensional vectors are large, and the softmax then gives nearly all its weight to one
 # region. Sample 196 vectors and a state from a standard normal distribution, with `D` = 4, 64 and 512, and print the
-# greatest weight. Divide the scores by $\sqrt D$, as transformers do, and print it again.
+# greatest weight. Divide the scores by $\sqrt D$, as transformers do, and print the greatest weight again.
 #
 # [solution 1]
 #

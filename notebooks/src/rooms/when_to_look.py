@@ -16,7 +16,7 @@
 #
 # The figure of the paper that everybody remembers has attention on the dog at the word "dog". Nothing in the paper's
 # loss requires that. The loss rewards the right words, and a network may predict them while it looks elsewhere. On
-# photos it does. Here you try three changes that came after the paper, and measure each of them.
+# photos it does. Here you try three changes that were proposed after the paper, and measure each of them.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -130,9 +130,9 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # For one word in three. The colours and shapes of both objects are found in so many cells that the loss hardly cares
 # which cell is read. A captioner may be right for reasons that its attention maps do not show.
 #
-# (The peak could not be on the named object at all words. When a sentence begins, nobody knows which of the two objects
-# it will name first, so at the first colour the captioner has to guess. At best, the peak is on the named object at
-# 75 % of the colours.)
+# (No captioner can have the peak on the named object at every word. When a sentence begins, nobody knows which of the
+# two objects it will name first, so at the first colour the captioner has to guess. At best, the peak is on the named
+# object at 75 % of the colours.)
 #
 # </details>
 #
@@ -161,8 +161,8 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # $$\mathbf{m}_t = \mathbf{P}\,\bigl(\sigma(\mathbf{W}_m \mathbf{h}_t) \odot \tanh(\mathbf{c}_t)\bigr).$$
 #
 # The matrix $\mathbf{P}$ gives the sentinel the dimension of an annotation vector, so that it is scored like a region;
-# its score is $e_{tm}$. A softmax over the regions *and* the sentinel then gives $\beta_t$, the share of the photo, and
-# the network reads a weighted mean of the context and the sentinel:
+# its score is $e_{tm}$. A softmax over the regions *and* the sentinel then gives $\beta_t$, the share that comes from
+# the photo, and the network reads a weighted mean of the context and the sentinel:
 #
 # $$\beta_t = \frac{\sum_i \exp(e_{ti})}{\exp(e_{tm}) + \sum_i \exp(e_{ti})}, \qquad
 #   \beta_t \hat{\mathbf{z}}_t + (1 - \beta_t)\,\mathbf{m}_t.$$
@@ -218,8 +218,8 @@ print({word: round(float(share), 2) for word, share in shares["sentinel"].items(
 # harm.
 #
 # Reading first makes many more captions right. A state that has read "red" can look for the shape of something red, so
-# at shapes the peak is on the object more often. At colours it is not, because a colour can be read from nearly every
-# cell.
+# at shapes the peak is on the object more often. At colours there is no such gain, because a colour can be read from
+# nearly every cell.
 #
 # </details>
 #
@@ -294,8 +294,8 @@ compared = ("before", "sentinel", "guided")
 number = next(i for i in range(300) if ground(looked["guided"][i : i + 1], unseen[i : i + 1]).pointing == 1)
 AttentionDisplay.compare([looked[name][number] for name in compared], names=[*compared], words="all", width=10)
 # %% [markdown]
-# At the first colour, the guided map is on both objects, because the network cannot know yet which one will be named.
-# At the second colour it can.
+# At the first colour, the guided map is on both objects, because the network cannot know yet which one the sentence
+# will name. At the second colour, only one object is left.
 #
 # Does a guide always help? No. It assumes that each word names something in one part of the picture, and "left" does
 # not. With the captions of chapter 4, attention must look at an object to say "left of", and the guide draws it away,
@@ -314,9 +314,9 @@ sentence = "a person wearing glasses and a hat"
 read = {name: Captioner.from_pretrained(name).attend(photo, sentence) for name in ("flickr8k-paper", "flickr8k")}
 AttentionDisplay.compare([*read.values()], names=[*read], width=10)
 # %% [markdown]
-# The line encloses half of the attention. With `flickr8k-paper`, it encloses a quarter of the photo or more at every
-# word. With `flickr8k`, it is on the hat at "hat", but at "glasses" it is on the tie. The record of `flickr8k` says how
-# often attention is on the right thing in photos of Flickr8k that it was not trained on.
+# The line encloses half of the attention. With `flickr8k-paper`, the line encloses a quarter of the photo or more at
+# every word. With `flickr8k`, attention is on the hat at "hat", but at "glasses" it is on the tie. The record of
+# `flickr8k` says how often attention is on the right thing in photos of Flickr8k that it was not trained on.
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
@@ -332,8 +332,8 @@ for label, prefix in (
 
 # %% [markdown]
 # Two peaks in three are right, and one in three is not. A map whose maximum is always in the middle of the photo is
-# right for every second phrase, because people photograph things in the middle. So compare with this map, not with an
-# even one. [docs/results.md](../../docs/results.md) says what each of the changes gains on photos.
+# right for half of the phrases, because people photograph things in the middle. So compare the captioner with this map,
+# not with an even one. [docs/results.md](../../docs/results.md) says how much each of the changes helps on photos.
 #
 # ## Does the word depend on what is attended to?
 #

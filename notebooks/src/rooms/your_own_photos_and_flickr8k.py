@@ -413,7 +413,7 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 
 # %% [markdown]
 # The bundled captioner is ahead of the paper in all three metrics, but the comparison is not fair: its encoder is six
-# years younger, it is scored on another split, and the paper did not train with rewards. Nor does it mean that
+# years newer, it is scored on another split, and the paper did not train with rewards. Nor do these scores mean that
 # captioning is solved. A *person's* captions of dev have a BLEU-4 of .212, less than the captioner's, and
 # [chapter 8](../08_how_good_is_it.ipynb) shows what that means.
 #
@@ -424,8 +424,8 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 # ## Flickr8k at home
 #
 # Get the data first ([docs/data.md](../../docs/data.md) says where to find it). Then the first of these commands trains
-# a captioner much like the paper's in about an hour on two cores. The second follows most of the recipe above, and
-# takes little more than two hours. The third scores the first captioner:
+# a captioner much like the paper's in about an hour on two cores. The second command follows most of the recipe above,
+# and takes little more than two hours. The third scores the first captioner:
 #
 # ```bash
 # keras-sat fit --data flickr8k --data-dir flickr8k --encoder mobilenet_v2 --dtype mixed_bfloat16 --output-dir runs/soft
@@ -434,7 +434,7 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 # ```
 #
 # (If your processor does not support bfloat16, leave out `--dtype mixed_bfloat16`; training then takes longer.) One
-# script runs all six stages. If you stop it, the same command resumes it:
+# script runs all six stages. If you stop the script, the same command resumes it:
 #
 # ```bash
 # python benchmarks/flickr8k/make_bundled.py --data-dir flickr8k --boxes flickr30k_entities --output-dir runs/bundled
