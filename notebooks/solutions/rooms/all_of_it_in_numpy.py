@@ -11,7 +11,7 @@ def softmax_backward(alpha, d_alpha):
 
 # %% wrong="softmax"
 def softmax_backward(alpha, d_alpha):
-    return alpha * (1 - alpha) * d_alpha  # each score's own weight only
+    return alpha * (1 - alpha) * d_alpha  # as if each score changed only its own weight
 
 
 # %% gap="time"
@@ -58,9 +58,9 @@ errors = {name: np.abs(wrong_d_w[name] - gradient).max() for name, gradient in d
 print("right:", *(name for name, error in errors.items() if error < 1e-12))
 print("wrong:", *(name for name, error in errors.items() if error > 1e-12))
 
-# Only the readout's weights are right: nothing that comes to them has been through the softmax. All others are wrong,
-# even those of the LSTM, which comes after attention: from the second word on, d_h has been through the attention of a
-# later word.
+# Only the gradients of the readout's weights are right, since they have not been through the softmax. All others are
+# wrong, even those of the LSTM, which comes after attention: except at the last word, its d_h has been through the
+# attention of a later word.
 assert {name for name, error in errors.items() if error < 1e-12} == {
     "state_readout",
     "context_readout",
@@ -76,8 +76,8 @@ print("of a draw:   ", of_a_draw)
 print("of the mean: ", of_the_mean.round(3))
 print("softmax line:", softmax_backward(softmax(e), R).round(3))
 
-# A small change of a score draws the same region, so the derivative of a draw is 0: right, and useless. The mean is
-# smooth, and its derivative is the line of the softmax, with R_i in the place of d_alpha_i. REINFORCE estimates it from
-# draws (docs/backward.md).
+# After a small change of a score, the same region is sampled, so the derivative of a sample is 0, which is correct but
+# useless. The mean is smooth, and `softmax_backward` computes its derivative, with R_i in place of d_alpha_i. REINFORCE
+# estimates it from samples (docs/backward.md).
 assert (of_a_draw == 0).all()
 np.testing.assert_allclose(softmax_backward(softmax(e), R), of_the_mean, atol=1e-8)

@@ -23,7 +23,7 @@ for one in unseen[:8]:
     shown_nothing += [captioner.caption(one.image, region=sides(box)).caption for box in empty[:1]]
 print(*shown_nothing, sep="\n")
 
-# It invents a shape. No phrase that it has read says "nothing", so it has no words for it. Train on empty rectangles
+# It invents a shape. No phrase that it was trained on says "nothing", so it cannot say so. Train it on empty rectangles
 # with a caption such as "nothing", and it will.
 assert all({*said.split()} & {"circle", "square", "triangle", "star"} for said in shown_nothing)
 
@@ -37,8 +37,8 @@ print(*around[:4], sep="\n")
 both = np.mean([all(item.shape in said.split() for item in one.objects) for one, said in zip(unseen, around)])
 print(f"both shapes are named in {both:.0%}")
 
-# A caption, nearly always, although after <region> it has only ever read phrases of one shape. One network has learned
-# both tasks, and two visible shapes call up the sentences for two shapes.
+# Nearly always a caption, although in training every phrase after <region> was about one shape. One network has learned
+# both tasks, and when it sees two shapes, it says a sentence for two shapes.
 assert both > 0.7
 
 # %% exercise=3
@@ -53,5 +53,5 @@ for share in (1.0, 0.75, 0.5, 0.25):
     noun_said[share] = measure(captioner, smaller)["noun said"]
     print(f"{share:.0%} of the sides: noun said {noun_said[share]:.0%}")
 
-# From about half of the sides on: what tells a star from a circle is at its rim, and that is no longer visible.
+# At about half of the sides. What distinguishes a star from a circle is its outline, which is then no longer visible.
 assert noun_said[0.25] < noun_said[0.5] < noun_said[0.75] and noun_said[0.25] < 0.7

@@ -11,7 +11,7 @@ def bilinear_scores(a, h, W):
 
 # %% wrong="scores"
 def dot_scores(a, h):
-    return a @ h / np.linalg.norm(a, axis=1)  # a cosine, or half of one
+    return a @ h / np.linalg.norm(a, axis=1)  # divided by one of the two lengths
 
 
 def bilinear_scores(a, h, W):
@@ -26,7 +26,7 @@ def multiplications_at_each_word(L, D, n, k):
 
 # %% wrong="each_word"
 def multiplications_at_each_word(L, D, n, k):
-    # W_a a again at each word, and W h again for each region
+    # computes W_a a again at each word, and W h again for each region
     return {"additive": L * D * k + n * k + L * k, "dot": L * D, "bilinear": L * n * D + L * D}
 
 
@@ -36,8 +36,8 @@ for D in (4, 64, 512):
     plain, scaled = softmax(regions @ state).max(), softmax(regions @ state / np.sqrt(D)).max()
     print(f"D = {D}: greatest weight {plain:.2f}, divided by the root of D {scaled:.2f}")
 
-# A sum of D products has a standard deviation of sqrt(D). Divided by it, scores are as large for long vectors as for
-# short ones, and attention stays soft at the beginning of training.
+# A sum of D products has a standard deviation of sqrt(D). Divided by that, scores are as large for many dimensions as
+# for few, and attention stays soft at the beginning of training.
 assert plain > 0.5 > 0.2 > scaled
 
 # %% exercise=2
@@ -55,7 +55,7 @@ SCORINGS["cosine"] = CosineAttention
 true, on_it = measure(train("cosine"))
 print(f"cosine: {true:.0%} true, attention on it {on_it.mass:.0%}, peak {on_it.pointing:.0%}")
 
-# The scores cannot leave the range from -10 to 10, so the maps stay wide.
+# The scores cannot leave the range from -10 to 10, so the maps stay diffuse.
 assert on_it.mass < measured["bilinear"][1].mass
 
 # %% exercise=3
@@ -63,7 +63,8 @@ again = measure(train("bilinear", seed=1))
 trues = [measured["bilinear"][0], again[0]]
 print(f"bilinear, two seeds: {trues[0]:.0%} and {trues[1]:.0%} true")
 
-# When this was written it was 63 % and 60 %: closer than the three scores are, so their differences after five epochs
-# are probably not the seed's. But two seeds are few (chapter 4's GRU had 37 % and 91 %), and so are five epochs.
+# When this was written, 63 % and 60 % were true. The three scores differed by more, so their differences after five
+# epochs are probably not due to the seed. But two seeds are few (in chapter 4, two seeds of the GRU reached 37 % and
+# 91 %), and so are five epochs.
 print(f"attention on it: {measured['bilinear'][1].mass:.0%} and {again[1].mass:.0%}")
 assert abs(measured["bilinear"][1].mass - again[1].mass) < 0.15

@@ -30,7 +30,7 @@ on_upper_half = false.attention_weights[false.words.index("dog")][:7].sum()
 print(f"log p: true {true.log_prob:.1f}, false {false.log_prob:.1f}; at 'dog', {on_upper_half:.0%} in the upper half")
 AttentionDisplay.from_result(false).plot(width=10)
 
-# It looks somewhere, as it must: a map says nothing about whether the word is true. The probability does.
+# Attention has to be somewhere, so a map does not show whether the word is true. The probability does.
 assert false.log_prob < true.log_prob - 5
 
 # %% exercise=2
@@ -45,8 +45,8 @@ for name, weight in (("sentinel", 0.0), ("guided", 0.5)):
     true[name] = np.mean([is_true(scene, result.caption) is True for scene, result in zip(unseen, said_by_it)])
     print(f"{name}: {true[name]:.0%} are true")
 
-# It does harm. "left" has a detector, too, whose map is as good as even. At "left" attention should compare the places
-# of two objects, and the guide asks it to look everywhere.
+# The guide makes fewer captions true. "left" has a detector, too, but its map is nearly even. At "left", attention
+# should compare the positions of two objects, and the guide makes it look everywhere.
 assert true["guided"] < true["sentinel"]
 
 # %% exercise=3

@@ -12,7 +12,7 @@ def rows_of(scene):
 
 # %% gap="said"
 def said_where(captions, has_circle):
-    """Return two fractions: of pictures with a circle, and of those without, how many captions say "balloon"."""
+    """Return the fraction of captions with "balloon": for pictures with a circle, and for those without."""
     says, has = np.array(["balloon" in caption for caption in captions]), np.array(has_circle)
     return says[has].mean(), says[~has].mean()
 
@@ -30,7 +30,7 @@ for number in (20, 60, 120):
     few_settings = settings | {"output_dir": folder / f"run-{number}"}
     del few_settings["data_dir"], few_settings["split_seed"]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that these are few
+        warnings.simplefilter("ignore")  # a warning that there are few
         tuned = keras_sat.fit(chosen, **few_settings)
     said_by_it = [result.caption for result in tuned.caption([scene.image for scene in more], num_beams=1)]
     there[number], elsewhere = said_where(said_by_it, has_circle)
@@ -48,5 +48,5 @@ truths = [is_true(scene, text.replace("balloon", "circle")) is True for scene, t
 print(f"from scratch: {np.mean(truths):.0%} are true, from `scenes`: {measured['after']['true']:.0%}")
 print(*said_by_it[:3], sep="\n")
 
-# It has learned how captions sound, and hardly what is on the pictures.
+# It has learned what captions sound like, but hardly what is in the pictures.
 assert np.mean(truths) < 0.5

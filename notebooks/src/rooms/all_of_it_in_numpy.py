@@ -3,20 +3,21 @@
 #
 # **You will be able to**
 #
-# * write the backward pass of a whole captioner by hand, from a handful of rules
-# * derive the backward pass of the softmax, and say what it does to attention
+# * write the backward pass of a whole captioner by hand, with a handful of rules
+# * derive the backward pass of the softmax, and say what it means for attention
 # * say where gradients are passed on and where they are added up
-# * check a gradient by differences, and against TensorFlow's tape
+# * check a gradient by central differences, and against TensorFlow's tape
 #
-# **You need** [chapter 3](../03_one_step_of_attention.ipynb), whose step you take backwards here, and the chain rule.
+# **You need** [chapter 3](../03_one_step_of_attention.ipynb), whose step you differentiate here, and the chain rule.
 #
 # **1 minute on two cores**; allow an hour to think.
 #
 # [diagram]
 #
-# A framework finds the gradients for you. That is convenient, and it hides how attention learns where to look. The file
-# [show_attend_tell_numpy.py](../../keras_sat/show_attend_tell_numpy.py) has the whole model in numpy, its gradients
-# included, without TensorFlow. Here you write its heart yourself, for one caption. Then you train with the file.
+# A framework computes the gradients for you. That is convenient, but it hides how attention learns where to look. The
+# file [show_attend_tell_numpy.py](../../keras_sat/show_attend_tell_numpy.py) has the whole model in numpy, including
+# its gradients, without TensorFlow. Here you write the core of the backward pass yourself, for one caption. Then you
+# train with the functions of the file.
 
 # %%
 import os
@@ -34,10 +35,10 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## A handful of rules
 #
-# One number is made small, the loss. Write $\text{d}x$ (`d_x` in code) for the derivative of the *loss* with respect to
-# $x$, whatever $x$ is. So `d_x` has the shape of `x`. The backward pass takes the lines of the forward pass from the
-# last one to the first. For each line it knows `d_y`, for what was computed, and finds `d_x`, for what it was computed
-# from. These rules are enough for nearly all lines (`x`, `y`, `p` and `q` are vectors, `W` is a matrix):
+# Training minimises one number, the loss. Write $\text{d}x$ (`d_x` in code) for the derivative of the *loss* with
+# respect to $x$, whatever $x$ is. So `d_x` has the shape of `x`. The backward pass goes through the lines of the
+# forward pass in reverse order. At each line that computes `y` from `x`, it already has `d_y`, and computes `d_x` from
+# it. These rules are enough for nearly all lines (`x`, `y`, `p` and `q` are vectors, `W` is a matrix):
 #
 # | forward | backward |
 # |---|---|
@@ -46,15 +47,16 @@ rng = np.random.default_rng(0)
 # | `y = p * q` | `d_p = d_y * q`, `d_q = d_y * p` |
 # | `y = tanh(x)` | `d_x = d_y * (1 - y**2)` |
 # | `y = sigmoid(x)` | `d_x = d_y * y * (1 - y)` |
-# | `x` is used twice | `d_x` is the *sum* of what comes from both uses |
+# | `x` is used twice | `d_x` is the *sum* of the gradients from both uses |
 #
 # How do you know that a gradient is right? Change one number by a little in both directions, and see how the loss
-# changes. These *central differences* are slow, two forward passes for each number, but they need no derivation.
+# changes. These *central differences* are slow, because each number takes two forward passes, but they need no
+# derivation.
 
 
 # %%
 def by_differences(loss, x, change=1e-6):
-    """Return the derivative of loss() by each number of the array x."""
+    """Return the derivative of loss() with respect to each number of the array x."""
     gradient = np.zeros_like(x)
     for place in np.ndindex(x.shape):
         value = x[place]
@@ -70,22 +72,22 @@ def by_differences(loss, x, change=1e-6):
 # %% [markdown]
 # ## The softmax
 #
-# One line of the model has no rule in the table: the softmax, which makes weights $\alpha_i$ of scores $e_i$. Suppose
-# you know $\text{d}\alpha_i$. Each score changes all weights, so each $\text{d}e_j$ is a sum over all regions. The
-# logarithm is easier to take the derivative of:
+# One function in the model has no rule in the table: the softmax, which turns scores $e_i$ into weights $\alpha_i$.
+# Suppose you know all $\text{d}\alpha_i$. Each score changes all weights, so each $\text{d}e_j$ is a sum over all
+# regions. The logarithm is easier to differentiate:
 #
 # $$\log \alpha_i = e_i - \log \sum_k \exp e_k \qquad
 #   \frac{\partial \log \alpha_i}{\partial e_j} = [i = j] - \alpha_j \qquad
 #   \frac{\partial \alpha_i}{\partial e_j} = \alpha_i ([i = j] - \alpha_j)$$
 #
-# since $\partial\alpha = \alpha\, \partial \log \alpha$. Here $[i = j]$ is 1 for the same region and 0 for another one.
-# Add up what all $\alpha_i$ say about $e_j$:
+# The last equation holds because $\partial\alpha = \alpha\, \partial \log \alpha$. Here $[i = j]$ is 1 if $i = j$, and
+# 0 otherwise. Add up the contributions of all $\alpha_i$ to $\text{d}e_j$:
 #
 # $$\text{d}e_j = \sum_i \text{d}\alpha_i\, \alpha_i ([i = j] - \alpha_j)
 #   = \alpha_j \Big(\text{d}\alpha_j - \sum_i \alpha_i\, \text{d}\alpha_i\Big)$$
 #
-# **Predict.** A region has hardly any attention, and looking there would help more than anything else. Does its score
-# get a large gradient?
+# **Predict.** A region has hardly any attention, although attention there would reduce the loss the most. Does its
+# score get a large gradient?
 #
 # **Your turn.** Write the backward pass of the softmax.
 
@@ -105,7 +107,7 @@ def softmax_backward(alpha, d_alpha):
 e, weights_of_loss = rng.normal(size=5), rng.normal(size=5)
 expected = by_differences(lambda: softmax(e) @ weights_of_loss, e)
 found_by_you = softmax_backward(softmax(e), weights_of_loss)
-message = "Not what differences say: subtract the mean of d_alpha, weighted by alpha, and multiply by alpha."
+message = "Not the central differences: subtract the mean of d_alpha, weighted by alpha, and multiply by alpha."
 np.testing.assert_allclose(found_by_you, expected, atol=1e-8, err_msg=message)
 
 # %%
@@ -119,31 +121,32 @@ print(f"sum of d_e: {abs(d_e.sum()):.4f}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# No. That of region 0 is more than four times smaller than that of region 2, which would help fifty times less. The
-# factor $\alpha_j$ is in front: what is not read can hardly be found out to be good. (So it helps that attention begins
-# nearly even, with small random weights.) And the gradients of the scores have the sum 0. What counts is how much
-# better a region is than the mean of what is read now: attention can only be *moved*.
+# No. The gradient of region 0 is less than a quarter of that of region 2, where more attention would help fifty times
+# less. The reason is the factor $\alpha_j$: a model that hardly reads a region can hardly find out that reading it
+# would help. (So it is good that the initial weights are small and random, and attention begins nearly even.) And the
+# gradients of the scores sum to 0. What counts is how much better a region is than the current weighted mean: attention
+# can only be *moved*.
 #
 # </details>
 #
 # ## One step, forwards and backwards
 #
-# Now a model with random weights, so small that differences can check all of it: $L = 6$ regions with $D = 4$ numbers,
-# 7 words, a state of $n = 5$. The weights are those of the file, under its names.
+# Now take a model so small that differences can check all of it, with $L = 6$ regions of $D = 4$ numbers, a vocabulary
+# of 7 words, and a state of $n = 5$ numbers. Its weights are random, and have the names that they have in the file.
 
 # %%
 L, D, K, m, n = 6, 4, 7, 3, 5
 w = whole_model.make_weights(K, D, embedding_dim=m, hidden_dim=n, attention_dim=4)
 w = {name: rng.normal(size=weight.shape) for name, weight in w.items()}  # in 64 bits, biases too
 a = rng.normal(size=(L, D))  # annotation vectors
-read, told = [0, 3, 5, 2], [3, 5, 2, 1]  # a caption: the words to read, and the words to tell
+read, told = [0, 3, 5, 2], [3, 5, 2, 1]  # a caption: the input words, and the target words
 for name, weight in w.items():
     print(f"{name:24}{weight.shape}")
 
 # %% [markdown]
-# Each function below is followed by its backward pass. A function of the forward pass also returns what its backward
-# pass needs (`kept`). A backward pass adds the gradients of the weights to the dict `d_w`, and returns those of its
-# inputs. Compare the lines: those of `attend_backward` are those of `attend`, from the last one to the first.
+# Each function below is followed by its backward pass. The forward function also returns what the backward pass needs
+# (`kept`). The backward function adds the gradients of the weights to the dict `d_w`, and returns the gradients of its
+# inputs. Compare the two: `attend_backward` goes through the lines of `attend` in reverse order.
 
 
 # %%
@@ -175,7 +178,7 @@ def attend_backward(d_w, kept, d_gated_z):
     d_e = softmax_backward(alpha, d_alpha)
     d_w["score"] += d_e @ hidden
     d_hidden = np.outer(d_e, w["score"])
-    # hidden = tanh(keys + h @ state_projection): all regions use the same h, so it gets the sum
+    # hidden = tanh(keys + h @ state_projection): all regions use the same h, so d_query is a sum
     d_keys = d_hidden * (1 - hidden**2)
     d_query = d_keys.sum(axis=0)
     d_w["state_projection"] += np.outer(h, d_query)
@@ -184,9 +187,9 @@ def attend_backward(d_w, kept, d_gated_z):
 
 
 # %% [markdown]
-# The rest of the step: the LSTM, (1) to (3), the readout, (7), and the loss of the word, $-\log p$. By the derivative
-# of the logarithm of a softmax, from above, the gradient of the logits is $p_k - [k \text{ is the word}]$: by how much
-# a word was too probable.
+# The rest of the step is the LSTM, (1) to (3), the readout, (7), and the loss of the word, $-\log p$. You have derived
+# the gradient of the log of a softmax above. So the gradient of logit $k$ is $p_k - [k \text{ is the word}]$: it says
+# by how much word $k$ was too probable.
 
 
 # %%
@@ -207,7 +210,7 @@ def step(keys, y, target, h, c):
 
 
 def step_backward(d_w, kept, d_h_from_next, d_c_from_next):
-    """Return d_old_h, d_old_c and d_keys, from the gradients of new_h and new_c that the next word found."""
+    """Return d_old_h, d_old_c and d_keys, from the gradients of new_h and new_c that come from the next word."""
     kept_by_attend, y, target, gated_z, x, (i, f, o, g), c, tanh_c, new_h, readout, p = kept
     # loss = -log p[target], with p = softmax(logits)
     d_logits = p - np.eye(K)[target]
@@ -240,7 +243,8 @@ def step_backward(d_w, kept, d_h_from_next, d_c_from_next):
 # %% [markdown]
 # ## All words of a caption
 #
-# Forwards, each step gives its $\mathbf{h}$ and $\mathbf{c}$ to the next one. The loss is the sum over the words.
+# In the forward pass, each step passes its $\mathbf{h}$ and $\mathbf{c}$ on to the next one. The loss is the sum over
+# the words.
 
 
 # %%
@@ -258,12 +262,13 @@ def forward():
 
 
 # %% [markdown]
-# Backwards, begin with the last word: the gradient of $\mathbf{h}_t$ is not known before the word that read it has been
-# taken backwards. Two kinds of things happen on the way. The state is another array at each word, and its gradient is
-# *passed on* to the word before. The keys are the same array for all words, and their gradient is *added up*. The
-# weights are the same, too: that is what `+=` is for.
+# The backward pass begins with the last word. The gradient of $\mathbf{h}_t$ comes partly from the next word, which
+# reads $\mathbf{h}_t$, so the backward step of the next word has to come first. Gradients go from word to word in two
+# ways. The state is a different array at each word, and its gradient is *passed on* to the previous word. The keys are
+# the same array for all words, so their gradient is *added up*. The weights are the same for all words, too; that is
+# why the code has `+=`.
 #
-# **Your turn.** `of_word` is what `step_backward` returned for a word. What goes on to the word before?
+# **Your turn.** `of_word` is what `step_backward` returned for a word. What is passed on to the previous word?
 
 
 # %% gap="time"
@@ -295,7 +300,7 @@ def backward(kept):
 loss, kept = forward()
 found_by_you = backward(kept)
 for name, weight in w.items():
-    message = f"Differences say otherwise about {name}. The state is passed on; the keys are used by every word."
+    message = f"d_{name} differs from central differences. The state is passed on; the keys are used by every word."
     np.testing.assert_allclose(
         found_by_you[name], by_differences(lambda: forward()[0], weight), atol=1e-6, err_msg=message
     )
@@ -305,10 +310,10 @@ print(f"loss {loss:.3f}; the gradients of all {num_weights} weights agree with d
 # %% [markdown]
 # ## Against the file, and against TensorFlow
 #
-# The file does the same for many captions at once. TensorFlow needs no backward pass: its *tape* writes down what the
-# forward pass does, and then plays it backwards, by the same rules.
+# The file computes the same gradients for many captions at once. With TensorFlow you write no backward pass: its *tape*
+# records what the forward pass does, and then applies the same rules in reverse order.
 #
-# **Predict.** TensorFlow's gradients are in 32 bits, yours in 64. By how much do they differ?
+# **Predict.** TensorFlow's gradients are computed in 32 bits, yours in 64. By how much do they differ?
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -346,17 +351,18 @@ for who, number in difference.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# In the seventh digit, which is the precision of 32 bits. Yours and the file's, both in 64 bits, agree to 14 digits.
+# They differ in the seventh digit, which is the precision of 32 bits. Your gradients and the file's, both in 64 bits,
+# agree to 14 digits.
 #
 # </details>
 #
 # ## Train with it
 #
-# The file needs three more functions for training, all short: gradients are shortened if their common norm is above 5
-# (`clip`), and an update is made of their moving averages (`adam`). `train_step` does all of it. Read them:
-# [show_attend_tell_numpy.py](../../keras_sat/show_attend_tell_numpy.py), under "Training". The scenes have two objects
-# and two captions each, and 8 x 8 = 64 regions of 264 numbers, from an encoder that has been trained.
-# (`python -m keras_sat.show_attend_tell_numpy` trains longer, and with `--hard` goes on with hard attention.)
+# For training, the file has three more short functions: `clip` scales the gradients down if their common norm is above
+# 5, `adam` updates the weights from moving averages of the gradients, and `train_step` does a whole step. Read them in
+# [show_attend_tell_numpy.py](../../keras_sat/show_attend_tell_numpy.py), under "Training". Each scene has two objects,
+# two captions, and 8 x 8 = 64 regions of 264 numbers from a trained encoder.
+# (`python -m keras_sat.show_attend_tell_numpy` trains longer, and with `--hard` it then goes on with hard attention.)
 
 # %%
 from keras_sat.command_line import train_in_numpy
@@ -392,7 +398,7 @@ for words, _ in captions[:4]:
     print("   ", " ".join(words))
 
 # %% [markdown]
-# A model whose every derivative you have seen tells the truth about four scenes in five. Where does it look?
+# This model, of which you have seen every derivative, describes four scenes in five correctly. Where does it look?
 
 # %%
 from data_utils import is_true
@@ -403,16 +409,16 @@ for scene, (words, maps) in list(zip(unseen, captions))[:2]:
     AttentionDisplay(scene.image, words, maps.reshape(-1, 8, 8)).plot(width=10)
 
 # %% [markdown]
-# At the second object the light is on it alone. At the first one it may also be on the other, because the decoder must
-# know where that is before it says "below" or "left" ([chapter 4](../04_why_attention.ipynb)). It is on the left of an
-# object rather than in its middle, because this encoder knows a shape by its edges
-# ([chapter 3](../03_one_step_of_attention.ipynb)).
+# At the words for the second object, attention is only on this object. At those for the first, it may also be on the
+# other one, because the decoder must know where that is before it says "below" or "left"
+# ([chapter 4](../04_why_attention.ipynb)). Attention is on the left of an object rather than in its middle, because
+# this encoder recognises a shape by its edges ([chapter 3](../03_one_step_of_attention.ipynb)).
 #
-# ## How attention has learned it
+# ## How attention learns where to look
 #
-# Nobody marked the objects. So where does attention learn from? Train anew for 150 updates, and look at
-# $-\text{d}e_{ti}$, the direction in which the next update moves the scores, at the words for colours and shapes of a
-# caption that a scene came with.
+# Nobody marked the objects. So how does attention learn where they are? Train again for 150 updates, from the same
+# initial weights. Then let the model read a scene's own caption, and look at $-\text{d}e_{ti}$, the direction in which
+# gradient descent moves the scores, at the words for colours and shapes.
 #
 # **Predict.** Which regions should get more attention (orange) at "yellow", and which less (purple)?
 
@@ -446,42 +452,42 @@ for row, scene in zip(axes, unseen[:2]):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# At each word, attention is to be moved from the other object to the one that the word names. This comes from one line
-# of `attend_backward`, $\text{d}\alpha_i = \text{d}\mathbf{z} \cdot \mathbf{a}_i$. "Yellow" was not probable enough, so
-# $-\text{d}\mathbf{z}$ points to contexts that say "yellow" more, and the $\mathbf{a}_i$ of the yellow object points
-# there, too. So where to look is learned from what to say.
+# At each word, the gradient moves attention from the other object to the one that the word names. This comes from one
+# line of `attend_backward`, $\text{d}\alpha_i = \text{d}\mathbf{z} \cdot \mathbf{a}_i$. "Yellow" was not probable
+# enough, so $-\text{d}\mathbf{z}$ points to contexts that make "yellow" more probable, and the $\mathbf{a}_i$ of the
+# yellow object point there, too. So the model learns where to look from what it should say.
 #
 # </details>
 #
 # ## Exercises
 #
 # **1.** Leave out the mean in the softmax's backward pass: `return alpha * d_alpha`. Which gradients of the small model
-# become wrong, and which stay right? Why these?
+# become wrong, which stay right, and why?
 #
 # [solution 1]
 #
-# **2.** *Hard attention* draws one region: with Gumbel noise, $s$ is where $\log \alpha_i + \text{noise}_i$ is
-# largest. Let a look at region $i$ alone give the loss $R_i$. What do differences say about the derivative of $R_s$ by
-# the scores, with the noise kept? And about that of its mean over all draws, $\sum_i \alpha_i R_i$? Find the line
-# above that computes the latter.
+# **2.** *Hard attention* samples one region: with Gumbel noise, the sample $s$ is the region with the largest
+# $\log \alpha_i + \text{noise}_i$. Let $R_i$ be the loss if the model reads only region $i$. By differences, compute
+# the derivative of $R_s$ with respect to the scores, for fixed noise, and that of its mean over all samples,
+# $\sum_i \alpha_i R_i$. Which line above computes the latter?
 #
 # [solution 2]
 #
 # ## In five sentences
 #
-# A backward pass takes the lines of the forward pass from the last one to the first, with one rule for each kind of
-# line. The softmax's rule says that attention is moved towards regions that are better than the mean of what is read,
-# in proportion to how much they are read. What is used several times gets the sum of the gradients: the state by the
-# readout and by the next word, the keys and the weights by all words. Central differences check a gradient without any
-# derivation, and TensorFlow's tape finds the same one. With it, a model in numpy learns in a minute to look and to tell
-# the truth.
+# A backward pass goes through the lines of the forward pass in reverse order, with one rule for each kind of line. By
+# the softmax's rule, attention is moved towards regions that are better than the current weighted mean, in proportion
+# to how much they are read. An array that is used several times gets the sum of the gradients: the state from the
+# readout and the next word, the keys and the weights from all words. Central differences check a gradient without any
+# derivation, and TensorFlow's tape computes the same gradient. With these gradients, a model in numpy learns within a
+# minute where to look and what to say.
 #
 # ## Next
 #
-# [docs/backward.md](../../docs/backward.md) has the derivations at more length, and the one that is missing here: the
-# draw of hard attention, whose derivative is 0 almost everywhere. To read: [Karpathy, *Yes you should understand
-# backprop*](https://karpathy.medium.com/yes-you-should-understand-backprop-e2f06eab496b), and
-# [his lecture that builds a tape](https://github.com/karpathy/micrograd).
+# [docs/backward.md](../../docs/backward.md) has the derivations at more length, and one that is missing here: how hard
+# attention learns although the derivative of a sample is 0 almost everywhere. To read: [Karpathy, *Yes you should
+# understand backprop*](https://karpathy.medium.com/yes-you-should-understand-backprop-e2f06eab496b), and [his lecture
+# that builds a tape](https://github.com/karpathy/micrograd).
 
 # %% maintainers=true
 assert abs(d_e.sum()) < 1e-9 and 4 < d_e[2] / d_e[0] < 5

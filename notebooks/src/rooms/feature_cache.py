@@ -78,9 +78,9 @@ plt.show()
 # %% [markdown]
 # ## Batches with tf.data
 #
-# `make_batches` combines captions and vectors in a `tf.data.Dataset`. All captions of a batch have the same length; the
-# inputs begin with `<start>`, and the targets end with `<end>`. While the model trains on one batch, the next ones are
-# being read (*prefetching*).
+# `make_batches` combines captions and vectors in a `tf.data.Dataset`. Here all captions of a batch have the same
+# length; the inputs begin with `<start>`, and the targets end with `<end>`. While the model trains on one batch, the
+# next ones are being read (*prefetching*).
 
 # %%
 vocabulary = Vocabulary.build(images)
@@ -92,7 +92,7 @@ for name, row in (("input", input_ids[0]), ("target", target_ids[0])):
     print(f"{name:>7}:", " ".join(vocabulary.tokens[token_id] for token_id in row.numpy()))
 
 # %% [markdown]
-# Each pass over the dataset is an epoch in a new order, and the same seed gives the same orders again. In each epoch,
+# Each pass over the dataset is one epoch, in a new order, and the same seed gives the same orders again. In each epoch,
 # every caption occurs exactly once.
 #
 # A photo has five captions of different lengths, and `group_by` says which captions share a batch:
@@ -122,7 +122,7 @@ for name, vectors, ids, weights in (
 # ## In short
 #
 # A frozen encoder needs to run only once for each photo. If the build of a cache is killed, you can resume it; for
-# Flickr8k with the paper's encoder, the cache takes 1.6 GB. Group captions by length to waste no steps, or by image to
+# Flickr8k with the paper's encoder, the cache takes 1.6 GB. Group captions by length to avoid padding, or by image to
 # read each photo's vectors only once per epoch.
 #
 # ## Next

@@ -3,20 +3,20 @@
 #
 # **You will be able to**
 #
-# * name the places at which a photo enters the network, and hide a part of it exactly
-# * train a captioner on *phrases* of regions together with whole captions
-# * measure whether it says what you point at, and what the captions of whole pictures pay for it
+# * say where a photo enters the decoder, and hide a part of the photo exactly
+# * train a captioner on *phrases* that describe regions, together with whole captions
+# * measure whether it says what you point at, and whether its captions of whole pictures suffer
 #
-# **You need** [chapter 3](../03_one_step_of_attention.ipynb), or an idea of attention weights and of the mean
-# annotation vector.
+# **You need** [chapter 3](../03_one_step_of_attention.ipynb), or to know what attention weights and the mean annotation
+# vector are.
 #
 # **1 minute on two cores**; allow 20 to think.
 #
 # [diagram]
 #
-# A caption describes the whole picture. Here you turn the question round: you point at a rectangle, and the captioner
-# says what is there. The network stays as it is. It gets one new word, `<region>`, with which a phrase starts as a
-# caption starts with `<start>`, and it sees only the cells of the grid that you point at.
+# A caption describes the whole picture. In this room, you point at a rectangle, and the captioner says what is there.
+# The architecture stays the same. The vocabulary gets one new token, `<region>`, which begins a phrase as `<start>`
+# begins a caption, and the decoder sees only the cells of the grid that you point at.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -38,10 +38,10 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## What is hidden is as good as absent
 #
-# In the course's model the photo enters at two places: at each word through attention, and before the first word
-# through the mean annotation vector, which makes $\mathbf{h}_0$ and $\mathbf{c}_0$. To hide cells, the mean must be
-# that of the visible cells, and the hidden ones must have attention weights of exactly 0. For that, their scores become
-# $-\infty$ *before* the softmax:
+# In the course's model, the photo enters the decoder in two ways: at each word through attention, and before the first
+# word through the mean annotation vector, from which $\mathbf{h}_0$ and $\mathbf{c}_0$ are computed. To hide cells,
+# take the mean of the visible cells only, and give the hidden ones attention weights of exactly 0, by setting their
+# scores to $-\infty$ *before* the softmax:
 #
 # $$\alpha_{ti} = \frac{v_i \exp(e_{ti})}{\sum_{k=1}^{L} v_k \exp(e_{tk})}, \qquad
 # v_i = \begin{cases} 1 & \text{if cell } i \text{ is visible} \\ 0 & \text{otherwise.} \end{cases}$$
@@ -70,8 +70,9 @@ mean = ops.convert_to_numpy(equations.mean_annotation(shown))
 print("mean of the visible vectors:", mean[0])
 
 # %% [markdown]
-# Is anything of a hidden cell left? Take the bundled captioner of scenes and a picture with two shapes. Compute its
-# 16 x 16 annotation vectors once, replace those outside of a rectangle by noise, and caption the rectangle both times.
+# Does anything from a hidden cell get through? Take the bundled captioner of scenes and a picture with two shapes, and
+# compute its 16 x 16 annotation vectors. Caption a rectangle twice: first with these vectors, then with noise in place
+# of those outside the rectangle.
 
 # %%
 before = Captioner.from_pretrained("scenes")
@@ -95,14 +96,14 @@ print(f"{is_visible.sum()} of {is_visible.size} cells are visible")
 print(f"log p {float(whole.log_probs[0, 0]):.6f}, with noise in the others {float(hidden.log_probs[0, 0]):.6f}")
 
 # %% [markdown]
-# Nothing is left: the two numbers agree to the last bit. What is hidden are annotation vectors, though, not pixels. A
-# cell at the rectangle's edge has seen a little of its neighbours: its *receptive field*
+# Nothing gets through: the two numbers agree to the last bit. But what you hide is annotation vectors, not pixels. A
+# cell at the rectangle's edge has seen a little of its hidden neighbours, because its *receptive field*
 # ([chapter 2](../02_a_picture_as_vectors.ipynb)) is larger than its own square.
 #
-# So any captioner can be asked about a region.
+# So you can ask any captioner about a region.
 #
-# **Predict.** This one has only ever read captions of whole pictures, most of which describe two shapes and how they
-# stand. What does it say when it sees one shape alone?
+# **Predict.** This captioner was trained only on captions of whole pictures, most of which describe two shapes and
+# their relative position. What does it say when it sees only one shape?
 
 # %%
 print("whole picture:", before.caption(scene.image).caption)
@@ -113,19 +114,19 @@ for item, said in zip(scene.objects, said_before):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It finds the colour and the shape, and invents partners: "two purple stars", left of a third one. It has learned what
-# captions look like, and a caption needs a second shape. What is missing is not sight but training: a captioner says
-# what its training captions made it say.
+# It recognises the colour and the shape, but invents other shapes: "two purple stars", left of a third one. It has
+# learned that captions describe more than one shape. The captioner sees well enough; it was just never trained to
+# describe a part of a picture.
 #
 # </details>
 #
 # ## Training on phrases
 #
-# Captions are full of phrases: "**a small red star** left of **the blue circle**". Where a data set also says which box
-# a phrase belongs to, the phrase is a caption of that box. For photos, annotators drew boxes for the phrases of
-# Flickr8k's captions ([Plummer et al., 2015](https://arxiv.org/abs/1505.04870)); of scenes we know them.
-# `region_weight` adds the phrases' cross-entropy to that of the captions, in the same batches. So the captioner goes on
-# reading whole captions, and does not forget them.
+# Captions are full of phrases: "**a small red star** left of **the blue circle**". If a data set also gives a box for a
+# phrase, the phrase is a caption of that box. For photos, annotators drew boxes for the phrases of Flickr8k's captions
+# ([Plummer et al., 2015](https://arxiv.org/abs/1505.04870)); for scenes, the boxes are known. With `region_weight`, the
+# phrases' cross-entropy is added to that of the captions, in the same batches. So the captioner is still trained on
+# whole captions, and does not forget how to write them.
 
 
 # %%
@@ -170,15 +171,16 @@ for item, result in zip(scene.objects, captioner.caption(scene.image, region=reg
 # %% [markdown]
 # ## How often is it right?
 #
-# Take forty scenes that neither captioner has seen, with eighty shapes. A phrase *says the noun* if it names the shape;
-# it is *the shape alone* if it has the colour too, and nothing else.
+# Take forty scenes that neither captioner has seen, with eighty shapes. Count a phrase as *noun said* if it names the
+# shape, and as *the shape alone* if it also names the colour and has fewer than five words.
 #
-# **Predict.** How often does each captioner say the shape alone? And what do the captions of whole pictures pay?
+# **Predict.** How often does each captioner name the shape alone? And does the training make the captions of whole
+# pictures worse?
 
 
 # %%
 def measure(captioner, box_of=lambda item: item.box):
-    """Return three fractions, with the rectangle that `box_of` an object returns."""
+    """Return three fractions. `box_of` returns the rectangle to ask about, given an object."""
     pictures = [CaptionedImage(one.image_id, one.image, [], "test") for one in unseen]
     asked = [[sides(box_of(item)) for item in one.objects] for one in unseen]
     found = [results for _, results in captioner.caption_each(pictures, regions=asked)]
@@ -198,14 +200,16 @@ for name, values in measured.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# From never to (nearly) always, after two epochs on 1,000 scenes, and the captions of whole pictures are as true as
-# before, but for a picture or two of the forty. Seeing was there already. What two epochs taught is when to stop.
+# Before the training, the captioner never named the shape alone; after two epochs on 1,000 scenes, it (nearly) always
+# does. Its captions of whole pictures are as true as before, except for a picture or two of the forty. It could already
+# see; the two epochs taught it when to stop.
 #
 # </details>
 #
 # ## Point
 #
-# The pictures with what is said of each rectangle. Red words belong to the red rectangle, blue words to the blue one.
+# Here are four pictures, with a phrase for each rectangle. Red words describe the red rectangle, blue words the blue
+# one.
 
 # %%
 _, axes = plt.subplots(1, 4, figsize=(10, 3.1), layout="constrained")
@@ -219,8 +223,8 @@ for ax, one in zip(axes, unseen):
         ax.text(0.5, height, result.caption, color=colour, ha="center", transform=ax.transAxes, fontsize=10)
 
 # %% [markdown]
-# The maps of one phrase. The rectangle is all that there is for attention; outside of it the weights are 0. (Attention
-# lies a little left of the object's centre: [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
+# Here are the attention maps of one phrase. Attention can only be inside the rectangle; outside, the weights are 0.
+# (Attention is a little left of the object's centre; [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
 
 # %%
 pointed = captioner.caption(scene.image, region=regions[0])
@@ -228,43 +232,44 @@ AttentionDisplay.from_result(pointed).plot(width=10)
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Point at the background, where there is nothing. What does it say, and why?
+# **1.** Point at an empty part of the background. What does the captioner say, and why?
 #
 # [solution 1]
 #
-# **2.** Point at both shapes at once, with the smallest rectangle around them. Does it say a phrase or a caption?
+# **2.** Point at both shapes at once, with the smallest rectangle around them. Do you get a phrase or a caption?
 #
 # [solution 2]
 #
-# **3.** Make the rectangles smaller, around the same centres. From which size on is the noun lost? `measure` takes a
-# function `box_of`.
+# **3.** Shrink the rectangles around their centres. At what size is the noun lost? You can pass a function `box_of` to
+# `measure`.
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# A captioner that sees only some of the cells describes these, and nothing of the others gets through. For that,
-# hidden cells get a weight of exactly 0 and are left out of the mean annotation vector. But a captioner that has read
-# only captions of whole pictures adds what such captions have: a second shape. Phrases with boxes are captions of
-# regions, and two short epochs on them, next to whole captions, teach it to name one thing and stop. The network did
-# not change; its training captions did.
+# A captioner that sees only some of the cells describes those, and nothing from the others gets through. To hide cells,
+# give them an attention weight of exactly 0 and leave them out of the mean annotation vector. But a captioner trained
+# only on captions of whole pictures adds what such captions have: a second shape. Phrases with boxes are captions of
+# regions, and two short epochs on them, along with whole captions, teach it to name one thing and stop. The
+# architecture did not change; the training captions did.
 #
 # ## Look back
 #
 # In [chapter 3](../03_one_step_of_attention.ipynb), attention chose what the decoder reads, word by word. In
-# [chapter 4](../04_why_attention.ipynb), taking the choice away cost the captioner "which object is where". Here *you*
-# chose, for all the words at once. That the same network obeys without a change shows what attention is: a weighted
-# mean, whose weights somebody has to choose.
+# [chapter 4](../04_why_attention.ipynb), a captioner without this choice could not say which object is where. Here
+# *you* chose, for all words at once. The architecture did not have to change for that, because attention is just a
+# weighted mean, and you can set some of its weights to 0.
 #
 # ## Next
 #
-# On photos, the bundled captioner has learned this too: `captioner.caption("photo.jpg", region=(0.1, 0.2, 0.4, 0.9))`,
-# or `keras-sat caption photo.jpg --region .1,.2,.4,.9`. [docs/training.md](../../docs/training.md) has the options, and
-# [when to look](when_to_look.ipynb) uses the same boxes to teach attention.
+# The bundled captioner of photos has learned this, too: use
+# `captioner.caption("photo.jpg", region=(0.1, 0.2, 0.4, 0.9))`, or `keras-sat caption photo.jpg --region .1,.2,.4,.9`.
+# [docs/training.md](../../docs/training.md) describes the options, and [When to look](when_to_look.ipynb) uses the same
+# boxes to supervise attention.
 #
 # To read: [DenseCap](https://arxiv.org/abs/1511.07571) (Johnson et al., 2016), which finds the regions by itself, and
-# [Show, Control and Tell](https://arxiv.org/abs/1811.10652) (Cornia et al., 2019), where the reader chooses the regions
-# and their order.
+# [Show, Control and Tell](https://arxiv.org/abs/1811.10652) (Cornia et al., 2019), in which the user chooses the
+# regions and their order.
 
 # %% maintainers=true
 np.testing.assert_allclose(weights, [0.731, 0, 0.269, 0], atol=1e-3)

@@ -3,18 +3,19 @@
 #
 # **You will be able to**
 #
-# * write additive, dot and bilinear scores, and find the numbers of the package's layers
-# * count the weights and the multiplications of each, once for a photo and at each word
-# * train the same captioner with each of them, and say what a single run can tell
+# * write additive, dot and bilinear scores, and get the same numbers as the package's layers
+# * count the weights of each, and its multiplications once for each photo and at each word
+# * train the same captioner with each of them, and say what a single run can show
 #
-# **You need** [chapter 3](../03_one_step_of_attention.ipynb), where one of the three is built.
+# **You need** [chapter 3](../03_one_step_of_attention.ipynb), where you build one of the three.
 #
 # **2 minutes on two cores**; allow 30 to think.
 #
 # [diagram]
 #
-# Attention has three steps: score the regions, make a distribution of the scores, take the mean of the regions with
-# these weights. Only the first step leaves a choice, and the paper says only that it is "a multilayer perceptron".
+# Attention has three steps: score the regions, turn the scores into weights that sum to 1, and take the weighted mean
+# of the regions. Only the first step leaves a choice. The paper's choice is "a multilayer perceptron", about which it
+# says no more. Here you compare this score with two others.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -37,19 +38,21 @@ keras.utils.set_random_seed(0)
 # ## Three scores
 #
 # The encoder of the bundled captioner `scenes` turns a scene into 16 x 16 annotation vectors $\mathbf{a}_i$ of 66
-# numbers. The state $\mathbf{h}_{t-1}$ is what the decoder has in mind. Here it is drawn at random, and so are the
-# layers' weights: the formulas do not care where they come from.
+# numbers. The state $\mathbf{h}_{t-1}$ is the decoder's memory. Here it is sampled at random, and so are the layers'
+# weights, since the formulas are the same for any numbers.
 #
-# * **Additive** (Bahdanau et al.): a hidden layer for region and state together,
-#   $e_{ti} = \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{W}_h \mathbf{h}_{t-1} + \mathbf{b})$. The sum
-#   $\mathbf{W}_a \mathbf{a}_i + \mathbf{b}$ depends on the photo alone, so it is computed once and not at each word.
-# * **Dot**: $e_{ti} = \mathbf{a}_i^\top \mathbf{h}_{t-1}$. A region fits the better, the more it points in the
-#   direction of the state. There is nothing to learn in it, and both vectors must have the same length.
-# * **Bilinear** (Luong et al.'s *general*): $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$. The matrix frees
-#   the lengths, and learns what in a state asks for what in a region. With $\mathbf{W} = \mathbf{I}$ it is dot.
+# * **Additive** (Bahdanau et al.): a hidden layer that reads the region and the state,
+#   $e_{ti} = \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{W}_h \mathbf{h}_{t-1} + \mathbf{b})$. The part
+#   $\mathbf{W}_a \mathbf{a}_i + \mathbf{b}$ depends only on the photo, so it is computed once, and not again at each
+#   word.
+# * **Dot**: $e_{ti} = \mathbf{a}_i^\top \mathbf{h}_{t-1}$. The more a region's vector points in the direction of the
+#   state, the higher its score. This score has no weights to learn, and the two vectors must have the same dimension.
+# * **Bilinear** (Luong et al.'s *general*): $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$. With the matrix,
+#   the two vectors may differ in dimension, and the model learns which features of the state match which features of a
+#   region. If $\mathbf{W} = \mathbf{I}$, this is the dot score.
 #
-# **Your turn.** Write the last two. `a` has a row for each region, and `W` is stored as Keras stores a matrix: it is
-# multiplied from the right, as in `h @ W`.
+# **Your turn.** Write the last two. `a` has one row for each region, and `W` is stored as in Keras, with one row for
+# each number of the state, so compute `h @ W`.
 
 
 # %% gap="scores"
@@ -101,12 +104,13 @@ for name in by_hand:
 # %% [markdown]
 # ## What they cost
 #
-# Take the paper's sizes: $L = 196$ regions, and all other lengths 512: $D$ of a region, $n$ of the state, $k$ of the
-# hidden layer. Count multiplications: "once" for each photo, "each word" for each step of each caption.
+# Take the paper's sizes: $L = 196$ regions, and 512 for the three other sizes: $D$ of a region, $n$ of the state and
+# $k$ of the hidden layer. Count the multiplications, both those that are needed once for each photo ("once") and those
+# that are needed again at each word ("each word").
 #
-# **Predict.** Which of them needs the most at each word?
+# **Predict.** Which scores need the most multiplications at each word?
 #
-# **Your turn.** Count those of each word.
+# **Your turn.** Count the multiplications at each word.
 
 
 # %% gap="each_word"
@@ -121,8 +125,8 @@ def multiplications_at_each_word(L, D, n, k):
 # %% check="each_word" empty="multiplications_at_each_word(2, 3, 4, 5)['dot']"
 small = multiplications_at_each_word(2, 3, 4, 5)
 assert small["dot"] == 2 * 3, "Dot: D for each of the L regions."
-assert small["bilinear"] == 4 * 3 + 2 * 3, "Bilinear: W h once, then as dot."
-assert small["additive"] == 4 * 5 + 2 * 5, "Additive: W_h h once, then v for each region; W_a a is there."
+assert small["bilinear"] == 4 * 3 + 2 * 3, "Bilinear: W h once, then the same as dot."
+assert small["additive"] == 4 * 5 + 2 * 5, "Additive: W_h h once, then k for each region; W_a a is known."
 
 # %%
 L, D, n, k = 196, 512, 512, 512
@@ -145,16 +149,17 @@ print(f"\nscoring {L} regions takes additive scores {seconds['additive'] / secon
 # <details><summary>What happened</summary>
 #
 # Additive and bilinear scores need the same number of multiplications at each word, since all sizes are 512. But
-# additive ones also need $L k$ = 100,352 *tanh*, each of which costs several multiplications, and none of which a fast
-# matrix product can do. That is why [transformers](https://arxiv.org/abs/1706.03762) use dot products, of learned
-# projections: bilinear scores, in effect.
+# additive scores also need $L k$ = 100,352 values of *tanh*, each of which costs several multiplications, and none of
+# which is part of a fast matrix product. That is why [transformers](https://arxiv.org/abs/1706.03762) use dot products
+# of learned projections, which are in effect bilinear scores.
 #
 # </details>
 #
 # ## Train with each
 #
 # The encoder is frozen, and the scenes have two objects, as in [chapter 4](../04_why_attention.ipynb). Only the decoder
-# learns: the same seed, the same batches, three scores. `hidden_dim=66` lets dot scores take part.
+# is trained, once with each of the three scores, with the same seed and the same batches. With `hidden_dim=66` the
+# state has the dimension of an annotation vector, as dot scores require.
 
 # %%
 scenes = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
@@ -184,11 +189,11 @@ for name, curve in curves.items():
 ax.set(xlabel="epoch", ylabel="cross-entropy for each word", xticks=range(1, 6))
 ax.legend()
 # %% [markdown]
-# Are their captions true, and do they look at what they name? For a scene we know both. `ground` compares the maps with
-# the boxes of the objects that colour and shape words name: *attention on it* is the fraction of the attention in the
-# box, *peak* says how often the greatest weight is there.
+# Are the captions true, and is attention on what they name? For scenes you can check both. `ground` compares the maps
+# with the boxes of the objects that colour and shape words name: *attention on it* is the fraction of the attention
+# inside the box, and *peak* is how often the greatest weight is inside.
 #
-# **Predict.** Which maps will be the widest?
+# **Predict.** Which scores will give the most diffuse maps?
 
 
 # %%
@@ -211,9 +216,10 @@ print(f"even maps: attention on it {on_it.uniform_mass:.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# All three look where the word is. The maps of dot scores are the widest: nothing in the scores can be learned, so the
-# state alone has to grow until the differences are large. Their captions are true less often, too, and additive ones
-# are ahead. Is it the scores, or the seed? One run of each cannot tell: exercise 3.
+# All three captioners look at what the word names. Dot scoring gives the most diffuse maps: it has no weights of its
+# own, so only a larger norm of the state can make the scores differ more. It also gives the fewest true captions, and
+# additive scoring the most. Is that due to the scores, or to the seed? One run of each cannot show that; see exercise
+# 3.
 #
 # </details>
 
@@ -228,38 +234,39 @@ for name, result in zip(captioners, said):
     print(f"{name}: {'true' if is_true(scene, result.caption) else 'false'}")
 
 # %% [markdown]
-# The lines above the figure say which of its captions are true. (Attention lies a little left of the object's centre:
-# [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
+# The lines printed above the figure say which of its captions are true. (Attention is a little left of the object's
+# centre; [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
 #
 # ## Exercises
 #
-# **1.** Dot scores of long vectors are large, and the softmax then gives nearly all its weight to one region. Draw 196
-# vectors and a state from a standard normal distribution, with `D` = 4, 64 and 512, and print the greatest weight.
-# Divide the scores by $\sqrt D$, as transformers do, and print it again.
+# **1.** Dot scores of high-dimensional vectors are large, and the softmax then gives nearly all its weight to one
+# region. Sample 196 vectors and a state from a standard normal distribution, with `D` = 4, 64 and 512, and print the
+# greatest weight. Divide the scores by $\sqrt D$, as transformers do, and print the greatest weight again.
 #
 # [solution 1]
 #
-# **2.** Write scores of your own: the dot product of vectors of length 1 (cosine), times 10. Subclass `DotAttention`,
-# override `score(query, projected_features)`, name the class in `keras_sat.SCORINGS`, and train with it.
+# **2.** Write a score of your own: 10 times the cosine, which is the dot product of the two vectors after each is
+# scaled to length 1. Subclass `DotAttention`, override `score(query, projected_features)`, add the class to
+# `keras_sat.SCORINGS` under a name, and train with it.
 #
 # [solution 2]
 #
-# **3.** Train bilinear scores again from another seed. How far are the two runs apart, next to the three scores?
+# **3.** Train with bilinear scores again, from another seed. Do these two runs differ by less than the three scores do?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# A score may add region and state and pass the sum through a tanh, multiply them, or multiply them with a matrix
-# between. Additive and bilinear scores learn what asks for what; dot scores leave that to the state and the encoder.
-# At each word, all that depends on the photo alone has been computed before, and what makes additive scores slow is the
-# tanh. Here all three learn to look at what they name, and dot scores have the widest maps. Which one gives the truest
-# captions cannot be read from one run of each.
+# A score may add region and state and pass the sum through a tanh, take their dot product, or put a matrix between
+# them. Additive and bilinear scores learn which features of the state match which features of a region; dot scores
+# leave that to the state and the encoder. What depends only on the photo is computed once, and what makes additive
+# scores slow at each word is the tanh. Here all three captioners learn to look at what they name, and dot scores give
+# the most diffuse maps. One run of each cannot show which score gives the most true captions.
 #
 # ## Next
 #
-# [When to look](when_to_look.ipynb) uses bilinear scores, and asks what else makes maps better. To read:
-# [Luong et al., 2015](https://arxiv.org/abs/1508.04025), who compare the three for translation; and
+# [When to look](when_to_look.ipynb) uses bilinear scores, and asks what else improves the maps. To read: [Luong et al.,
+# 2015](https://arxiv.org/abs/1508.04025), who compare the three for translation; and
 # [docs/extending.md](../../docs/extending.md), where a score of your own becomes an option of `fit`.
 
 # %% maintainers=true

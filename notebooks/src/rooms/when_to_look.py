@@ -3,10 +3,10 @@
 #
 # **You will be able to**
 #
-# * say why the paper's loss does not ask attention to be on what a word names, and measure where it is
+# * say why the paper's loss does not require attention to be on what a word names, and measure where it is
 # * add a *visual sentinel*, which lets attention look at nothing at all
-# * lead attention to the right place with word detectors that learn from captions alone
-# * test whether a word comes from where the map is: take the place away and ask again
+# * guide attention to the right region with word detectors that learn from captions alone
+# * test whether a word depends on the region that attention is on: remove that region and ask again
 #
 # **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb).
 #
@@ -14,9 +14,9 @@
 #
 # [diagram]
 #
-# The picture that everybody remembers of the paper has light on the dog at the word "dog". Nothing in the paper's loss
-# asks for that: it asks for the right words, and a network may find these while it looks elsewhere. On photos it does.
-# Here are three changes that came after the paper, each of them measured.
+# The figure of the paper that everybody remembers has attention on the dog at the word "dog". Nothing in the paper's
+# loss requires that. The loss rewards the right words, and a network may predict them while it looks elsewhere. On
+# photos it does. Here you try three changes that were proposed after the paper, and measure each of them.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -41,11 +41,11 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## Scenes that are like photos
 #
-# In [chapter 4](../04_why_attention.ipynb), attention found the objects by itself. Two things forced it to. Each cell
-# saw little beyond its own square; and the captions said which object is left of which. Photos are different. A cell of
-# a deep encoder has seen most of the photo, and captions mostly name things: "a dog and a man". So make the scenes like
-# photos. Average 7 x 7 cells into one, so that each of 8 x 8 cells sees about half of the picture's width, and let the
-# captions name the two objects, in either order.
+# In [chapter 4](../04_why_attention.ipynb), attention found the objects by itself, for two reasons: each cell saw
+# little beyond its own square, and the captions said which object is left of which. Photos are different. Each cell of
+# a deep encoder has seen most of the photo, and captions mostly just name things: "a dog and a man". So make the scenes
+# more like photos. Average overlapping windows of 7 x 7 cells to get a grid of 8 x 8 cells, each of which sees about
+# half of the picture's width. And let the captions just name the two objects, in either order.
 
 # %%
 trained = Captioner.from_pretrained("scenes")  # for its encoder: 16 x 16 annotation vectors of 66 numbers
@@ -85,16 +85,15 @@ def train(batches=batches, vocabulary=vocabulary, epochs=4, **options):
     return captioner
 
 
-captioners = {"before": train(attends="before")}  # the paper's order, which has its turn below
+captioners = {"before": train(attends="before")}  # the paper's order, explained below
 
 # %% [markdown]
-# To ask where a captioner looks, give it the words. `attend_features` reads a caption word by word, and returns the map
-# with which each word was predicted: the same words for every captioner, so that they can be compared. `ground`
-# compares the maps with the boxes of the objects that the words name, and counts how often the *peak*, the greatest
-# weight, is in the box.
+# To compare where captioners look, let all of them read the same captions. `attend_features` reads a caption word by
+# word, and returns the attention map with which each word was predicted. `ground` compares these maps with the boxes of
+# the objects that the words name, and counts how often the *peak*, the cell with the greatest weight, is in the box.
 #
-# **Predict.** It names the right two objects for more than half of the unseen scenes. For how many of the colours and
-# shapes is the peak of its attention on the object that the word names?
+# **Predict.** The captioner names both objects correctly for more than half of the unseen scenes. For how many of the
+# colour and shape words is the peak of its attention on the object that the word names?
 
 # %%
 unseen = with_two_objects(1500, seed=1502)[:300]
@@ -105,7 +104,7 @@ sentences = [named(scene)[0] for scene in unseen]
 
 
 def measure(captioner):
-    """Return the fraction of right captions, the maps while it reads the sentences, and where they are."""
+    """Return the fraction of right captions, the results of reading the sentences, and where their maps are."""
     said = captioner.caption_features(grids, num_beams=1)
     right = np.mean([result.caption in named(scene) for scene, result in zip(unseen, said)])
     looked = captioner.attend_features(grids, sentences, images=[scene.image for scene in unseen])
@@ -129,46 +128,50 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # <details><summary>What happened</summary>
 #
 # For one word in three. The colours and shapes of both objects are found in so many cells that the loss hardly cares
-# which cell is read. A captioner may be right for reasons that its pictures do not show.
+# which cell is read. A captioner may be right for reasons that its attention maps do not show.
 #
-# (For all words it could not be: when a sentence begins, nobody knows which of the two objects it will name first. So
-# the first colour is a guess, and 75 % of the colours is the most that one can hope for.)
+# (No captioner can have the peak on the named object at every word. When a sentence begins, nobody knows which of the
+# two objects it will name first, so at the first colour the captioner has to guess. At best, the peak is on the named
+# object at 75 % of the colours.)
 #
 # </details>
 #
 # ## Before or after reading
 #
-# To choose where to look for word $t$, equation (4) of the paper has $\mathbf{h}_{t-1}$: the state that has *not yet*
-# read the word before, $\mathbf{y}_{t-1}$. After "a red", attention for the next word is chosen by a state that knows
-# "a" alone. It cannot know that a shape comes next, let alone that of something red. With `attends="after"` the
-# network reads first, and then looks, as in *Knowing when to look* ([Lu et al., 2017](https://arxiv.org/abs/1612.01887)):
+# To choose where to look for word $t$, equation (4) of the paper uses $\mathbf{h}_{t-1}$, the state that has *not yet*
+# read the previous word, $\mathbf{y}_{t-1}$. After "a red", attention for the next word is computed from a state that
+# has read only "a". This state cannot know that the next word is a shape, let alone the shape of something red. With
+# `attends="after"`, the network first reads the previous word and then looks, as in *Knowing when to look* ([Lu et al.,
+# 2017](https://arxiv.org/abs/1612.01887)):
 #
 # | | before (the paper) | after (here) | Lu et al. |
 # |---|---|---|---|
-# | looks with | $\mathbf{h}_{t-1}$ | $\mathbf{h}_t$, which has read $\mathbf{y}_{t-1}$ | $\mathbf{h}_t$ |
-# | the LSTM reads | $\mathbf{y}_{t-1}$ and the context | $\mathbf{y}_{t-1}$ and the mean of the photo | the same |
-# | word comes from, (7) | $\mathbf{y}_{t-1}$, $\mathbf{h}_t$, the context | the same | $\mathbf{h}_t$, the context |
+# | chooses where to look | $\mathbf{h}_{t-1}$ | $\mathbf{h}_t$, which has read $\mathbf{y}_{t-1}$ | $\mathbf{h}_t$ |
+# | the LSTM reads | $\mathbf{y}_{t-1}$ and the context | $\mathbf{y}_{t-1}$ and the mean $\mathbf{a}_i$ | the same |
+# | predicts the word, (7) | $\mathbf{y}_{t-1}$, $\mathbf{h}_t$, the context | the same | $\mathbf{h}_t$, the context |
 #
-# Something else follows from it. After reading, what was looked at does not enter the LSTM. So the states of all words
-# can be computed first, and then attention for all words at once.
+# This order has another consequence. With `attends="after"`, the context does not enter the LSTM. So in training, the
+# states of all words can be computed first, and then attention for all words at once.
 #
 # ## A sentinel
 #
-# The regions' weights sum to 1: even at "a", attention has to look at something. The *visual sentinel* is one more
-# thing that it may look at, made of what the network remembers, and of nothing else:
+# The regions' weights sum to 1, so even at "a", attention has to look at something. The *visual sentinel* is one more
+# vector that attention can look at. It is computed only from what the network remembers:
 #
 # $$\mathbf{m}_t = \mathbf{P}\,\bigl(\sigma(\mathbf{W}_m \mathbf{h}_t) \odot \tanh(\mathbf{c}_t)\bigr).$$
 #
-# $\mathbf{P}$ makes it as long as an annotation vector, so that it is scored as a region is: $e_{tm}$. One softmax over
-# the regions *and* the sentinel then says what share comes from the photo, and what is read is
+# The matrix $\mathbf{P}$ gives the sentinel the dimension of an annotation vector, so that it is scored like a region;
+# its score is $e_{tm}$. A softmax over the regions *and* the sentinel then gives $\beta_t$, the share that comes from
+# the photo, and the network reads a weighted mean of the context and the sentinel:
 #
 # $$\beta_t = \frac{\sum_i \exp(e_{ti})}{\exp(e_{tm}) + \sum_i \exp(e_{ti})}, \qquad
 #   \beta_t \hat{\mathbf{z}}_t + (1 - \beta_t)\,\mathbf{m}_t.$$
 #
-# So the sentinel takes the place of the paper's gate, and $\beta_t$ stays what it was in the course: 1 means look.
-# Careful when you read Lu et al.: *their* $\beta_t$ is the sentinel's share, $1 - \beta_t$ here, and they call the
-# sentinel $\mathbf{s}_t$, which in this course is a draw. Their $\sigma$ reads $\mathbf{y}_{t-1}$, the photo's mean and
-# $\mathbf{h}_{t-1}$, as the LSTM's own gates do; here it reads $\mathbf{h}_t$, in which these three are already.
+# So the sentinel replaces the paper's gate, and $\beta_t$ keeps its meaning from the course: at 1, all that is read
+# comes from the photo. Be careful when you read Lu et al.: *their* $\beta_t$ is the sentinel's share, which is
+# $1 - \beta_t$ here, and they write $\mathbf{s}_t$ for the sentinel, where this course means the sampled region. The
+# gate $\sigma$ of their sentinel reads $\mathbf{y}_{t-1}$, the mean annotation vector and $\mathbf{h}_{t-1}$, as the
+# LSTM's own gates do; here it reads $\mathbf{h}_t$, which is computed from all three.
 #
 # **Your turn.** Compute $\beta_t$.
 
@@ -182,12 +185,12 @@ def share_from_photo(scores, sentinel_score):
 # %% check="share" empty="share_from_photo(np.zeros(4), 0.0)"
 four = np.array([2.0, 0.0, 0.0, 0.0])
 expected = equations.share_from_photo(four[None], np.array([[1.0]]))
-message = "1 means look: the regions' share, not the sentinel's."
+message = "beta_t is the share of the regions, not that of the sentinel."
 np.testing.assert_allclose(share_from_photo(four, 1.0), float(expected[0, 0]), rtol=1e-5, err_msg=message)
-assert abs(share_from_photo(four, -50.0) - 1) < 1e-6, "A sentinel with a low score has no share."
+assert abs(share_from_photo(four, -50.0) - 1) < 1e-6, "If the sentinel's score is very low, beta_t is nearly 1."
 
 # %% [markdown]
-# **Predict.** Train with a sentinel. For which words will the share from the photo be near 0?
+# **Predict.** Now train with a sentinel. For which words will the share from the photo be near 0?
 
 # %%
 captioners["after"] = train(attends="after")
@@ -211,28 +214,30 @@ print({word: round(float(share), 2) for word, share in shares["sentinel"].items(
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Only for "a". "And" needs no photo either, but nothing in the loss asks to look away where looking does no harm.
+# Only for "a". "And" does not need the photo either, but nothing in the loss discourages looking where looking does no
+# harm.
 #
-# Reading first makes many more captions right: a state that has read "red" can look for the shape of something red, and
-# at shapes the peak is on the object more often. At colours it is not: a colour can be read from nearly everywhere.
+# Reading first makes many more captions right. A state that has read "red" can look for the shape of something red, so
+# at shapes the peak is on the object more often. At colours there is no such gain, because a colour can be read from
+# nearly every cell.
 #
 # </details>
 #
 # ## A guide
 #
-# Nobody has to draw boxes to know where words are. A caption with "star" says that there is one *somewhere* in the
-# picture. Give each region $i$ a probability $p_{iw}$ that it shows word $w$. The picture has the word unless no region
-# has it,
+# No boxes are needed to learn where the object of each word is. A caption with "star" says that there is a star
+# *somewhere* in the picture. Let a small network, the *detectors*, predict $p_{iw}$, the probability that region $i$
+# shows word $w$. Then the probability that at least one region shows it is
 #
-# $$p_w = 1 - \prod_i (1 - p_{iw}),$$
+# $$p_w = 1 - \prod_i (1 - p_{iw}).$$
 #
-# and $p_w$ is trained on which words the picture's captions have. This is *multiple-instance learning*: the examples
-# come in bags (a picture is a bag of regions), and only the bag has a label. A bag with the word must have at least one
-# region with it; in a bag without it, no region may have it. So regions that are found only in pictures with the word
-# get a high $p_{iw}$, and the others a low one: the detectors find out *where* words are without being told
-# ([Fang et al., 2015](https://arxiv.org/abs/1411.4952)).
+# The detectors are trained to make $p_w$ high for the words of the picture's captions, and low for all others. This is
+# *multiple-instance learning*: the examples come in bags (a picture is a bag of regions), and only the bag has a label.
+# A bag with the word must have at least one region that shows it; in a bag without the word, no region may show it. So
+# regions that are found only in pictures with the word get a high $p_{iw}$, and all others a low one: the detectors
+# learn *where* words are from captions alone ([Fang et al., 2015](https://arxiv.org/abs/1411.4952)).
 #
-# **Your turn.** Compute $p_w$ of one word from the probabilities of the regions.
+# **Your turn.** Compute $p_w$ for one word from the probabilities of the regions.
 
 
 # %% gap="detected"
@@ -245,15 +250,15 @@ def detected(p):
 p = np.array([0.05, 0.88, 0.05, 0.05])
 logits = np.log(p / (1 - p))[None, :, None]  # (pictures, regions, words)
 expected = float(ops.convert_to_numpy(equations.detected(logits)).item())
-np.testing.assert_allclose(detected(p), expected, rtol=1e-5, err_msg="The picture has it unless no region has it.")
+np.testing.assert_allclose(detected(p), expected, rtol=1e-5, err_msg="1 minus the probability that none shows it.")
 
 # %% [markdown]
-# What attention should look like at "star" is the detector's map, $p_{iw} / \sum_k p_{kw}$. `guide_weight` adds the
-# cross-entropy between the two to the loss, for every word that has a detector. It counts what the sentinel takes as
-# missing from the regions, so that looking away costs, too. The detectors learn along with the captioner, from the same
-# captions, and are not needed afterwards.
+# At "star", the target of attention is the detector's map, $p_{iw} / \sum_k p_{kw}$. With `guide_weight`, the loss has
+# another term for every word that has a detector: the cross-entropy between this target and the attention weights. The
+# sentinel's share is missing from the weights of the regions, so looking away raises the loss, too. The detectors are
+# trained together with the captioner, on the same captions, and are not needed afterwards.
 #
-# **Predict.** What will the guide change: the share from the photo, the place of the peak, the captions?
+# **Predict.** What will the guide change: the share from the photo, the position of the peak, or the captions?
 
 # %%
 captioners["guided"] = train(attends="after", sentinel=True, guide_weight=0.5)
@@ -275,32 +280,33 @@ axes[0].invert_yaxis()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The place of the peak, at the *colours*: it is on the named object about twice as often as without the guide, though
-# nobody has said where anything is. At shapes, attention had looked by itself, and a guide that sees no better can only
-# widen the maps: little changes. No fewer captions are right than without it.
+# The position of the peak, at the *colours*: it is on the named object about twice as often as without the guide,
+# although no caption says where anything is. At shapes, little changes: attention was often on the object already, and
+# a guide that sees no better can only widen the maps. About as many captions are right as without the guide.
 #
 # </details>
 #
-# Here is the first of the sentences for which all peaks of "guided" are on the named objects, read by three of the
-# captioners. (A word from memory has no map.)
+# Here is the first sentence for which all peaks of "guided" are on the named objects, as read by three of the
+# captioners. (A word that comes from memory has no map.)
 
 # %%
 compared = ("before", "sentinel", "guided")
 number = next(i for i in range(300) if ground(looked["guided"][i : i + 1], unseen[i : i + 1]).pointing == 1)
 AttentionDisplay.compare([looked[name][number] for name in compared], names=[*compared], words="all", width=10)
 # %% [markdown]
-# At the first colour, the guided map is on both objects: which one will be named is not known yet. At the second colour
-# it is known.
+# At the first colour, the guided map is on both objects, because the network cannot know yet which one the sentence
+# will name. At the second colour, only one object is left.
 #
-# Is a guide always of use? No. It takes for granted that a word has a place of its own, and "left" has none. With the
-# captions of chapter 4, attention must look at an object to say "left of", and the guide draws it away: exercise 2.
+# Does a guide always help? No. It assumes that each word names something in one part of the picture, and "left" does
+# not. With the captions of chapter 4, attention must look at an object to say "left of", and the guide draws it away,
+# as exercise 2 shows.
 #
 # ## On photos
 #
-# Of the bundled captioners of photos, `flickr8k-paper` has the paper's attention, and was trained on captions alone.
-# `flickr8k` looks after reading, and has a sentinel and a guide. For the phrases of one caption in five, it was also
-# trained with boxes that people have drawn. Let both read a sentence about a photo that comes with matplotlib (Admiral
-# Grace Hopper; U.S. Navy, in the public domain).
+# Of the bundled captioners of photos, `flickr8k-paper` has the paper's attention, and was trained only on captions.
+# `flickr8k` looks after reading, has a sentinel, and was trained with a guide. For the phrases of one caption in five,
+# it was also trained with boxes that people drew. Let both read a sentence about a photo that comes with matplotlib
+# (Admiral Grace Hopper; U.S. Navy, in the public domain).
 
 # %% stored="JPEG"
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
@@ -308,9 +314,9 @@ sentence = "a person wearing glasses and a hat"
 read = {name: Captioner.from_pretrained(name).attend(photo, sentence) for name in ("flickr8k-paper", "flickr8k")}
 AttentionDisplay.compare([*read.values()], names=[*read], width=10)
 # %% [markdown]
-# The line encloses half of the attention. The paper's captioner spreads it over a quarter of the photo and more,
-# whatever it reads. The other is on the hat at "hat", but at "glasses" it is on the tie. Its record tells how often
-# that happens on photos of Flickr8k that it was not trained on.
+# The line encloses half of the attention. With `flickr8k-paper`, the line encloses a quarter of the photo or more at
+# every word. With `flickr8k`, attention is on the hat at "hat", but at "glasses" it is on the tie. The record of
+# `flickr8k` says how often attention is on the right thing in photos of Flickr8k that it was not trained on.
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
@@ -325,19 +331,19 @@ for label, prefix in (
     print(f"{label:38} attention on it {on_it:.0%}, peak on it {peak:.0%}")
 
 # %% [markdown]
-# Two peaks in three are right, so one in three is not. A map with its maximum always in the middle of the photo is
-# right for every second phrase, because people photograph things in the middle: compare with it, not with an even map.
-# [docs/results.md](../../docs/results.md) has what each of the changes brings on photos.
+# Two peaks in three are right, and one in three is not. A map whose maximum is always in the middle of the photo is
+# right for half of the phrases, because people photograph things in the middle. So compare the captioner with this map,
+# not with an even one. [docs/results.md](../../docs/results.md) says how much each of the changes helps on photos.
 #
-# ## Does the word come from there?
+# ## Does the word depend on what is attended to?
 #
-# A map on the hat does not prove that "hat" was said because of it. The decoder may know hats from the words before, or
-# from the mean annotation vector, which has seen the whole photo
-# ([Jain and Wallace, 2019](https://arxiv.org/abs/1902.10186), *Attention is not explanation*). So take the place away.
-# The tenth of the cells that "hat" looks at most gets the mean of all cells, and the decoder reads the same words
-# again: what does it say now? The same number of random cells is the control.
+# Attention on the hat does not prove that the decoder said "hat" because of what it saw there. It may infer the hat
+# from the previous words, or from the mean annotation vector, which has seen the whole photo ([Jain and Wallace,
+# 2019](https://arxiv.org/abs/1902.10186), *Attention is not explanation*). So remove that region and ask again: replace
+# the tenth of the cells with the most attention at "hat" by the mean of all cells, and let the decoder read the same
+# words once more. What does it predict now? As a control, replace the same number of random cells.
 #
-# **Predict.** By what factor does the probability of "hat" fall, in either case?
+# **Predict.** By what factor does the probability of "hat" fall in each case?
 
 # %%
 for_photos, reading = Captioner.from_pretrained("flickr8k"), read["flickr8k"]
@@ -374,45 +380,46 @@ axes[2].legend(title="removed")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without its place, "hat" has less than a quarter of its probability; without a random tenth of the photo, nearly all
-# of it. The word goes with its place.
+# Without the attended cells, "hat" has less than a quarter of its probability; without a random tenth of the cells, it
+# has nearly all of it. So this word depends on the cells that attention is on.
 #
 # </details>
 #
-# One word of one photo proves nothing in general. `keras-sat evaluate --faithfulness` asks this of every word that
-# names something, and [docs/evaluation.md](../../docs/evaluation.md) says how to read its answer.
+# One word of one photo proves nothing in general. `keras-sat evaluate --faithfulness` runs this test for every word
+# that names something, and [docs/evaluation.md](../../docs/evaluation.md) says how to read the result.
 #
 # ## Exercises
 #
-# **1.** `flickr8k` was given a true sentence. Let it read a false one, "a dog running on a beach". Where does it look
-# at "dog", and how much less probable is the sentence (`log_prob`)?
+# **1.** Above, `flickr8k` read a true sentence. Let it read a false one, "a dog running on a beach". Where does it look
+# at "dog", and how much less probable is this sentence (`log_prob`)?
 #
 # [solution 1]
 #
-# **2.** Train "sentinel" and "guided" again, with the scenes' own captions, `scene.captions[:2]`: they say "left of"
-# and "above". What does the guide do now to the true captions (`data_utils.is_true`)?
+# **2.** Train "sentinel" and "guided" again, on the scenes' own captions, `scene.captions[:2]`, which say "left of" and
+# "above". How does the guide now change the fraction of true captions (`data_utils.is_true`)?
 #
 # [solution 2]
 #
-# **3.** Does the word come from there in the scenes' captioners, too? For 50 scenes, take the ten cells away that
-# "guided" looks at most for the first shape, and compare with ten random cells.
+# **3.** Do the words of "guided" depend on the attended cells, too? For 50 scenes, remove the ten cells with the most
+# attention at the first shape, and compare with removing ten random cells.
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# The loss asks for words, so where every cell has seen nearly everything, attention need not be on what a word names.
-# Looking after reading lets the last word decide where to look, and a sentinel lets words such as "a" look at
-# nothing; neither says *where* to look. Word detectors learn from captions alone which regions make the difference, and
-# as a guide they bring attention there, if the words have places. Boxes that people drew bring it further, and still
-# one peak in three is wrong. Whether a word depends on its place is another question: take the place away, and see.
+# The loss rewards the right words, so if every cell has seen nearly everything, attention need not be on what a word
+# names. Looking after reading lets the last word decide where to look, and a sentinel lets words such as "a" do without
+# the photo; neither says *where* to look. Word detectors learn from captions alone which regions show a word, and as a
+# guide they bring attention there, if the word names something in one part of the picture. Boxes that people drew bring
+# it further, and still one peak in three is wrong. Whether a word depends on the region that attention is on is another
+# question: remove that region, and see.
 #
 # ## Next
 #
-# [Point and tell](point_and_tell.ipynb) turns it round: you choose the place, and the captioner names it. To read:
-# [Lu et al., 2017](https://arxiv.org/abs/1612.01887); [Liu et al., 2017](https://arxiv.org/abs/1605.09553), who
-# measured how often attention in captioning is right, and supervised it; and
-# [docs/training.md](../../docs/training.md), for the options of this room.
+# In [Point and tell](point_and_tell.ipynb), you choose the region, and the captioner says what is there. To read: [Lu
+# et al., 2017](https://arxiv.org/abs/1612.01887); [Liu et al., 2017](https://arxiv.org/abs/1605.09553), who measured
+# how often attention in captioning is right, and supervised it; and [docs/training.md](../../docs/training.md), for the
+# options used in this room.
 
 # %% maintainers=true
 parts = np.exp([2.0, 0.0, 0.0, 0.0, 1.0])

@@ -3,19 +3,21 @@
 #
 # **You will be able to**
 #
-# * turn a folder of photos with captions into a captioner that speaks your words, score it, and look where it looks
+# * train a captioner on a folder of captioned photos so that it uses your words, score it, and see where it looks
 # * say what to do with 500 photos of your own, and what to expect
-# * read the curves of a real training on Flickr8k, stage by stage, and repeat it at home
+# * read the curves of a real training run on Flickr8k, stage by stage, and repeat the training at home
 #
-# **You need** chapters [1](../01_words.ipynb) and [8](../08_how_good_is_it.ipynb): captions, splits, BLEU and CIDEr.
+# **You need** chapters [1](../01_words.ipynb) and [8](../08_how_good_is_it.ipynb), for captions, splits, BLEU and
+# CIDEr.
 #
-# **1 minute on two cores**; allow 30 to read and to think.
+# **1 minute on two cores**; allow 30 to read and think.
 #
 # [diagram]
 #
-# The chapters drew their pictures, because then nothing has to be downloaded and the truth is known. Here is what
-# changes with photos. The first part is about a folder of your own; drawn pictures stand in for your photos, so that
-# the notebook runs anywhere. The second part shows how the bundled captioner was trained on Flickr8k.
+# The chapters used synthetic pictures, so that nothing had to be downloaded and the content of every picture was known.
+# This room shows what changes with photos. In the first part, you train a captioner on a folder of your own; synthetic
+# pictures stand in for your photos, so that the notebook runs anywhere. The second part shows how the bundled captioner
+# was trained on Flickr8k.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -49,12 +51,13 @@ folder = Path(tempfile.mkdtemp())
 # %% [markdown]
 # ## A folder
 #
-# A data set is a folder of pictures and a table `captions.csv` in it, with the columns `image` and `caption`, a row for
-# each caption. Yours would be photos. These are scenes, but with words of our own: in our captions, a circle is a
-# *balloon*. So it is a small model of your case, since your captions name things that nobody else's do.
+# A data set is a folder of pictures with a table, `captions.csv`, that has the columns `image` and `caption` and one
+# row for each caption. Your pictures would be photos; these are scenes. But their captions have a word of their own: a
+# circle is called a *balloon*. Your case is similar, since your captions will contain words that the bundled captioner
+# has not learned.
 #
-# **Your turn.** Write the rows of a scene. Its file is called `scene.image_id` + ".png", its five sentences are in
-# `scene.captions`, and each "circle" (and "circles") becomes a "balloon".
+# **Your turn.** Return the rows for a scene. Its file name is `scene.image_id` + ".png", and its five captions are in
+# `scene.captions`. In each of them, replace "circle" with "balloon" (and "circles" with "balloons").
 
 
 # %% gap="rows"
@@ -67,7 +70,7 @@ def rows_of(scene):
 drawn = draw_scenes(300, seed=9)
 for scene in drawn[:20]:
     rows = rows_of(scene)
-    assert [file for file, _ in rows] == 5 * [f"{scene.image_id}.png"], "A row for each of the five captions."
+    assert [file for file, _ in rows] == 5 * [f"{scene.image_id}.png"], "There must be a row for each caption."
     for (_, ours), theirs in zip(rows, scene.captions):
         assert "circle" not in ours and ours.replace("balloon", "circle") == theirs, f"{theirs!r} became {ours!r}"
 
@@ -84,9 +87,9 @@ with open(mine / "captions.csv", "w", newline="", encoding="utf-8") as file:
 print(*(mine / "captions.csv").read_text().splitlines()[:4], "...", sep="\n")
 
 # %% [markdown]
-# `data_utils.folder` reads it. `split_seed=0` draws, picture by picture, 80 % to train on, 10 % to choose the best
-# epoch by (dev), and 10 % to score in the end (test). All captions of a picture are in one split. If captions were
-# drawn instead, the test would ask about pictures that the captioner has seen.
+# `data_utils.folder` reads the folder. With `split_seed=0` it splits the pictures at random: 80 % to train on, 10 % to
+# choose the best epoch (dev), and 10 % to score at the end (test). All captions of a picture are in the same split. If
+# captions were split instead, the test split would contain pictures that the captioner has been trained on.
 
 # %%
 images = data_utils.folder(mine, split_seed=0)
@@ -101,12 +104,13 @@ print("words that the bundled captioner does not know:", *new_words)
 # %% [markdown]
 # ## Fit
 #
-# A few hundred pictures are too few to learn seeing and speaking from. So start from a captioner that has learned both:
-# `initial_model` keeps the encoder, all weights and all words, and adds yours. This is *fine-tuning*. For scenes it is
-# the captioner `scenes`; for photos `fit` takes the bundled captioner of photos without being asked.
+# A few hundred pictures are too few to learn both to see and to speak. So start from a captioner that has learned both:
+# with `initial_model`, `fit` keeps its encoder, all its weights and all its words, and adds your words. This is
+# *fine-tuning*. For scenes, the initial model is `scenes`; for photos, `fit` starts from the bundled captioner of
+# photos by default.
 #
-# **Predict.** 240 pictures, eight epochs, a new word for one shape in four. How often will it say "balloon" where there
-# is one? And will it say "circle" again?
+# **Predict.** You train on 240 pictures for eight epochs, with a new word for one shape in four. How often will the
+# captioner say "balloon" for a picture with one? Will it ever say "circle" again?
 
 # %%
 settings = {
@@ -115,7 +119,7 @@ settings = {
     "initial_model": "scenes",
     "epochs": 8,
     "learning_rate": 5e-4,
-    "patience": None,  # all eight epochs
+    "patience": None,  # no early stopping: train for all eight epochs
     "output_dir": folder / "run",
     "show_progress": False,
 }
@@ -134,26 +138,27 @@ for ax in (left, right):
     ax.legend()
 
 # %% [markdown]
-# Keeping the best epoch on dev is *early stopping*; the paper's measure for it is BLEU (section 4.3). But while the
-# cross-entropy falls smoothly, BLEU-4 of 30 pictures jumps about: so small a dev split says which epochs are good, not
-# which one is best. With fewer than 50 dev pictures, `fit` warns of that, and goes by the cross-entropy instead.
+# Keeping the epoch that is best on dev is *early stopping*; the paper chooses it by BLEU (section 4.3). But although
+# the cross-entropy falls smoothly, BLEU-4 of 30 pictures jumps about: a dev split as small as this shows which epochs
+# are good, but not which one is best. With fewer than 50 dev pictures, `fit` warns you and chooses the best epoch by
+# cross-entropy instead.
 #
-# To see what it learned, draw 200 pictures more. (With photos you have no more than the test split.)
+# To see what the captioner has learned, generate 200 new scenes. (With photos, you have only the test split for this.)
 #
-# **Your turn.** Count where the word is said. `captions` are sentences, `has_circle` says of each picture whether there
-# is a circle.
+# **Your turn.** Measure how often captions contain the new word, for pictures with and without a circle. `captions` is
+# a list of sentences, and `has_circle` says for each picture whether it contains a circle.
 
 
 # %% gap="said"
 def said_where(captions, has_circle):
-    """Return two fractions: of pictures with a circle, and of those without, how many captions say "balloon"."""
+    """Return the fraction of captions with "balloon": for pictures with a circle, and for those without."""
     return ...  # your turn
 
 
 # %% check="said" empty="said_where(['a balloon', 'a star'], [True, False])"
 four = ["a red balloon", "a star", "two balloons", "a balloon"]
 found = said_where(four, [True, True, True, False])
-assert np.allclose(found, (2 / 3, 1)), "2 of the 3 with a circle, and the only one without. 'balloons' counts, too."
+assert np.allclose(found, (2 / 3, 1)), "2 of the 3 with a circle, and 1 of the 1 without. 'balloons' counts, too."
 
 # %%
 more = draw_scenes(200, seed=1600)
@@ -176,17 +181,18 @@ for name, captions in results.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It says "balloon" for most of the circles and hardly anywhere else, and "circle" never again: each training caption
-# that could have said it said something else. Such *forgetting* is the price of fine-tuning. What you still need has to
-# be in your captions, too. A few more captions are false than before; apart from that, it sees as well as it did, and
-# only a word is new.
+# It says "balloon" for most pictures with a circle and hardly ever for others, and it never says "circle" again,
+# because every training caption that could have had this word had "balloon" instead. Such *forgetting* is the price of
+# fine-tuning: words that the captioner must keep have to be in your captions, too. A few more captions are false than
+# before; apart from that, it describes scenes as well as before, with one new word.
 #
 # </details>
 #
 # ## Evaluate
 #
-# Score it as in [chapter 8](../08_how_good_is_it.ipynb), with the same seed, so that the test split is the same. The
-# last row scores a person's caption against the other captions of the same picture.
+# Score the captioner as in [chapter 8](../08_how_good_is_it.ipynb). Pass the same `split_seed`, so that the test split
+# is the same. The last row, *a person*, scores the first caption of each picture against the other captions of the same
+# picture.
 
 # %%
 table = keras_sat.evaluate(
@@ -202,24 +208,24 @@ table = keras_sat.evaluate(
 print(table)
 
 # %% [markdown]
-# Do not be pleased too soon if it beats the person. Scores reward the usual sentence, and thirty pictures are few: on
-# another thirty, BLEU-4 would be some points higher or lower.
+# A captioner that beats the person is not necessarily better. Scores reward the typical sentence, and thirty pictures
+# are few: on another thirty, BLEU-4 would be some points higher or lower.
 #
 # ## Look
 #
-# No score replaces a look. Read the captions, the false ones first. Here is one picture of the test split with a
-# balloon, word by word.
+# No score replaces reading the captions, the false ones first. Here is the first test picture whose caption has a
+# balloon, with an attention map for each word.
 
 # %%
 tested = captioner.caption([image.image_path for image in splits["test"]], num_beams=1)
 looked = next(result for result in tested if "balloon" in result.words)
 keras_sat.AttentionDisplay.from_result(looked).plot(width=10)
 # %% [markdown]
-# (Attention lies a little left of the object's centre: [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
+# (Attention is a little left of the object's centre; [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
 #
 # ## 500 photos of your own
 #
-# Everything above stays the same with photos, and three commands do it:
+# With photos, everything above stays the same, and three commands do it all:
 #
 # ```bash
 # keras-sat fit --data folder --data-dir my_photos --split-seed 0 --output-dir runs/mine
@@ -227,7 +233,8 @@ keras_sat.AttentionDisplay.from_result(looked).plot(width=10)
 # keras-sat caption new_photo.jpg --model runs/mine/model --plot where.png
 # ```
 #
-# What would `fit` do with 500 photos? `resolve` makes all its decisions without a photo, and says them.
+# What would `fit` do with 500 photos? `resolve` makes all the decisions of `fit` without needing a photo. Print its
+# plan:
 
 # %%
 counts = PhotoCounts(train=400, dev=50, test=50)
@@ -235,30 +242,33 @@ plan = resolve(Request("folder", {}), counts, Machine.here("folder"))
 print("\n".join(textwrap.fill(line, 110) for line in str(plan).splitlines()))
 
 # %% [markdown]
-# So it starts from the bundled captioner, and adds your words. What helps, in this order:
+# So `fit` starts from the bundled captioner, and adds your words. What helps, most important first:
 #
-# 1. **Captions.** Write two or more for each photo, and call one thing by one word. The captioner will say what you
-#    say: if you write "dad", it learns "dad".
-# 2. **A test split that is apart.** Near-duplicates (a burst of one moment) belong in one split, or you score what was
-#    memorised. A column `split` in the table lets you choose.
-# 3. **Reading.** Of 50 test photos, BLEU-4 is uncertain by several points. Fifty captions are read in five minutes.
-# 4. **A confidence.** With 100 dev photos or more, `fit` also learns how far to trust a caption, and
-#    `--min-confidence .5` writes "not sure" where one is more often wrong than right. With fewer, as here, it cannot.
+# 1. **Captions.** Write two or more for each photo, and always use the same word for the same thing. The captioner
+#    learns your words: if you write "dad", it says "dad".
+# 2. **A separate test split.** Put near-duplicates, such as a burst of photos of one moment, in the same split;
+#    otherwise you score what was memorised. With a column `split` in the table, you choose the split of each photo.
+# 3. **Reading.** With 50 test photos, BLEU-4 is uncertain by several points. You can read fifty captions in five
+#    minutes.
+# 4. **A confidence.** With 100 dev photos or more, `fit` also learns how far a caption can be trusted, and with
+#    `--min-confidence .5` you see "not sure" for captions that are more often wrong than right. With fewer dev photos,
+#    as here, there is no confidence.
 #
-# And what to expect? In an experiment, 300 photos of Flickr8k stood in for somebody's own: in their captions, dogs were
-# hounds, men gentlemen, and grass lawn. Fine-tuned on them, the bundled captioner said the new word in 293 of 297
-# places where it named one of the things; BLEU-4 on 700 other photos rose from 17.3 to 40.2. But some of what 6,000
-# photos had taught was lost ([docs/results.md](../../docs/results.md) has the record, and
-# [docs/training.md](../../docs/training.md) all that `fit` says about small folders).
+# What can you expect? In an experiment, 300 photos of Flickr8k stood in for a private collection. In their captions,
+# "dog" was replaced with "hound", "man" with "gentleman", and "grass" with "lawn". After fine-tuning on them, the
+# bundled captioner used the new word in 293 of the 297 cases in which it named one of these things, and BLEU-4 on 700
+# other photos rose from 17.3 to 40.2. But it also lost some of what it had learned from 6,000 photos
+# ([docs/results.md](../../docs/results.md) has the record, and [docs/training.md](../../docs/training.md) lists all
+# that `fit` says about small folders).
 #
-# Training that is killed goes on when you make the same call again: `output_dir` has `model` (the best epoch so far),
-# `checkpoint`, and `history.csv`.
+# If training is killed, make the same call again to resume it. The folder `output_dir` contains `model` (the best epoch
+# so far), `checkpoint` and `history.csv`.
 #
-# ## How it will see your photos
+# ## How the bundled captioner sees your photos
 #
-# It knows what Flickr8k's captions know: people, dogs, the outdoors. Try it on a photo before you train on hundreds.
-# This one comes with matplotlib: Admiral Grace Hopper (U.S. Navy, in the public domain). It is shown in five forms, to
-# see how much the words depend on the photo's form.
+# The bundled captioner knows what Flickr8k's captions are about: people, dogs, the outdoors. Try it on one photo before
+# you train on hundreds. This photo of Admiral Grace Hopper comes with matplotlib (U.S. Navy, in the public domain).
+# Caption five versions of it, to see how much the caption depends on mirroring, colour and cropping.
 #
 # **Predict.** Which of the five captions will name the hat?
 
@@ -284,18 +294,18 @@ for ax, (view, picture), result in zip(axes, views.items(), described):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# One of five, and three captions have something that is not there: a drink, a cup, a cigarette. In all of them the
-# woman is a man, as often with this captioner ([its model card](../../docs/model-card.md) counts such mistakes). Each
-# says something true, a hat, a shirt, or glasses; and its confidence is below .4 for all of them. So it knows that it
-# does not know: with `--min-confidence .5` it would say "not sure" five times.
+# Only one of the five. Three captions name something that is not there: a drink, a cup, a cigarette. All five call the
+# woman a man, as this captioner often does ([its model card](../../docs/model-card.md) counts such mistakes). But each
+# caption also names something that is there: a hat, a shirt or glasses. The confidence is below .4 for all five, so
+# with `--min-confidence .5` the captioner would say "not sure" each time.
 #
 # </details>
 #
 # ## Flickr8k: the recipe
 #
-# 8,000 photos, five captions each: 6,000 to train on, 1,000 each for dev and test. A few thousand photos are memorised
-# quickly, and most of the settings are there to delay that. Here are some of those that the bundled captioner was
-# trained with, next to the paper's. (Where one is empty, the default of `fit` holds.)
+# Flickr8k has 8,000 photos with five captions each: 6,000 photos to train on, and 1,000 each for dev and test. A
+# captioner quickly memorises a few thousand photos, and most of the settings are there to delay that. Here are some
+# settings of the bundled captioner, next to the paper's. (An empty entry means the default of `fit`.)
 
 # %%
 preset, paper = keras_sat.PRESETS["flickr8k-efficientnet_lite0"], keras_sat.PRESETS["paper"]
@@ -320,30 +330,30 @@ for name in compared:
     print(f"{name:26}{preset.get(name, '')!s:>20}{paper.get(name, '')!s:>12}")
 
 # %% [markdown]
-# * The paper trained the decoder alone. Here all layers of a smaller encoder are *fine-tuned*, at a tenth of the
-#   learning rate, which the paper mentions as a possibility with enough data.
-# * Each photo is seen in six views (crops and mirror images), and each word's target is smoothed: both make memorising
-#   harder. The weights are averaged over the last few hundred steps.
-# * The paper used RMSProp on Flickr8k and Adam on the larger sets; empty means Adam here.
+# * The paper trained only the decoder, and mentions that with enough data the encoder could be fine-tuned, too. Here
+#   all layers of a smaller encoder are *fine-tuned*, at a tenth of the learning rate.
+# * Training uses six views of each photo (crops and mirror images) and label smoothing; both make it harder to memorise
+#   captions. The weights are averaged over the last few hundred steps.
+# * The paper used RMSProp on Flickr8k and Adam on the larger data sets; the empty entry means Adam.
 # * The paper tuned its settings with a search service, Whetlab.
-#   [benchmarks/flickr8k/tried.md](../../benchmarks/flickr8k/tried.md) lists what was tried for these settings, with
-#   what did not help.
+#   [benchmarks/flickr8k/tried.md](../../benchmarks/flickr8k/tried.md) lists what was tried for the bundled captioner,
+#   including what did not help.
 #
 # ## Flickr8k: the curves
 #
-# The bundled captioner carries the record of its training, `record.json`. It was trained in six stages, each of which
-# starts from the one before:
+# The bundled captioner comes with the record of its training, `record.json`. It was trained in six stages, each of
+# which starts from the weights of the previous one:
 #
 # | | stage | trained on |
 # |---|---|---|
-# | 1 | words | cross-entropy of the captions, with boxes for attention ([when to look](when_to_look.ipynb)) |
-# | 2 | consistency | the encoder alone: an altered photo must have the features of the original |
-# | 3 | rewards | CIDEr as the reward, by REINFORCE: captions are drawn, and the better ones made more probable |
-# | 4 | phrases | cross-entropy again, with phrases of regions ([point and tell](point_and_tell.ipynb)) |
+# | 1 | words | cross-entropy of the captions, with boxes to supervise attention ([when to look](when_to_look.ipynb)) |
+# | 2 | consistency | only the encoder: an altered photo must have the features of the original |
+# | 3 | rewards | CIDEr as the reward, with REINFORCE: captions are sampled, and the better ones made more probable |
+# | 4 | phrases | cross-entropy again, with phrases that describe regions ([point and tell](point_and_tell.ipynb)) |
 # | 5, 6 | rewards | CIDEr again |
 #
-# **Predict.** From stage 3 on, the captioner is rewarded for CIDEr. What does that do to the *cross-entropy* on dev:
-# does it fall, too? And how many different captions will 1,000 photos get?
+# **Predict.** In stage 3, the captioner is rewarded for CIDEr. Does its *cross-entropy* on dev fall, too? And how many
+# different captions will it give the 1,000 dev photos?
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
@@ -371,23 +381,24 @@ axes[-1].set_xlabel("epoch")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# * **Stage 1.** The training captions start harder than those of dev: dropout and altered views make training harder
-#   than being tested, and the first epoch's figure is a mean over an epoch in which everything was learned. After one
-#   epoch BLEU-4 is .18 already, but there are only a little more than half as many different captions as at the end.
-#   From the sixth epoch on, the training captions are being memorised: their cross-entropy keeps falling, that of dev
-#   does not.
-# * **Stage 2** changes none of these figures: it is there for another purpose, captions that stay the same when a photo
-#   is resized.
+# * **Stage 1.** At first, the cross-entropy of the training captions is higher than that of dev. Dropout and altered
+#   views make training harder, and the first training figure is a mean over the whole first epoch, in which the
+#   captioner learned the most. After one epoch, BLEU-4 is already .18, but there are only a little more than half as
+#   many different captions as at the end of the stage. From the sixth epoch on, the captioner memorises the training
+#   captions: their cross-entropy keeps falling, but that of dev does not.
+# * **Stage 2** hardly changes these figures. It has another purpose: a resized photo should get the same caption.
 # * **Stage 3.** CIDEr rises at once, and the cross-entropy on dev *rises*, too. This is no contradiction. Cross-entropy
-#   asks how probable each of the five people's sentences is; CIDEr asks whether one sentence, the captioner's own, has
-#   the words that people agree on. To win CIDEr, it becomes sure of the usual sentence, and other people's sentences
-#   become less probable. There are also fewer different captions.
-# * **Stages 4 to 6.** Cross-entropy with phrases takes back more than half of what was won, and rewards win it again.
+#   asks how probable each of the five human captions is; CIDEr asks whether one sentence, the captioner's own, has the
+#   words that people agree on. To raise CIDEr, the captioner becomes more confident in the typical sentence, and human
+#   captions become less probable. It also uses fewer different captions.
+# * **Stages 4 to 6.** Training on phrases with cross-entropy loses more than half of the gain in CIDEr, and training
+#   with rewards wins it back.
 #
 # </details>
 #
-# In the end the weights of stages 5 and 6 are averaged and rounded to 8 bits, and two things are added at captioning
-# time: beam search with a choice by similar training photos, and a classifier for what Flickr8k has no words for.
+# Finally, the weights of stages 5 and 6 are averaged and rounded to 8 bits. Two things are added at captioning time:
+# the captions of similar training photos help to choose among the candidates of beam search, and a classifier
+# recognises things for which Flickr8k's captions have no words.
 
 # %%
 best = {name: max(curves["val_cider"]) for name, curves in stages.items()}
@@ -401,18 +412,20 @@ for label, row in PUBLISHED["flickr8k"].items():
 print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu_4']:6.3f}  {scores['meteor']:6.3f}")
 
 # %% [markdown]
-# It is ahead of the paper in all three, but this is not a fair race: its encoder is six years younger, the split is
-# another one, and rewards are what the paper did not have. Nor is it a finish line. A *person's* caption of dev has
-# BLEU-4 .212, less than the captioner, and [chapter 8](../08_how_good_is_it.ipynb) shows what that means.
+# The bundled captioner is ahead of the paper in all three metrics, but the comparison is not fair: its encoder is six
+# years newer, it is scored on another split, and the paper did not train with rewards. Nor do these scores mean that
+# captioning is solved. A *person's* captions of dev have a BLEU-4 of .212, less than the captioner's, and
+# [chapter 8](../08_how_good_is_it.ipynb) shows what that means.
 #
-# Does attention help on photos? Less than on scenes: BLEU-4 does not tell captioners with and without attention apart,
-# METEOR, ROUGE-L and CIDEr do, by a little ([docs/results.md](../../docs/results.md)). Each cell of a deep encoder has
-# seen most of the photo, so a mean of all cells says almost as much as a choice of them.
+# Does attention help on photos? Less than on scenes. BLEU-4 shows no difference between captioners with and without
+# attention; METEOR, ROUGE-L and CIDEr show a small one ([docs/results.md](../../docs/results.md)). Each cell of a deep
+# encoder has seen most of the photo, so the mean of all cells says almost as much as a selection of them.
 #
 # ## Flickr8k at home
 #
-# With the data ([docs/data.md](../../docs/data.md) says where it comes from), one command trains a captioner much like
-# the paper's in about an hour on two cores, and another one most of the recipe above in little more than two hours:
+# Get the data first ([docs/data.md](../../docs/data.md) says where to find it). Then the first of these commands trains
+# a captioner much like the paper's in about an hour on two cores. The second command follows most of the recipe above,
+# and takes little more than two hours. The third scores the first captioner:
 #
 # ```bash
 # keras-sat fit --data flickr8k --data-dir flickr8k --encoder mobilenet_v2 --dtype mixed_bfloat16 --output-dir runs/soft
@@ -420,18 +433,17 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 # keras-sat evaluate --model runs/soft/model --data flickr8k --data-dir flickr8k --split dev --compare-with paper human
 # ```
 #
-# (Leave `--dtype mixed_bfloat16` out on a processor without it; then it takes longer.) All six stages are in one
-# script, which goes on where it was when it is stopped:
+# (If your processor does not support bfloat16, leave out `--dtype mixed_bfloat16`; training then takes longer.) One
+# script runs all six stages. If you stop the script, the same command resumes it:
 #
 # ```bash
 # python benchmarks/flickr8k/make_bundled.py --data-dir flickr8k --boxes flickr30k_entities --output-dir runs/bundled
 # ```
 #
-# This notebook does a little of it, too. Set the environment variable `KERAS_SAT_DATA` to a folder with
-# `Flickr8k_Dataset.zip`, `Flickr8k_text.zip` and `mobilenet_v2_notop.weights.h5` before you start Jupyter. Then the
-# next cell trains on 48 of its photos for three epochs, which is far too little for sentences, and lets the bundled
-# captioner describe photos that it has not seen. (No photo of Flickr8k is shown: they belong to the people who took
-# them.)
+# This notebook can do a little of this, too. Before you start Jupyter, set the environment variable `KERAS_SAT_DATA` to
+# a folder with `Flickr8k_Dataset.zip`, `Flickr8k_text.zip` and `mobilenet_v2_notop.weights.h5`. The next cell then
+# trains on 48 photos of Flickr8k for three epochs, far too little to learn sentences, and lets the bundled captioner
+# describe photos that it was not trained on. (It shows no photo of Flickr8k: they belong to the people who took them.)
 
 # %%
 real = {}
@@ -463,40 +475,42 @@ else:
 # %% [markdown]
 # ## Exercises
 #
-# **1.** How many pictures does it take until "balloon" is said? Train on the first 20, 60 and 120 of the training
+# **1.** How many pictures does the captioner need to learn "balloon"? Train on the first 20, 60 and 120 training
 # pictures.
 #
 # [solution 1]
 #
-# **2.** What is `initial_model` worth? Train from scratch instead (`encoder="tiny"`), with as many epochs.
+# **2.** How much does `initial_model` help? Train from scratch instead (`encoder="tiny"`), for the same number of
+# epochs.
 #
 # [solution 2]
 #
-# **3.** Take 30 photos of your own, write two captions for each, and go on from `flickr8k`. Which of your words does it
-# learn?
+# **3.** Take 30 photos of your own, write two captions for each, and fine-tune `flickr8k` on them. Which of your words
+# does it learn?
 #
 # ## In five sentences
 #
 # Photos and a table of captions are all that `fit` needs; it starts from a captioner that can see and speak, and
-# teaches it your words. What your captions do not say, it forgets. A small dev split cannot choose the best epoch by
-# BLEU, and a small test split cannot measure one point, so read the captions. On Flickr8k, cross-entropy memorises
-# after six epochs, and rewards raise CIDEr while the cross-entropy gets worse, because the two ask different things. A
-# score above a person's says that the caption is usual, not that it is right.
+# teaches it your words. What your captions do not say, the captioner may forget. A small dev split cannot choose the
+# best epoch by BLEU, and a small test split cannot measure a difference of one point, so read the captions. On
+# Flickr8k, a captioner trained with cross-entropy begins to memorise at the sixth epoch, and training with rewards
+# raises CIDEr but makes the cross-entropy worse, because the two measure different things. A score above a person's
+# says that the caption is typical, not that it is right.
 #
 # ## Next
 #
-# [When to look](when_to_look.ipynb): what makes attention on photos look at what it names.
+# [When to look](when_to_look.ipynb) shows how to make attention on photos look at what the words name.
 #
 # To read: [Rennie et al., 2017](https://arxiv.org/abs/1612.00563), who introduced CIDEr as the reward (*self-critical*
-# training); and [Hodosh et al., 2013](https://doi.org/10.1613/jair.3994), who collected Flickr8k and say how captions
-# should be judged.
+# training); and [Hodosh et al., 2013](https://doi.org/10.1613/jair.3994), who collected Flickr8k and discuss how
+# captions should be judged.
 
 # %% maintainers=true
 assert {split: len(members) for split, members in splits.items()} == {"train": 240, "dev": 30, "test": 30}
 assert set(new_words) == {"balloon", "balloons"} and "circle" not in words
 assert not {image.image_id for image in splits["train"]} & {image.image_id for image in splits["test"]}
 assert history["cross_entropy"][-1] < history["cross_entropy"][0] / 2
-# "eight epochs, a new word for one shape in four"
+# "with a new word for one shape in four"
 assert 0.2 < np.mean([item.shape == "circle" for scene in drawn for item in scene.objects]) < 0.3
 assert measured["before"]["there"] == measured["before"]["elsewhere"] == 0 and measured["after"]["circle"] == 0
 assert measured["after"]["there"] > 0.75 and measured["after"]["elsewhere"] < 0.1
