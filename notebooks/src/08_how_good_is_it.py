@@ -220,7 +220,8 @@ for caption in (reference, "one star above a small red circle", "a little red ci
 # not help, and multiplies each cosine by $e^{-d^2 / 2\sigma^2}$ with $\sigma = 6$, where $d$ is the difference in
 # length between the two captions. Like most papers, this notebook calls it CIDEr.
 #
-# **Your turn.** Write the weight of an n-gram. If an n-gram is in no reference, treat it as if it were in one.
+# **Your turn.** Write the function that returns the weight of an n-gram. If an n-gram is in no reference, treat it as
+# if it were in one.
 
 # %%
 document_counts = Counter()

@@ -494,9 +494,9 @@ print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2
 #
 # ## Exercises
 #
-# **1.** Trace `beach.jpg` and take away 20 places at "girls", by attention and by votes. The 20 with the most attention
-# voted +0.9 for "girls" in sum, and yet they cost it nothing. Where does the network look without them, and what would
-# those places say?
+# **1.** Trace `beach.jpg`. For the word "girls", take away the 20 places with the most attention and then, instead, the
+# 20 with the highest votes. The 20 with the most attention voted +0.9 for "girls" in sum, and yet they cost it nothing.
+# Where does the network look without them, and what would those places say?
 #
 # [solution 1]
 #

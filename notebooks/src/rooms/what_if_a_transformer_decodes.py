@@ -201,8 +201,8 @@ print("changes of the logits, by position:", *(f"{change:.1g}" for change in cha
 # is .01 for the LSTM, as in chapter 4, and .003 for the transformer: the same rate need not suit both. A fair judgement
 # would try several rates for each, and several seeds. Here is one run.
 #
-# **Predict.** The LSTM goes through a caption word by word, the transformer takes all words at once. How long does an
-# epoch of the transformer take on your machine, compared with one of the LSTM?
+# **Predict.** The LSTM goes through a caption word by word, while the transformer takes all words at once. How long
+# does an epoch of the transformer take on your machine, compared with one of the LSTM?
 
 # %%
 EPOCHS = 12

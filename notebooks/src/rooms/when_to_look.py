@@ -42,10 +42,10 @@ plt.rcParams["figure.dpi"] = 100
 # ## Scenes that are like photos
 #
 # In [chapter 4](../04_why_attention.ipynb), attention found the objects by itself, for two reasons: each cell saw
-# little beyond its own square, and the captions said which object is left of which. Photos are different. Each cell of
-# a deep encoder has seen most of the photo, and captions mostly just name things: "a dog and a man". So make the scenes
-# more like photos. Average overlapping windows of 7 x 7 cells to get a grid of 8 x 8 cells, each of which sees about
-# half of the picture's width. And let the captions just name the two objects, in either order.
+# little beyond its own square, and the captions said which object is to the left of which. Photos are different. Each
+# cell of a deep encoder has seen most of the photo, and captions mostly just name things: "a dog and a man". So make
+# the scenes more like photos. Average overlapping windows of 7 x 7 cells to get a grid of 8 x 8 cells, each of which
+# sees about half of the picture's width. And let the captions just name the two objects, in either order.
 
 # %%
 trained = Captioner.from_pretrained("scenes")  # for its encoder: 16 x 16 annotation vectors of 66 numbers
