@@ -178,8 +178,8 @@ print(f"alpha {alpha.round(2)}: L_s = {bound_of_word:.3f}, log p(y | a) = {log_m
 # \end{aligned}$$
 #
 # The third line is the trick. After it, $p_s$ stands in front of everything: the gradient is a *mean over draws* of
-# the bracket. So draw some places, compute the bracket for each, and average. The mean of what you get is exactly
-# $\nabla L_s$. Such a mean is a *Monte Carlo* estimate. This one is called *the score function estimator*, and in
+# the bracket. So draw some places, compute the bracket for each, and average. On average over all draws, you get
+# exactly $\nabla L_s$. Such a mean is a *Monte Carlo* estimate. This one is called *the score function estimator*, and in
 # reinforcement learning REINFORCE ([Williams, 1992](https://link.springer.com/article/10.1007/BF00992696)).
 # $\nabla \log p_s$ points to where the drawn places become more probable, and the reward $R_s$ says how far to go.
 #
@@ -494,8 +494,8 @@ print(f"with the coin: variance {variance['coin']:.1f}, the mean is {bias:.0%} a
 #
 # ## Train it
 #
-# Now the real thing: the scenes and sizes of chapter 5, the model of the paper (`keras_sat/show_attend_tell.py`),
-# with `attention="hard"`. Its `train_step` does what you have seen: Gumbel noise, the coin, the surrogate, the moving
+# Now the real thing: the sizes of chapter 5, about a third of its scenes, and the model of the paper
+# (`keras_sat/show_attend_tell.py`), with `attention="hard"`. Its `train_step` does what you have seen: Gumbel noise, the coin, the surrogate, the moving
 # average, the entropy. It starts from the soft weights. From random weights, the rewards would at first be about
 # words that the model cannot say yet, and the places would be noise. (Two captions of each scene, of at most 11
 # words: TensorFlow compiles a graph for each length of captions, and so there is mostly one.)
@@ -538,7 +538,7 @@ def start(attention):
     model.dropout.rate = 0.0
     model(grids_of_batch[:1], ids_of_batch[0, :1])  # makes the weights
     model.set_weights(of_chapter_5)
-    model.baseline.assign(-objective(model, first_batch)[0])  # about L_s
+    model.baseline.assign(-objective(model, first_batch)[0])  # above L_s, but a better start than 0
     return model
 
 
@@ -609,8 +609,8 @@ for name, model in models.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# With the expectation, hard attention is nearly as true as soft attention. After the same updates soft attention is a
-# few points ahead, probably since its gradient does not scatter and it has only one kind of context to learn. Other
+# With the expectation, most captions of both are true. After the same updates soft attention is a few points ahead,
+# probably since its gradient does not scatter and it has only one kind of context to learn. Other
 # captioners, trained for longer and tested on other scenes, are one point apart
 # ([docs/training.md](../docs/training.md): 93.6 % and 92.5 % for scenes of two objects). With draws, soft attention
 # fails: it was never trained on single places. Hard attention was, and most of its captions are true although it reads
@@ -649,7 +649,8 @@ for name in models:
 # Draws make attention sharper: the entropy falls, and with it the number of places between which it hesitates. (Why
 # attention lies a little left of the objects is explained in [chapter 3](03_one_step_of_attention.ipynb).) Still the
 # place is drawn anew for each word, and some draws miss the object. In the third row (as stored; yours may differ), the
-# place drawn at *star* is on the yellow circle. The shape is said nevertheless, from memory.
+# place drawn at *star* is on the yellow circle. The shape is right nevertheless, perhaps from an earlier draw, or by
+# luck.
 #
 # ## Soft attention is the expectation of hard attention
 #
@@ -694,8 +695,8 @@ for name in ("soft", "hard"):
 
 # %% [markdown]
 # The approximation is good for the model that was trained with draws: it had to be right at single places too, so its
-# answer to their mean is nearly the mean of its answers. For the soft model it is worse, since it was never asked
-# about single places. So soft attention *is* the expectation of hard attention, approximately, in a model that is
+# answer to their mean is nearly the mean of its answers. For the soft model it is worse: it was never asked about
+# single places, and its maps are less sharp, so there is more to average. So soft attention *is* the expectation of hard attention, approximately, in a model that is
 # used to both; and that is why captions are written with the expectation even after training with draws.
 #
 # ## Soft or hard?
@@ -738,7 +739,8 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # Hard attention costs as much or little more for each update, since the weights of all places are needed either way.
 # (Only when it *writes* could it save something: it reads a single vector.) What it costs is variance, and with it a
 # baseline, two more constants to choose and a start from soft attention. What it gives is a model
-# that is mostly right when it looks at a single place, and sharper maps. The captions are not truer here. In the
+# that is mostly right when it looks at a single place, and sharper maps. Here its captions are less often true.
+# (The mean of eight gradients is noisy itself, so the ratio in the table is too small: the variance is larger.) In the
 # paper's table 1 hard attention is ahead of soft in BLEU-4 on all three data sets, and behind in METEOR on two of them;
 # [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k. Later captioners mostly took soft
 # attention, which is trained by plain back-propagation. Draws are needed where a mean makes no sense, or reading all
@@ -777,8 +779,8 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # So hard attention maximises a mean over all draws, a lower bound by Jensen's inequality. Since
 # $\nabla p = p \nabla \log p$, its gradient is a mean over draws too, and a surrogate with the reward held as a
 # number lets an optimiser use it. A baseline, the entropy and the coin keep the variance low and the attention open.
-# Trained like this, the model is nearly as true as with soft attention, and most of its captions are true even if it
-# looks at a single place for each word.
+# Trained like this, nine in ten captions are true, a few points fewer than with soft attention, and most of them are
+# true even if the model looks at a single place for each word.
 #
 # ## Next
 #

@@ -60,8 +60,8 @@ print(f"attention in rows 3 to 6, columns 6 to 8: {alpha.reshape(14, 14)[3:7, 6:
 print(f"attention in rows 12 and 13, columns 8 to 11: {alpha.reshape(14, 14)[12:, 8:12].sum():.0%}")
 
 # %% [markdown]
-# The caption is right, if you take "holding" loosely, and three quarters of the attention are on the camera. The rest
-# is lower down, above all on the foot of the tripod.
+# The caption is right, if you take "holding" loosely, and three quarters of the attention are on the camera and right
+# beside it. The rest is lower down, above all on the foot of the tripod.
 #
 # ## The score, split in four
 #
@@ -440,7 +440,7 @@ print(f"camera, 20 places left at random: {alpha_at_random[of_camera].sum():.0%}
 # have read *instead*.
 #
 # The curves of "camera" do not only fall: attention is shared out anew among what is left. By chance, five of the last
-# 20 places would say "camera". They get 91 % of the attention, since most of what spoke against it is gone. By
+# 20 places would say "camera". They get 91 % of the attention, as most other places with high scores are gone. By
 # attention, without the first tenth the second is read, more than half of it on the tripod ("swing", "pole"). Without
 # that, too, "camera" comes up again.
 #

@@ -199,7 +199,8 @@ print("changes of the logits, by position:", *(f"{change:.1g}" for change in cha
 #
 # The same batches and the same number of updates; the learning rate rises and falls in the same way. Its highest value
 # is .01 for the LSTM, as in chapter 4, and .003 for the transformer: the same rate need not suit both. A fair judgement
-# would try several rates for each, and several seeds. Here is one run.
+# would try several rates for each, and several seeds. And the features may favour the LSTM: their encoder
+# was trained together with one. Here is one run.
 #
 # **Predict.** The LSTM goes through a caption word by word, while the transformer takes all words at once. How long
 # does an epoch of the transformer take on your machine, compared with one of the LSTM?
