@@ -179,7 +179,8 @@ print(f"alpha {alpha.round(2)}: L_s = {bound_of_word:.3f}, log p(y | a) = {log_m
 #
 # The third line is the trick. After it, $p_s$ stands in front of everything: the gradient is a *mean over draws* of
 # the bracket. So draw some places, compute the bracket for each, and average. On average over all draws, you get
-# exactly $\nabla L_s$. Such a mean is a *Monte Carlo* estimate. This one is called *the score function estimator*, and in
+# exactly $\nabla L_s$. Such a mean is a *Monte Carlo* estimate. This one is called *the score function estimator*, and
+# in
 # reinforcement learning REINFORCE ([Williams, 1992](https://link.springer.com/article/10.1007/BF00992696)).
 # $\nabla \log p_s$ points to where the drawn places become more probable, and the reward $R_s$ says how far to go.
 #
@@ -495,7 +496,8 @@ print(f"with the coin: variance {variance['coin']:.1f}, the mean is {bias:.0%} a
 # ## Train it
 #
 # Now the real thing: the sizes of chapter 5, about a third of its scenes, and the model of the paper
-# (`keras_sat/show_attend_tell.py`), with `attention="hard"`. Its `train_step` does what you have seen: Gumbel noise, the coin, the surrogate, the moving
+# (`keras_sat/show_attend_tell.py`), with `attention="hard"`. Its `train_step` does what you have seen: Gumbel noise,
+# the coin, the surrogate, the moving
 # average, the entropy. It starts from the soft weights. From random weights, the rewards would at first be about
 # words that the model cannot say yet, and the places would be noise. (Two captions of each scene, of at most 11
 # words: TensorFlow compiles a graph for each length of captions, and so there is mostly one.)
@@ -696,7 +698,8 @@ for name in ("soft", "hard"):
 # %% [markdown]
 # The approximation is good for the model that was trained with draws: it had to be right at single places too, so its
 # answer to their mean is nearly the mean of its answers. For the soft model it is worse: it was never asked about
-# single places, and its maps are less sharp, so there is more to average. So soft attention *is* the expectation of hard attention, approximately, in a model that is
+# single places, and its maps are less sharp, so there is more to average. So soft attention *is* the expectation of
+# hard attention, approximately, in a model that is
 # used to both; and that is why captions are written with the expectation even after training with draws.
 #
 # ## Soft or hard?
