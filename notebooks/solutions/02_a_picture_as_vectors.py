@@ -28,7 +28,7 @@ influence_of_corner = np.abs(tape.gradient(corner, pixels).numpy()[0]).sum(axis=
 height = 1 + np.flatnonzero(influence_of_corner.any(axis=1)).max()
 print(f"{height} x {height} pixels of the photo")
 
-# It is about half as wide, so about a quarter of the area. The rest is filled with zeros, the convolutions' padding.
+# It is about half as wide, so less than a third of the area. The rest is filled with zeros, the convolutions' padding.
 assert 98 < height < 112
 
 # %% exercise=2
@@ -49,5 +49,6 @@ similar_to_uniform = cosines(vectors_of_photo, vectors_of_photo[14 * 12 + 7]).re
 for row, cosines_of_row in enumerate(similar_to_uniform):
     print(f"row {row:2}: {cosines_of_row.max():.1f}")
 
-# Those in the lower rows, from row 9 on, which show the uniform. No cell on the face or the flag resembles it.
+# Those in the lower rows, from row 9 on, which show the uniform. No cell in rows 0 to 7 resembles it: neither the face
+# nor the flag beside it.
 assert similar_to_uniform[9:].max() > 0.5 and similar_to_uniform[:8].max() < 0.2

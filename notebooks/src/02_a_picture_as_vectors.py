@@ -157,7 +157,8 @@ print(f"measured: {measured}; influence from", *(f"{name}: {share:.0%};" for nam
 # The white square is the whole receptive field, 196 pixels wide, as computed. The influence falls off from the middle
 # to the border. (The picture shows its square root, so that small values can be seen.) But the cell's own square
 # (cyan) has only 3 % of it; with the eight squares around it, it has 25 %. The middle 98 x 98 pixels, a quarter of the
-# field, have about 70 %. So an annotation vector is centred on its square, but made mostly from its surroundings. (How
+# field, have about 70 %. So this annotation vector is centred on its square, but made mostly from its surroundings.
+# (How
 # wide the field is does not depend on the weights. How the influence is spread in it does, and these weights are
 # random.)
 #
@@ -381,8 +382,8 @@ print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1
 # ## In five sentences
 #
 # The encoder is a network that was trained on ImageNet, without its last layers. It turns a photo into a grid of
-# annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector is centred on its square of the photo, but
-# made mostly from its surroundings. Neighbouring parts of one object have similar vectors, and a linear probe can read
+# annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector belongs to a square of the photo, but
+# its receptive field is much wider. Neighbouring parts of one object have similar vectors, and a linear probe can read
 # a colour from the cell that shows it. In a single vector for the whole photo, no part belongs to a place; in a grid,
 # each vector does, so that attention can choose.
 #

@@ -189,7 +189,8 @@ np.testing.assert_allclose(z, expected, atol=1e-5, err_msg="Not (13): beta times
 # %% [markdown]
 # ## Remember, and choose
 #
-# **Your turn.** Write the LSTM: the functions of (1), then $\mathbf{c}_t = \mathbf{f}_t \odot \mathbf{c}_{t-1} +
+# **Your turn.** Write the LSTM: the functions of (1) (sigmoid for i, f and o, tanh for g), then $\mathbf{c}_t =
+# \mathbf{f}_t \odot \mathbf{c}_{t-1} +
 # \mathbf{i}_t \odot \mathbf{g}_t$ (2) and $\mathbf{h}_t = \mathbf{o}_t \odot \tanh(\mathbf{c}_t)$ (3). `ops.sigmoid`
 # and `ops.tanh` work number by number.
 
@@ -210,7 +211,7 @@ for name, found, expected in zip(("h_t", "c_t"), finished.memory(gates, c_0), eq
 
 # %% [markdown]
 # **Your turn.** Write the sum in (7): $\mathbf{E}\mathbf{y}_{t-1} + \mathbf{L}_h \mathbf{h}_t + \mathbf{L}_z
-# \hat{\mathbf{z}}_t$. Each of the three votes, as chapter 3 showed.
+# \hat{\mathbf{z}}_t$. Each of the three speaks for or against each word, as chapter 3 showed.
 
 
 # %% gap="readout"
@@ -475,9 +476,11 @@ for ax, values, title in zip(axes, (sizes, moves), ("size of the gradient", "how
 # <details><summary>What happened</summary>
 #
 # By $\eta$, most of them: with a single gradient, what is left of the fractions is its sign. The gradients spread over
-# several powers of ten, the moves do not. (The weights that move less have a gradient near $\epsilon$. Not drawn are
-# those whose gradient is exactly 0, such as the vectors of words that do not occur in the batch.) So clipping changes
-# hardly anything here: a factor of all gradients cancels. In later updates it does not, since the averages hold the
+# several powers of ten, the moves do not. (Weights whose gradient is below about $10^{-5}$ move noticeably less: there,
+# $\epsilon$ counts next to the root. Not drawn are
+# those whose gradient is exactly 0, such as the vectors of words that do not occur in the batch.) Where
+# $\epsilon$ does not count, clipping changes nothing here: a factor of all gradients cancels. In later updates it does
+# not, since the averages hold the
 # gradients of other batches, too: there, clipping limits what one batch can add to them.
 #
 # </details>
@@ -536,8 +539,9 @@ print(f"-log p: {smooth[-1]:.1f} for training scenes in the end, {unseen_nll:.1f
 # About nine captions in ten are true. The loss stays far above 0, and has to: where "left of" and "to the left of" are
 # both true, nobody can know which of them a caption will use.
 #
-# For the unseen scenes it is a little higher: the model has begun to learn its training captions by heart
-# (*overfitting*). With 9,000 scenes and a small model this is so little that the chapter does nothing about it: dropout
+# For the unseen scenes it is a little higher. That may be chance (400 captions), or the model has begun to learn its
+# training captions by heart (*overfitting*). With 9,000 scenes and a small model this is so little that the chapter
+# does nothing about it: dropout
 # is switched off, and training ends after 2,000 updates. On Flickr8k, with 6,000 photos for training and a large model,
 # overfitting goes further. The loss of the training captions keeps falling, while that of unseen ones rises. Dropout
 # delays it. *Early stopping* ends it: score the dev split after each epoch, keep the weights of the best one, and stop
@@ -565,8 +569,9 @@ for ax, number in zip(axes, (true_one, false_one)):
         print("".join(f"{vocabulary.tokens[token_id]:>10} {p[token_id]:6.1%}" for token_id in np.argsort(-p)[:3]))
 
 # %% [markdown]
-# Where only one word can follow ("is", or "of" after "picture"), the model is nearly certain. Where several would be
-# true ("under", "below"), they share the probability. Which object is named first is free, too.
+# Where the grammar allows only one word ("of" after "picture"), the model is nearly certain. Where several would be
+# true ("under", "below"), they share the probability. Either object may be named first, but four in
+# five of the training captions keep to one order of colours (yellow before blue, red before black).
 #
 # The caption on the right is false. Find its first false word. How sure was the model of it, and was a true one among
 # the three?
@@ -591,10 +596,10 @@ for number in true_ones:
 # %% [markdown]
 # Both captions are true (the first scene is again that of chapter 3). Nobody has marked an object, and still the light
 # is on the object that a colour or a shape names. It lies a little left of the middle:
-# [chapter 3](03_one_step_of_attention.ipynb) finds out why. At the words for the first object, part of it may lie on
-# the second one: soon a word has to say which of them is left, or above.
+# [chapter 3](03_one_step_of_attention.ipynb) finds out why. At the words for the first object, part of it lies on
+# the second one, perhaps because a word will soon have to say which of them is left, or above.
 #
-# Over all unseen scenes:
+# Over all captions that are true (in a false one, a word may name nothing that is there):
 
 
 # %%
@@ -622,7 +627,7 @@ AttentionDisplay(unseen[true_ones[0]].image, words, maps)
 # *doubly stochastic*. Each region should be looked at, once in all.
 #
 # Can that be? Let $S_i = \sum_t \alpha_{ti}$ be what region $i$ gets over the caption. All regions together get
-# $\sum_i S_i = C$, one for each word, so their mean is $C/L$: here 12/256. Split off this mean:
+# $\sum_i S_i = C$, one for each word, so their mean is $C/L$: here about 11.5/256 on average. Split off this mean:
 #
 # $$\sum_i (1 - S_i)^2 = \sum_i \Big( \big(1 - \tfrac{C}{L}\big) - \big(S_i - \tfrac{C}{L}\big) \Big)^2
 #   = L \big(1 - \tfrac{C}{L}\big)^2 + \sum_i \big(S_i - \tfrac{C}{L}\big)^2 .$$
@@ -764,7 +769,8 @@ print(len(arrays), "arrays:", *arrays)
 # ## Next
 #
 # [Chapter 6](06_hard_attention.ipynb) looks at one place only, and has to learn without a smooth way. To read:
-# [Kingma and Ba](https://arxiv.org/abs/1412.6980) on Adam, [Srivastava et al.](https://jmlr.org/papers/v15/srivastava14a.html)
+# [Kingma and Ba](https://arxiv.org/abs/1412.6980) on Adam, [Srivastava et
+# al.](https://jmlr.org/papers/v15/srivastava14a.html)
 # on dropout, and
 # [Karpathy, *A Recipe for Training Neural Networks*](https://karpathy.github.io/2019/04/25/recipe/), on how to find
 # mistakes by looking at losses.
