@@ -57,7 +57,7 @@ for gate in (1.0, 0.0):
 
 # With 1, nothing changes: the gate was nearly open all the time. With 0, the model still writes a good sentence, but
 # about a scene that is not there. All that it knows of the picture is the mean annotation vector, through its first
-# state.
+# state. The mean contains colours (exercise 2), but the decoder does not get them from this first state.
 assert write(gate=1.0)[0] == words and not {"yellow", "blue"} & set(write(gate=0.0)[0])
 
 # %% exercise=2

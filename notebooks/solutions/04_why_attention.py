@@ -49,8 +49,9 @@ for name in ("none", "soft"):
     with_own_colour[name] = np.mean(named)
     print(f"{name}: {with_own_colour[name]:.0%}")
 
-# Without attention, colours and shapes are mixed up, too. The mean knows that there is something red and that there is
-# a circle, but which colour belongs to which shape is again a question of where.
+# Here, colours and shapes are mixed up, too. This need not be so: a cell sees a colour and a piece of a shape together,
+# and `scenes-none`, whose encoder was trained with its decoder, seldom mixes them up: it names 82 % of the shapes with
+# their own colour. But left and right cannot get through.
 assert with_own_colour["none"] < with_own_colour["soft"] - 0.1
 
 # %% exercise=3

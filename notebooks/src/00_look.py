@@ -44,9 +44,9 @@ hat.plot(hat.words.index("hat"), width=10)
 #
 # * **Left: attention.** How much of each region is read for this word. Regions that are hardly read are dark; the line
 #   encloses the smallest area with half of the attention. Here, this area is on the crown of the hat, in rows 1 to 3.
-#   The face from the eyes to the mouth (rows 7 to 13, columns 4 to 9) gets only 4 % of the attention. (Instead of the
-#   photo, this captioner can also read a vector made from memory, the *sentinel*. At "hat" it does not: 100 % is read
-#   from the photo.)
+#   The middle of the face (rows 7 to 13, columns 4 to 9) gets only 4 % of the attention. (Instead of the photo, this
+#   captioner can also read a vector made from memory, the *sentinel*. At "hat" it does not: 100 % is read from the
+#   photo.)
 # * **Middle: votes.** How much more or less a region adds to the score of this word than an average region of the photo
 #   would add with the same attention. Orange means more, blue means less. The strongest vote is in row 3, column 11,
 #   where the crown meets the brim. Above the map are the sum of the votes, and what *even* (uniform) attention to all
@@ -59,8 +59,8 @@ hat.plot(hat.words.index("hat"), width=10)
 # So "hat" was read from the hat, but not only from there: even attention would have given the word 2.0 of these 4.3;
 # looking at the hat gave it the other 2.3. The caption is right, if you are willing to call the young woman a girl.
 #
-# **Predict.** Her whole face fills rows 5 to 13 and columns 3 to 10, which is 37 % of the photo. At the word "girl",
-# how much of the attention is on her face?
+# **Predict.** A box over most of her face and the fringe (rows 5 to 13, columns 3 to 10) is 37 % of the photo. At the
+# word "girl", how much of the attention is in this box?
 
 # %%
 girl = hat.steps[hat.words.index("girl")]
@@ -122,9 +122,9 @@ raft.plot(raft.words.index("kayak"), width=10)
 # the word "raft", which is about as frequent in its training captions as "kayak", but gives it a probability of 2 %.
 #
 # Would another region have led to the right word? Put all the attention on one region at a time, and see which word the
-# network would say (*Places* in the explorer). For the regions around the people (rows 4 to 8), it is mostly "raft" and
-# never "kayak"; for those on the tube (rows 9 to 12), it is mostly "kayak". The better clue was where the captioner did
-# not look.
+# network would say (*Places* in the explorer). For the regions in rows 4 to 8 (heads, shoulders and the water behind),
+# it is mostly "raft" and never "kayak"; in rows 9 to 12 (the boat and those who sit in it), it is mostly "kayak". The
+# better clue was where the captioner did not look.
 #
 # </details>
 #
@@ -141,8 +141,9 @@ beach.plot(beach.words.index("girls"), width=10)
 # they are weak. On their heads and shoulders (rows 2 to 4), the votes are negative, so "girls" was not read from there.
 #
 # Now compare the bars of "girls", "women" and "men". After "two", memory proposes people of all kinds, and adds nearly
-# the same to the scores of these three words: 6.7, 6.5 and 7.0. The photo decides by adding .6, -.5 and -2.0. The
-# decision is narrow, and it is wrong. "Two people" would have been right, but "people" has a probability of only 1 %.
+# the same to the scores of these three words: 6.7, 6.5 and 7.0. The photo decides by adding .6, -.5 and -2.0, which
+# makes "girls" three times as probable as "women". The decision is wrong. "Two people" would have been right, but
+# "people" has a probability of only 1 %.
 #
 # Two words of this caption were not even the most probable ones: "young" (31 %) was ahead of "girls" (25 %), and
 # "walking" (29 %) was ahead of "running" (24 %). The most probable words do not always make the best caption, so a
@@ -185,7 +186,7 @@ cat.plot(cat.words.index("cat"), width=10)
 # | word | is | attention | votes | so the captioner |
 # |---|---|---|---|---|
 # | hat | right | on the hat | on the hat | read it there, and partly from the photo as a whole |
-# | girl | right | spread out | weak | could have read it nearly anywhere |
+# | girl | right | spread out | weak | could have read it from two regions in three |
 # | kayak | wrong | on the boat | on the boat, strong | looked at the right region and misread it |
 # | girls | wrong | on both people | mixed | used one word for two different people |
 # | cat | right | spread out | weak | took the word from a classifier |
@@ -227,9 +228,9 @@ cat.plot(cat.words.index("cat"), width=10)
 # A captioner writes word by word, and for each word attention says how much of each region of the photo is read. Votes
 # say how much more or less a region adds to the score of one word than an average region would; memory and the previous
 # word add to the score, too. A right word may be read from the object that it names, as "hat" was in good part, or from
-# nearly anywhere in the photo, as "girl" was; it may even come from outside the network, as "cat" did. A wrong word may
-# come from the right region, misread, as "kayak" did. So before you blame or praise attention for a word, look at the
-# word's votes.
+# most of the photo, as "girl" could have been; it may even come from outside the network, as "cat" did. A wrong word
+# may come from the right region, misread, as "kayak" did. So before you blame or praise attention for a word, look at
+# the word's votes.
 #
 # ## Next
 #
@@ -310,6 +311,7 @@ people = {word: beach.candidate(t, word) for word in ("girls", "women", "men", "
 memories, of_photo = ([people[word].parts[name] for word in ("girls", "women", "men")] for name in ("memory", "photo"))
 np.testing.assert_allclose(memories, [6.7, 6.5, 7.0], atol=0.06)
 np.testing.assert_allclose(of_photo, [0.6, -0.5, -2.0], atol=0.06)
+assert round(np.exp(of_photo[0] - of_photo[1])) == round(people["girls"].probability / people["women"].probability) == 3
 assert abs(people["people"].probability - 0.01) < 0.006
 t = beach.words.index("running")
 probabilities = [beach.candidate(t, word).probability for word in ("walking", "running")]

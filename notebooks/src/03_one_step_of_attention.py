@@ -25,7 +25,7 @@
 # fits a *query*. Here the query is made from the decoder's state, which knows what has been said so far and therefore
 # what to look for next. As throughout the paper, the keys and the values are made from the same annotation vectors, one
 # for each region of the picture. The value is the annotation vector $\mathbf{a}_i$ itself, and the key is a projection
-# of this vector, $\mathbf{W}_a\mathbf{a}_i$.
+# of this vector, $\mathbf{W}_a\mathbf{a}_i + \mathbf{b}_a$.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -185,7 +185,7 @@ for ax in axes:
 #
 # </details>
 #
-# ## 3. Compute the gated context vector, (13)
+# ## 3. Compute the context vector, (13), and gate it
 #
 # $$\hat{\mathbf{z}}_t = \beta_t \sum_{i=1}^L \alpha_{ti} \mathbf{a}_i, \qquad
 #   \beta_t = \sigma(\mathbf{W}_\beta \mathbf{h}_{t-1} + b_\beta)$$
@@ -194,8 +194,8 @@ for ax in axes:
 # become one. The paper first writes it as $\hat{\mathbf{z}}_t = \phi(\{\mathbf{a}_i\}, \{\alpha_{ti}\})$, equation (6),
 # and leaves $\phi$ open. In *soft attention*, $\phi$ is this gated mean; in *hard attention*, it is the vector of one
 # region, sampled with the probabilities $\alpha_{ti}$. Every soft attention has the same three steps: score, normalise,
-# average. The gate $\beta_t$, a number between 0 and 1, is from section 4.2.1 of the paper. It can fall to nearly 0
-# where a word does not need the picture.
+# average. Equation (13) is the mean without the gate. The gate $\beta_t$, a number between 0 and 1, is from section
+# 4.2.1 of the paper. It can fall to nearly 0 where a word does not need the picture.
 #
 # **Your turn.** Write the gated context vector. The gate is ready.
 
@@ -207,7 +207,7 @@ z = ...  # your turn: (66,)
 # %% check="context" empty="z"
 expected = beta * equations.attended_features(alpha[None], features.astype("float64"))[0]
 assert np.shape(z) == (66,), "The context should be as long as an annotation vector, 66."
-assert np.allclose(z, expected, atol=1e-4), "Not (13): the mean of the rows of a, weighted by alpha, times beta."
+assert np.allclose(z, expected, atol=1e-4), "Not (13), gated: the mean of the rows, weighted by alpha, times beta."
 print(f"context {z.shape}, gate {beta[0]:.2f}")
 
 # %% [markdown]
@@ -256,8 +256,8 @@ print(f"the forget gates are between {f.min():.2f} and {f.max():.2f}")
 #   \exp(\mathbf{L}_o(\mathbf{E}\mathbf{y}_{t-1} + \mathbf{L}_h \mathbf{h}_t + \mathbf{L}_z \hat{\mathbf{z}}_t))$$
 #
 # The exponent has a number for each word of the vocabulary, its *logit*; a softmax turns the logits into probabilities.
-# An output that reads not only the state but also the context and the previous word is called a *deep output* ([Pascanu
-# et al.](https://arxiv.org/abs/1312.6026)).
+# The paper calls this a *deep output* layer, after [Pascanu et al.](https://arxiv.org/abs/1312.6026), who put further
+# layers between the state and the output. Here, it also reads the context and the previous word.
 
 # %%
 logits = (E[y_0] + h_1 @ L_h + z @ L_z) @ L_o + b_o  # (K,)
@@ -499,7 +499,7 @@ print(f"largest {left_over.max():.2f}, median {np.median(left_over):.0e}")
 # <details><summary>What happened</summary>
 #
 # Of three, and one of them is kept almost entirely. Of most elements, almost nothing is left. So the LSTM *can* keep a
-# number, but in this caption it keeps few.
+# number, but of what it started with, it keeps little in this caption.
 #
 # </details>
 #
@@ -550,9 +550,10 @@ for (said, name), lead in ahead.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# "Blue" comes mostly from the picture, directly; "star" comes mostly from memory. Was the shape read at this step, by
-# way of the LSTM, or before? Blindfold the model for this one step: with the gate at 0, neither the LSTM nor the
-# readout gets anything from the picture. It still says "star", so it had read the shape before:
+# Memory proposes colours of all kinds; that it is *blue* comes mostly from the picture, directly. That it is a *star*
+# comes mostly from memory. Was the shape read at this step, by way of the LSTM, or before? Blindfold the model for this
+# one step: with the gate at 0, neither the LSTM nor the readout gets anything from the picture. It still says "star",
+# so it had read the shape before:
 #
 # </details>
 #
@@ -685,7 +686,8 @@ assert np.allclose(trial_context, expected), "Not a head: do you divide by sqrt(
 
 # %% [markdown]
 # Now let all states of the caption attend to the picture at once, with two heads, and compare the result with
-# `keras.layers.MultiHeadAttention`. (The weights are random: only the shapes and the formulas matter here.)
+# `keras.layers.MultiHeadAttention`. (Concatenating and projecting is the same as projecting each head by its part of
+# $\mathbf{W}_O$ and adding. The weights are random: only the shapes and the formulas matter here.)
 
 # %%
 multi_head = keras.layers.MultiHeadAttention(num_heads=2, key_dim=16, use_bias=False)
