@@ -512,8 +512,8 @@ print(f"largest {left_over.max():.2f}, median {np.median(left_over):.0e}")
 #
 # The previous word goes in again because "left" is followed by "of", whatever the picture shows. The readout can know
 # this from the word itself, which leaves the state free for other things. The context goes in again so that a colour,
-# for example, can be read from the picture directly. It has also gone into $\mathbf{h}_t$, by (1). So a large term of
-# memory may contain what was read at this very step.
+# for example, can be read from the picture directly. It has also gone into $\mathbf{h}_t$, by (1). So if the memory
+# term is large, part of it may come from what was read at this very step.
 #
 # **Predict.** The model has just said "a yellow circle is under a", and next comes "blue". Which of the three terms
 # favours "blue" over the other colours most strongly? And for the next word, which term favours "star" over the other

@@ -570,8 +570,8 @@ for name, attention in (("soft", "soft"), ("hard", "hard")):
 # drawn place for each word. Each cell of the grid sees 8 x 8 pixels of 64 x 64, less than an object.
 # (In the package, `captioner.caption(..., sample_attention=True)` writes with draws.)
 #
-# **Predict.** More than nine in ten captions of soft attention are true. How many are true if the same model is given
-# one drawn place at each word? And the model that was trained with draws?
+# **Predict.** With soft attention, more than nine in ten captions are true. How many are true if the same model is
+# given one drawn place at each word? And the model that was trained with draws?
 
 # %%
 unseen = [scene for scene in draw_scenes(1000, seed=1502, twin_share=0) if len(scene.objects) == 2]
