@@ -2,8 +2,10 @@
 blocks of the documentation.
 """
 
+import importlib
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,16 @@ NO_DROPOUT = {"dropout_before_readout": 0.0, "dropout_after_readout": 0.0}
 
 
 # === Numbers and photos ===
+
+
+def module_in(folders, name):
+    """Import a module that is no part of a package from one of these folders."""
+    paths = [str(folder) for folder in folders]
+    sys.path[:0] = paths
+    try:
+        return importlib.import_module(name)
+    finally:
+        del sys.path[: len(paths)]
 
 
 def numbers(*shape, seed=0):

@@ -2,7 +2,6 @@
 written by a script; while it is a placeholder, nothing installs what is there.
 """
 
-import importlib
 import json
 import os
 import shutil
@@ -11,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import module_in
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "notebooks"
@@ -19,11 +19,7 @@ TEXTS = ("*.md", "*.py", "*.cfg", "*.toml", "*.cff", "*.yml", "*.ipynb", "*.html
 
 
 def module(name):
-    sys.path.insert(0, str(NOTEBOOKS))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(NOTEBOOKS))
+    return module_in([NOTEBOOKS], name)
 
 
 @pytest.fixture(scope="module")

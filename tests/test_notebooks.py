@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import module_in
 from PIL import Image
 
 from keras_sat.scoring.published import PUBLISHED
@@ -38,22 +39,14 @@ CHAPTERS = [
 SHORTEST = "01_words"  # the only one that needs no TensorFlow
 
 
-def module_of_notebooks(name):
-    sys.path.insert(0, str(FOLDER))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(FOLDER))
-
-
 @pytest.fixture(scope="session")
 def assemble():
-    return module_of_notebooks("assemble")
+    return module_in([FOLDER], "assemble")
 
 
 @pytest.fixture(scope="session")
 def check():
-    return module_of_notebooks("check")
+    return module_in([FOLDER], "check")
 
 
 @pytest.fixture(params=SOURCES, ids=lambda source: source.stem)

@@ -1,13 +1,13 @@
 """The site: what its scripts find and write, and a build of it, in a browser too."""
 
 import html
-import importlib
 import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import module_in
 
 import data_utils
 import keras_sat
@@ -35,12 +35,7 @@ KINDS = {
 
 
 def module(name):
-    paths = [str(SITE), str(ROOT / "notebooks")]
-    sys.path[:0] = paths
-    try:
-        return importlib.import_module(name)
-    finally:
-        del sys.path[: len(paths)]
+    return module_in([SITE, ROOT / "notebooks"], name)
 
 
 # === Names ===
