@@ -261,13 +261,13 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         pixel_photos: int = 100,
         map_kind: str = "attention",
     ) -> dict[str, Any]:
-        """Measure whether words depend on the places that they attend to, or that vote
+        """Measure whether words depend on the regions that they attend to, or that vote
         for them; return `scoring.faithfulness.figures_of`.
 
         Args:
             images, captions: see `attend`; captions=None measures the captioner's own
                 captions.
-            pixel_photos: number of photos, from the first, in which places are blurred.
+            pixel_photos: number of photos, from the first, in which to blur regions.
             map_kind: "attention", "votes", or "votes-blurred" as a control; see
                 `scoring.measured_maps`.
         """
@@ -293,7 +293,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         **search: Unpack[SearchKeywords],
     ) -> Any:
         """Return the Trace of a photo's caption: what the network computes at each
-        word, what each place adds to it, and what would have been said instead; see
+        word, what each region adds to it, and what would have been said instead; see
         `keras_sat.trace.trace`.
 
         Args:

@@ -541,7 +541,7 @@ class SearchOptions(ConsensusOptions):
     votes: bool = option(
         "search",
         False,
-        "also compute what each place adds to each word, see `CaptionResult.votes`",
+        "also compute what each region adds to each word, see `CaptionResult.votes`",
         flag,
     )
     first_photo: int = option("search", 0, "the number of the first photo", count(0, ANY_COUNT))

@@ -384,7 +384,7 @@ def _add_style(parser):
     parser.add_argument("--plot-format", choices=("png", "pdf", "svg"), help=text)
     text = (
         "what is drawn, and added by --maps: attention, where the model looked (default), or "
-        "votes, the places that spoke for each word; one model, with TensorFlow"
+        "votes, the regions that spoke for each word; one model, with TensorFlow"
     )
     parser.add_argument("--map-kind", choices=MAP_KINDS, help=text)
 
@@ -418,15 +418,15 @@ def _add_evaluate(parser):
     _add_switches(parser, regions="with --boxes: measure whether it names what is in a region")
     text = (
         "with --grounding or --faithfulness: the maps that are measured, attention (default) or "
-        "votes, the places that spoke for each word; votes-blurred is a control; one model"
+        "votes, the regions that spoke for each word; votes-blurred is a control; one model"
     )
     parser.add_argument("--map-kind", choices=MEASURED_MAPS, help=text)
     _add_values(parser, "PATH", boxes=f"with --regions, or --grounding on photos: {BOXES}")
     _add_switches(
-        parser, faithfulness="measure whether words depend on the places that the model looks at"
+        parser, faithfulness="measure whether words depend on the regions that the model looks at"
     )
     pixels = (
-        "with --faithfulness: blur these places in N photos too, each encoded some twenty "
+        "with --faithfulness: blur these regions in N photos too, each encoded some twenty "
         "times; default: 100"
     )
     parser.add_argument("--pixel-photos", type=int, metavar="N", help=pixels)

@@ -69,7 +69,7 @@ class CaptionRequest:
 
     @property
     def votes(self):
-        """Whether the votes of places are drawn, or printed with --maps."""
+        """Whether the votes of regions are drawn, or printed with --maps."""
         return self.style.get("map_kind") == "votes"
 
 

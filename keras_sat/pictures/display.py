@@ -96,7 +96,7 @@ class AttentionDisplay:
 
         Args:
             image: replaces the result's photo, such as a path.
-            map_kind: "attention" for where the network looked; "votes" for the places
+            map_kind: "attention" for where the network looked; "votes" for the regions
                 that spoke for each word, of a result with `votes`.
         """
         if not hasattr(result, "attention_weights"):

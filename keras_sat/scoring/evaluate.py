@@ -94,13 +94,13 @@ def evaluate(
         regions: with `boxes`, also describe their regions, see
             `keras_sat.scoring.region_nouns`.
         map_kind: the maps that `boxes` and `faithfulness` measure: "attention";
-            "votes", the places that speak for each word; or "votes-blurred", as a
+            "votes", the regions that speak for each word; or "votes-blurred", as a
             control; see `keras_sat.scoring.measured_maps`.
-        faithfulness: measure whether words depend on the places that they attend to, in
-            the generated captions and in the first human caption of each photo; see
+        faithfulness: measure whether words depend on the regions that they attend to,
+            in the generated captions and in the first human caption of each photo; see
             `keras_sat.scoring.faithfulness`.
-        pixel_photos: of so many photos blur these places too. That encodes a photo some
-            twenty times.
+        pixel_photos: number of photos in which to blur these regions too, which encodes
+            each of them some twenty times.
         keep_results: keep the photos' CaptionResults in the table, with their attention
             maps.
         **options: see `keras_sat.options.ConsensusOptions`.

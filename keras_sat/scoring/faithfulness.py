@@ -1,9 +1,9 @@
-"""Measure whether a word depends on the places that it attends to.
+"""Measure whether a word depends on the regions that it attends to.
 
 A map may look right and not matter. So for each content word, the cells that it attends
 to most are replaced by the mean annotation vector, at every step and in what h_0 is
 computed from. The fall of the word's log p under teacher forcing is compared with that
-for other cells, for places blurred in the photo, and for other maps in place of
+for other cells, for regions blurred in the photo, and for other maps in place of
 alpha_t.
 
 Sources: Jain and Wallace, 2019, Attention is not Explanation; Wiegreffe and Pinter,
@@ -27,7 +27,7 @@ CELLS = ("attended", "random", "middle", "other_words", "least")  # which cells 
 SWAPS = ("uniform", "other_photo")  # which map replaces alpha_t
 FIGURES = {"drop": CELLS, "swap": SWAPS, "area": ("most_first", "least_first"), "pixels": CELLS}
 LEVELS = 10  # "drop" and "pixels" replace a tenth of the cells, curves 1 to 10 tenths
-PIXEL_PHOTOS = 100  # photos in which places are blurred: five more encodings for each word
+PIXEL_PHOTOS = 100  # photos in which regions are blurred: five more encodings for each word
 BLUR = 1 / 14  # standard deviation, as a fraction of the photo's width
 SEED = 0  # of the random cells
 # Sums over the words of a photo: 1, falls of log p for CELLS and SWAPS, p with nothing
@@ -42,7 +42,7 @@ def figures_of(photo_sums, num_regions):
     "drop" is the fall of a word's log p, in nats, if a tenth of the cells is replaced:
     those that the word attends to most, random ones, those in the middle, those that
     the caption's other content words attend to most, and those that the word attends to
-    least. "pixels" has the same for places blurred in the photo. "swap" is the fall if
+    least. "pixels" has the same for regions blurred in the photo. "swap" is the fall if
     alpha_t is replaced by a uniform map, or by that of another photo at the same step.
     "curves" has the word's probability with 0, 10, .. 100 % of the cells replaced, in
     the order of attention and in the opposite one, and "area" the area below. Read
@@ -145,7 +145,7 @@ def measure(
         images: list of photos, see `Captioner.caption_each`.
         captions: the words of a caption for each photo. Words that name nothing or are
             unknown are not measured.
-        pixel_photos: number of photos, from the first, in which places are blurred.
+        pixel_photos: number of photos, from the first, in which regions are blurred.
         map_kind: the maps that order the cells; see `keras_sat.scoring.measured_maps`.
     """
     if not len(images):
@@ -185,7 +185,7 @@ def _photo_sums(captioner, grid, result, maps, other_result, photo, random):
         grid: its adapted features, (1, regions, feature_dim).
         result, other_result: CaptionResult of its caption, and that of another photo.
         maps: by which the cells are ordered for each word, (words, rows, columns).
-        photo: uint8 (height, width, 3), in which places are blurred, or None.
+        photo: uint8 (height, width, 3), in which regions are blurred, or None.
         random: numpy generator.
     """
     sums = np.zeros(sum(SIZES))

@@ -469,7 +469,7 @@ class CaptionGenerator:
             images: see `caption`.
             captions: a sentence, or a list with one sentence for each photo. Unknown
                 words are read as `<unk>`.
-            votes: also compute what each place adds to each word, see
+            votes: also compute what each region adds to each word, see
                 `CaptionResult.votes`.
             cache, batch_size: see `caption_each`.
         """

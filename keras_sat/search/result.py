@@ -67,7 +67,7 @@ class CaptionResult:
             captions.
         word_shifts: what they added for each word, and for `<end>` if the caption is
             finished, (words + 1,); None if nothing was searched.
-        votes: (words, rows, columns): what each place added to the logit of each word,
+        votes: (words, rows, columns): what each region added to the logit of each word,
             compared with the mean of the photo, positive or negative; None without the
             option `votes`. See `keras_sat.equations.votes`.
         compared: list of the ComparedCaptions among which consensus chose this one,
@@ -140,7 +140,7 @@ class CaptionResult:
 
         Args:
             kind: "attention" for the attention weights, or "votes" for the positive
-                votes; where no place has one, the map is even.
+                votes; where no region has one, the map is even.
         """
         one_of(*MAP_KINDS).check("map_kind", kind)
         if kind == "attention":

@@ -101,7 +101,7 @@ def remembered_in_words(network):
 
 
 def unchanged_in_words(network):
-    """Return what stays as it was if all attention is on one place."""
+    """Return what stays as it was if all attention is on one region."""
     memory = "memory" if network["attends_after"] else "memory before this step"
     if network["sentinel"]:
         return f"{memory} and the sentinel's share"
@@ -133,10 +133,9 @@ def _photo(network):
 def _regions():
     return Box(
         name="regions",
-        title="Grid of places",
+        title="Grid of regions",
         sentence="The encoder, a convolutional network, turns the photo into one vector a_i for "
-        "each place of a grid. (The paper calls places regions.) Shown is the length of each "
-        "vector. It is the same at every step.",
+        "each region of a grid. Shown is the length of each vector. It is the same at every step.",
         formula="a = {a_1, ..., a_L}",
         equation="section 3.1.1",
         function=END_OF_FILE,
@@ -166,8 +165,8 @@ def _scores(network):
     if network["attends_after"]:
         notes.append("This network compares with h_t; the paper's code with h_{t-1}.")
     sentence = (
-        "Each place is compared with the memory: the higher its score, the more the network "
-        "will look there. Only differences matter, so colours show each score less their mean."
+        "Each region is compared with the memory: the higher its score, the more attention "
+        "it gets. Only differences matter, so colours show each score less their mean."
     )
     if not network["attends"]:
         sentence = "This network has no attention, so it has no scores."
@@ -187,7 +186,7 @@ def _scores(network):
 def _softmax(network):
     sentence = "The softmax makes the scores positive, with sum 1: these are the attention weights."
     if not network["attends"]:
-        sentence = "Without attention, each place has the same weight."
+        sentence = "Without attention, each region has the same weight."
     return Box(
         name="softmax",
         title="Softmax",
@@ -203,13 +202,13 @@ def _context(network):
     differs = ""
     if network["hard"]:
         differs = (
-            "This network was trained with hard attention, which draws one place, (8) and (9). "
+            "This network was trained with hard attention, which draws one region, (8) and (9). "
             "Here it takes the expected context, (13)."
         )
     return Box(
         name="context",
         title="Context",
-        sentence="The places' vectors are averaged with these weights. The next box completes the "
+        sentence="The regions' vectors are averaged with these weights. The next box completes the "
         "context z_t, and shows it.",
         formula="sum_i alpha_ti a_i",
         equation="equation (13)",
@@ -235,8 +234,8 @@ def _gate(network):
         return dataclasses.replace(
             box,
             title="Sentinel",
-            sentence="A vector made from the memory, the sentinel, competes with the places: it "
-            "has a score e_ts of its own. Attention is shared among the places before the "
+            sentence="A vector made from the memory, the sentinel, competes with the regions: it "
+            "has a score e_ts of its own. Attention is shared among the regions before the "
             "sentinel takes its part. What it wins is taken from memory in place of the "
             "photo.",
             formula=f"sentinel_t = W_s (sigma(W_g {state} + b) (*) tanh({memory}))\n"
@@ -273,7 +272,7 @@ def _cells(network):
         context = "mean(a)"
         notes.append(
             f"This network attends after this box, so its {name} reads mean(a), the mean of the "
-            "photo's places, in place of z_t."
+            "photo's regions, in place of z_t."
         )
     sentence = (
         "The LSTM reads the previous word and updates the memory. In the order of the strips: "
@@ -349,7 +348,7 @@ def _readout(network):
         title="Readout",
         sentence="Previous word, memory and photo are the summands p of s, so each word's logit "
         f"is the sum of its parts. {shared_out}The photo's part splits further, into one vote "
-        "for each place: how far the place differs from the mean of the photo in the word's "
+        "for each region: how far the region differs from the mean of the photo in the word's "
         "direction d, times the attention it got. Here w is the word's row of L_o.",
         formula="\n".join(lines),
         equation="equation (7) before its softmax; for parts and votes, `keras_sat.equations`",

@@ -1,4 +1,4 @@
-"""The colours of words on the map of what each place would say.
+"""The colours of words on the map of what each region would say.
 
 A word has the same colour at all steps, and a word that names a colour has that colour.
 Two words share a colour only if they meet at no step.
@@ -6,9 +6,9 @@ Two words share a colour only if they meet at no step.
 
 from collections import Counter
 
-OTHERS = "#8b8b96"  # of words that few places say
+OTHERS = "#8b8b96"  # of words that few regions say
 NUM_NAMED = 8  # words of a step, the most frequent ones, that should have colours
-FEW = 5  # places: words of so many should have colours too
+FEW = 5  # words that at least so many regions say should have colours too
 NAMED_COLOURS = {
     "red": "#e02020",
     "yellow": "#f5dc1e",
@@ -49,7 +49,7 @@ def colours_of_places(words_of_steps):
     """Return a dict from words to colours, "#rrggbb"; other words have OTHERS.
 
     Args:
-        words_of_steps: for each step, the words that places would say, in any order.
+        words_of_steps: for each step, the words that regions would say, in any order.
     """
     counts_of_steps = [Counter(words) for words in words_of_steps]
     totals = sum(counts_of_steps, Counter())

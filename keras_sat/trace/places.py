@@ -1,4 +1,4 @@
-"""What each place would say: the most probable word if the context were one region.
+"""What each region would say: the most probable word if the context were one region.
 
 At a step, z_t = sum_i alpha_ti a_i. Here it is a_i for one region i at a time, gated or
 mixed with the sentinel as z_t is. What reads z_t runs again for each region: the cells,

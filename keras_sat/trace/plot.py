@@ -1,4 +1,4 @@
-"""Plot one step of a trace: where the network looked, what each place voted, and what
+"""Plot one step of a trace: where the network looked, what each region voted, and what
 the most probable words are made of.
 """
 
@@ -116,7 +116,7 @@ def _signed(number, decimals=1):
 
 def votes_on_photo(photo, votes):
     """Return a photo, uint8 (height, width, 3), that is grey and dim, with the colour
-    FOR where places vote for a word and AGAINST where they vote against it, and the
+    FOR where regions vote for a word and AGAINST where they vote against it, and the
     vote that has the strongest colour.
     """
     strongest = max(float(np.abs(votes).max()), LEAST_STRONGEST)

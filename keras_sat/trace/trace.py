@@ -175,8 +175,8 @@ class Trace:
         return f"Trace({' '.join(self.words)!r}, {len(self.steps)} steps)"
 
     def votes(self, t: int, word: str | None = None) -> np.ndarray:
-        """Return how much more each place adds to the logit of a word than an average
-        place of this photo with the same attention would, (rows, columns); negative
+        """Return how much more each region adds to the logit of a word than an average
+        region of this photo with the same attention would, (rows, columns); negative
         where it adds less.
 
         See `equations.votes`. The sum is the photo's part of the logit less
@@ -192,7 +192,7 @@ class Trace:
 
     def vote_of_mean(self, t: int, word: str | None = None) -> float:
         """Return what the mean of the photo adds to a word's logit: what even attention
-        to all places would give; see `votes`.
+        to all regions would give; see `votes`.
         """
         word_ids = self._at_all_steps(t, word)
         of_mean = votes_of_mean(self._summed, self._reading, self._annotations, word_ids)
@@ -205,8 +205,8 @@ class Trace:
         return candidate
 
     def places(self, t: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most probable word and its probability for each place, two arrays
-        (rows, columns): what the network would say at step t if it saw only this place.
+        """Return the most probable word and its probability for each region, two arrays
+        (rows, columns): the word at step t if the network saw only this region.
 
         The context z_t is then a_i, gated or mixed with the sentinel as it was.
         """
@@ -262,10 +262,10 @@ class Trace:
 
     def plot(self, t: int, word: str | None = None, *, ax: Any = None, width: float = WIDTH) -> Any:
         """Draw step t, and return the figure: the map of attention, the votes of each
-        place, and the logits of the most probable words, stacked by their parts.
+        region, and the logits of the most probable words, stacked by their parts.
 
-        Votes are in two colours: orange where a place adds more to the word than an
-        average place with the same attention would, blue where less. The word that was
+        Votes are in two colours: orange where a region adds more to the word than an
+        average region with the same attention would, blue where less. The word that was
         said is bold. The figure is not one of pyplot's: a notebook draws it where it
         ends a cell; elsewhere, save it with its `savefig`.
 

@@ -1,4 +1,4 @@
-"""Votes for whole captions: for each word, what each place added to its logit.
+"""Votes for whole captions: for each word, what each region added to its logit.
 
 Captions that a search has found, or that were given, are read once more.
 """
