@@ -57,7 +57,7 @@ twenty = captioner.caption(scene.image, temperature=1.0, num_results=20, seed=0)
 most_probable = max([twenty, *twenty.alternatives], key=lambda result: result.log_prob)
 print(f"{most_probable.log_prob:.2f}  {most_probable.caption}\n{best.log_prob:.2f}  {best.caption}")
 
-# No sample is more probable than what a good search finds, and twenty samples seldom include that caption.
+# No sample is more probable than the caption that a good search finds, and twenty samples seldom include this caption.
 assert most_probable.log_prob <= best.log_prob + 1e-4
 
 # %% exercise=3
@@ -65,4 +65,4 @@ no_sentences = [result for scene, result in zip(scenes, samples[2.0]) if is_true
 for result in no_sentences[:5]:
     print(result.caption)
 
-# Single improbable words, from the tail, in sentences that are good otherwise.
+# Single improbable words, from the tail, spoil sentences that are fine otherwise.

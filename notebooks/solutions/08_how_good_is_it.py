@@ -41,7 +41,8 @@ cider_of_one = {caption: cider(four, [caption] * len(scenes))["cider"] for capti
 best_for_all = max(cider_of_one, key=cider_of_one.get)
 print(f"{cider_of_one[best_for_all]:.2f}  {best_for_all}")
 
-# It is true of its own scene and of hardly any other, so it cannot score much more than 0 on the others.
+# The sentence describes its own scene and hardly any other, so it shares few rare words with most references, and its
+# CIDEr is low.
 assert cider_of_one[best_for_all] < table["a liar"]["cider"]
 
 # %% exercise=2
@@ -49,7 +50,7 @@ for number in (4, 3, 2, 1):
     fewer = bleu([texts[:number] for texts in four], person)["bleu_4"]
     print(f"{number} references: BLEU-4 {fewer:.2f}")
 
-# More than half of it: the more references there are, the more of the possible wordings they contain.
+# More than half of BLEU-4 is due to the number of references: more references contain more of the possible wordings.
 assert fewer < 0.5 * table["a person"]["bleu_4"]
 
 

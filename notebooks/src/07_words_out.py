@@ -5,7 +5,7 @@
 #
 # * write *beam search*, and say when *greedy search* misses the best caption
 # * explain why searches prefer short captions, and what a *length penalty* does
-# * sample captions with a *temperature*, *top-k* and *top-p*, and say what variety costs
+# * sample captions with a *temperature*, *top-k* and *top-p*, and say why more variety means more mistakes
 #
 # **You need** to know the softmax, and that a captioner gives a probability to each possible next word.
 #
@@ -13,10 +13,10 @@
 #
 # [diagram]
 #
-# A trained captioner says how probable each next word is. That is not a caption yet: you still have to choose the
-# words. This chapter has several ways to choose, all with the same loop: begin with `<start>`, choose a word, feed it
-# back as the next input, and stop at `<end>` or at a maximum length. (The captioner is now *free-running*: it reads its
-# own words.)
+# A trained captioner predicts how probable each possible next word is. These probabilities are not a caption yet: you
+# still have to choose the words. This chapter shows several ways of choosing words. All of them use the same loop:
+# begin with `<start>`, choose a word, feed it back as the next input, and stop at `<end>` or at a maximum length. In
+# this loop the captioner is *free-running*: it reads the words that it has chosen itself.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -40,11 +40,12 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## A model with five words
 #
-# This model sees no picture, and reads only the last word: `follows` has the words that can come next, with their
-# probabilities. So you can list every caption with its probability, which is the product of its words' probabilities.
+# Here is a model that sees no picture and reads only the last word. For each word, `follows` lists the words that can
+# come next, with their probabilities. So you can list every caption with its probability, which is the product of its
+# words' probabilities.
 #
-# **Predict.** Greedy search takes the most probable word at each step. Which caption does it find? Is that the most
-# probable caption?
+# **Predict.** Greedy search takes the most probable word at each step. Which caption does greedy search find here, and
+# is it the most probable of all captions?
 
 # %%
 toy = Vocabulary(["a", "the", "dog", "cat", "sun"])
@@ -81,12 +82,12 @@ for text, probability in listed:
 #
 # ## Beam search
 #
-# Keep the best few beginnings instead of one; they are called *beams*. At each step, continue each beam with every
-# word, and keep the best few of all continuations. A beam that has ended stays as it is. With one beam, this is greedy
-# search; with as many beams as there are captions, no caption can be missed.
+# Keep the best few beginnings of a caption, called *beams*, instead of only one. At each step, continue each beam with
+# every word, and keep the best few of all continuations. A beam that has ended stays as it is. Beam search with one
+# beam is greedy search; with as many beams as there are captions, it cannot miss any caption.
 #
-# **Your turn.** Write one step. A beam is a pair: a list of words, starting with `<start>`, and its probability.
-# `follows[word].items()` has the next words and their probabilities.
+# **Your turn.** Write one step of beam search. A beam is a pair: a list of words, starting with `<start>`, and its
+# probability. `follows[word].items()` gives the words that can come after `word`, with their probabilities.
 
 
 # %% gap="beam"
@@ -124,9 +125,9 @@ def beam_search_by_hand(num_beams, show=False):
 by_hand = {num_beams: beam_search_by_hand(num_beams, show=num_beams == 2) for num_beams in (1, 2, 5)}
 
 # %% [markdown]
-# The package's searches know nothing about pictures, either. They expect a function that reads the last words and a
-# state, and returns logits. Here is such a function for `follows`. With it, both searches find the captions that you
-# found.
+# The package's functions `greedy_search` and `beam_search` need no picture, either. They expect a function that takes
+# the last words and a state, and returns logits. The next cell defines such a function for `follows`. With this
+# function, the package's searches find the same captions as your own search.
 
 # %%
 table = np.full((len(toy), len(toy)), 1e-30, dtype="float32")
@@ -157,15 +158,15 @@ for name, (text, probability) in found.items():
     print(f"{name:8} {probability:.2f}  {text}")
 
 # %% [markdown]
-# A caption's score is the *product* of its words' probabilities; in practice, the logarithms are added. These must be
-# log *probabilities*: a sum of raw logits, from before the softmax, means nothing.
+# A caption's score is the *product* of its words' probabilities; in practice, the logarithms are added. Only log
+# *probabilities* can be added in this way: a sum of logits, the values before the softmax, means nothing.
 #
 # ## The captioner for scenes
 #
-# Now let the captioner `scenes` caption 200 scenes that it has never seen. For synthetic scenes, you can check which
-# captions are true.
+# Now let the captioner `scenes` caption 200 scenes that it has never seen. The objects in a synthetic scene are known,
+# so `is_true` can check whether a caption is *true*, which means correct in every detail.
 #
-# **Predict.** More beams find more probable captions. Are more of these captions true?
+# **Predict.** With more beams, beam search finds more probable captions. Does it also find more captions that are true?
 
 # %%
 captioner = Captioner.from_pretrained("scenes")
@@ -201,15 +202,16 @@ show(searched, ("log p", "better", "worse", "true"))
 # <details><summary>What happened</summary>
 #
 # With ten beams, the caption is more probable than the greedy one for more than a fifth of the scenes, and less
-# probable for none. (With two beams, it is less probable for a few scenes: two beginnings that end badly can push out
-# the one that greedy search follows.) But no more of the captions are true. To this model, a more probable caption is a
-# more usual one, and a shorter one. On photos, which are harder, beams do help: the CIDEr of a captioner for Flickr8k
-# rose from .458 with greedy search to .496 with five beams.
+# probable for none. With two beams, the caption is less probable for a few scenes, because two beginnings that end
+# badly can push out the one that greedy search follows. But the captions of beam search are not true more often than
+# those of greedy search. The captions that this model finds more probable are more conventional and shorter, not more
+# accurate. On photos, which are harder to describe, more beams do help: the CIDEr of a captioner for Flickr8k rose from
+# .458 with greedy search to .496 with five beams.
 #
 # </details>
 #
-# When beam search ends, it has several captions, the *n best*. They show what the model is unsure about: here, the
-# sizes and the wording, but neither the shapes nor the colours.
+# Beam search ends with several captions, the *n-best list*. Such a list shows what the model is unsure about: for the
+# next scene, the sizes and the wording, but neither the shapes nor the colours.
 
 # %%
 scene = [scene for scene in scenes if len(scene.objects) == 2][3]
@@ -225,9 +227,9 @@ for result in n_best:
 # ## The length penalty
 #
 # Probabilities are below 1, so every additional word costs probability, and a search prefers short captions. With a
-# *length penalty* $\kappa$, the search compares $\log p \,/\, \text{length}^{\kappa}$ instead. With $\kappa = 0$, this
-# is the log probability itself; with $\kappa = 1$, it is the mean over the tokens. (The letter $\kappa$ is ours, not
-# the paper's.)
+# *length penalty* $\kappa$, the search compares captions by $\log p \,/\, \text{length}^{\kappa}$ instead of $\log p$.
+# For $\kappa = 0$, this score is the log probability itself; for $\kappa = 1$, it is the mean log probability of the
+# tokens. (The letter $\kappa$ is ours, not the paper's.)
 
 # %%
 penalties = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -240,18 +242,20 @@ added = {word: said[1][word] - said[0][word] for word in said[1]}
 print("said more often with 2:", *(f"{word} +{count}" for word, count in Counter(added).most_common(8)))
 
 # %% [markdown]
-# On average, captions grow from 6.1 to 8.7 words, and most of them stay true. The added words say little: introductions
-# ("you can see", "a picture of"), sizes, "to the left of" instead of "left of", and hardly any colours. Choose the
-# penalty on the dev split, by the score that matters to you; the package's preset for Flickr8k uses .5.
+# With a penalty of 2, captions grow from 6.1 to 8.7 words on average, and most of them are still true. The additional
+# words add little information. Many are introductions ("you can see", "a picture of"), sizes, or "to the left of"
+# instead of "left of"; hardly any are colours. Choose the penalty with the best score on the dev split, in the metric
+# that matters to you. The package's preset for Flickr8k uses .5.
 #
 # ## Sampling
 #
 # Instead of searching, you can sample each word with the probability that the model gives it. The *temperature* $T$
-# divides the logits before the softmax,
+# divides the logits before the softmax:
 #
 # $$p_k \propto \exp(\text{logit}_k / T).$$
 #
-# **Your turn.** Write this softmax. (Subtract the largest logit first, so that `exp` does not overflow.)
+# **Your turn.** Write the softmax with a temperature. (Subtract the largest logit first, so that `exp` does not
+# overflow.)
 
 
 # %% gap="temperature"
@@ -280,11 +284,11 @@ for ax, temperature in zip(axes, (0.5, 1.0, 2.0)):
     ax.set_title(f"first word, T = {temperature}")
 
 # %% [markdown]
-# At temperatures below 1, probable words become more probable; above 1, they become less so. Greedy search is the limit
-# $T \to 0$.
+# Temperatures below 1 make probable words more probable; temperatures above 1 make them less probable. Greedy search is
+# the limit of sampling for $T \to 0$.
 #
 # **Predict.** At $T = 1$, words are sampled with exactly the probabilities that the model has learned, and it has
-# learned them from true captions. What fraction of its captions are true?
+# learned them from true captions. What fraction of the sampled captions are true?
 
 # %%
 temperatures = (0.2, 0.5, 1.0, 1.5, 2.0)
@@ -298,16 +302,16 @@ print(f"no sentence at T = 2: {no_sentence:.0%}; different true captions, one fo
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Four in five. The captions are about as varied as the true captions of these scenes. But the model's probabilities are
-# not perfect: it gives a little probability to many wrong words, and in the course of a caption, one of them is sampled
-# now and then. At $T = 2$, about half of the captions are not true, and about a quarter are not even sentences.
+# At $T = 1$, four in five of the sampled captions are true, and they are about as varied as the scenes' own captions.
+# But the model's probabilities are not perfect: many wrong words get a little probability, so now and then one of them
+# is sampled. At $T = 2$, about half of the captions are not true, and about a quarter are not even sentences.
 #
 # </details>
 #
-# Most mistakes come from the *tail*: words that are improbable one by one, but not all together. *Top-k* samples only
-# from the $k$ most probable words. *Top-p* ([nucleus sampling](https://arxiv.org/abs/1904.09751)) samples from the
-# smallest set of words that together have at least the probability $p$, so that it allows many words where the model is
-# unsure and few where it is sure.
+# Most mistakes come from the *tail*: a large number of words that are each improbable, but together have a considerable
+# probability. *Top-k* samples only from the $k$ most probable words. *Top-p* ([nucleus
+# sampling](https://arxiv.org/abs/1904.09751)) samples from the smallest set of words whose probabilities add up to at
+# least $p$. So top-p allows many words where the model is unsure, and few where it is sure.
 
 # %%
 cut = {"T = 1.5": drawn["T = 1.5"]}
@@ -316,8 +320,8 @@ for label, choice in (("top_k = 2", {"top_k": 2}), ("top_p = 0.9", {"top_p": 0.9
 show(cut, ("different", "true"))
 
 # %% [markdown]
-# The seed alone decides what is sampled, and each picture has its own random numbers. So the same seed gives the same
-# captions, whatever else is in the batch.
+# Each picture has its own random numbers, which depend only on the seed and on the picture's number. So the same seed
+# gives a picture the same caption, whatever else is in the batch.
 
 # %%
 few = captioner.caption_features(features[:8], temperature=1.0, seed=1)
@@ -333,8 +337,9 @@ for result in captioner.caption(scene.image, temperature=1.0, num_results=4, see
 # %% [markdown]
 # ## Where a caption ends
 #
-# To the model, `<end>` is a word like any other, and it has learned when to say it. `max_length` stops a caption that
-# would not end. `<pad>` and `<start>` are never chosen, and `<unk>` is chosen only if you allow it.
+# The model treats `<end>` like any other word, and has learned from its training captions where `<end>` belongs.
+# `max_length` limits the number of words, in case `<end>` does not come in time. `<pad>` and `<start>` are never
+# chosen, and `<unk>` is chosen only if you allow it.
 
 # %%
 short = captioner.caption_features(features, num_beams=1, max_length=5)
@@ -347,31 +352,33 @@ print(
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Change `follows` so that two beams miss the best caption, too, but three beams find it.
+# **1.** Change `follows` so that beam search with two beams misses the best caption, but with three beams finds it.
 #
 # [solution 1]
 #
-# **2.** Sample 20 captions of one scene with $T = 1$ (`temperature=1.0, num_results=20`), and take the most probable
-# one. Is it the caption that beam search finds?
+# **2.** Sample 20 captions of one scene with $T = 1$ (`temperature=1.0, num_results=20`). Is the most probable of these
+# samples the caption that beam search finds?
 #
 # [solution 2]
 #
-# **3.** At a temperature of 2, some captions are not sentences. Print five of them. Which words spoil them?
+# **3.** At a temperature of 2, some captions are not sentences. Print five of these captions, and find the words that
+# spoil them.
 #
 # [solution 3]
 #
 # ## In five sentences
 #
 # A captioner gives probabilities, and a search turns them into a caption. Greedy search is beam search with one beam;
-# more beams find more probable captions, which need not be truer. Every word costs probability, so a search prefers
-# short captions unless a length penalty makes up for it. Sampling gains variety and costs truth; the temperature trades
-# one for the other. Top-k and top-p cut off the tail, where most of the mistakes come from.
+# with more beams, the captions become more probable, but not necessarily better. Every word costs probability, so a
+# search prefers short captions unless a length penalty makes up for it. Sampling gives more varied captions, but fewer
+# of them are true; the temperature balances variety and truth. Top-k and top-p cut off the tail, where most of the
+# mistakes come from.
 #
 # ## Next
 #
-# For synthetic scenes, it is easy to say which captions are true. [Chapter 8](08_how_good_is_it.ipynb) is about how
-# captions are scored when you do not know what is true, but only what five people have written. To read: [Holtzman et
-# al.](https://arxiv.org/abs/1904.09751) on why the most probable text is dull.
+# For synthetic scenes, it is easy to say which captions are true. [Chapter 8](08_how_good_is_it.ipynb) shows how
+# captions are scored when all you know about a photo is what five people have written. For further reading, see
+# [Holtzman et al.](https://arxiv.org/abs/1904.09751) on why the most probable text is dull.
 
 # %% maintainers=true
 assert abs(sum(probability for _, probability in listed) - 1) < 1e-9 and listed[0][0] == "the sun"

@@ -4,7 +4,7 @@
 # **You will be able to**
 #
 # * compute BLEU, METEOR and CIDEr-D by hand
-# * fool each of them, and say what a score can and cannot tell you
+# * fool each of these metrics, and say what a score can and cannot tell you
 # * judge whether a difference between two captioners is real
 #
 # **You need** to be able to count words and read a table. No network is trained.
@@ -13,11 +13,11 @@
 #
 # [diagram]
 #
-# Five people have each written a caption of a photo: these are the *references*. A captioner writes a sixth caption,
-# the *candidate*. How good is the candidate? No program can tell, so metrics count how much of it is found in the
-# references. In this chapter, you compute the usual metrics by hand and get the same numbers as the package. Then you
-# look for cases in which the metrics are wrong. You can find such cases because for synthetic scenes, the truth is
-# known.
+# Five people have each written a caption of a photo; their captions are the *references*. A captioner writes a sixth
+# caption, the *candidate*. How good is the candidate? No program can tell for certain, so metrics count how much of the
+# candidate is found in the references. In this chapter, you compute the usual metrics by hand and get the same numbers
+# as the package. Then you look for cases in which the metrics are wrong. You can find such cases among synthetic
+# scenes: their objects are known, so a program can check whether a caption is *true*.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -46,10 +46,10 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## BLEU by hand
 #
-# BLEU ([Papineni et al., 2002](https://aclanthology.org/P02-1040/)) was made for machine translation. It splits
+# BLEU ([Papineni et al., 2002](https://aclanthology.org/P02-1040/)) was made for machine translation. BLEU splits
 # captions into words and counts *n-grams*, which are runs of $n$ words. The precision $p_n$ is the fraction of the
 # candidate's n-grams that are found in a reference. The counts are *clipped*: each n-gram counts at most as often as it
-# occurs in the reference that has it most often. Otherwise "a a a a" would be perfect.
+# occurs in any one reference. Without clipping, "a a a a" could get a perfect $p_1$.
 #
 # **Your turn.** Count the clipped matches. `ngrams(text, n)` returns a `Counter`.
 
@@ -83,13 +83,13 @@ for n in range(1, 5):
     print(f"p_{n} = {matches:2} / {total:2}")
 
 # %% [markdown]
-# BLEU-$N$ is the geometric mean of $p_1 \dots p_N$, times a *brevity penalty*. Without it, very short captions could be
-# perfect. The penalty applies to candidates that are shorter than the reference closest to them in length: with $c$
-# words in the candidate and $r$ in that reference,
+# BLEU-$N$ is the geometric mean of $p_1 \dots p_N$, times a *brevity penalty*. Without this penalty, very short
+# captions could get a perfect score. The penalty lowers the score of a candidate that is shorter than the reference
+# closest to it in length. If the candidate has $c$ words and this reference has $r$ words, then
 #
 # $$\text{BLEU-}N = \min(1, e^{1 - r/c}) \cdot \Big(\prod_{n=1}^N p_n\Big)^{1/N}$$
 #
-# **Your turn.** Write this formula.
+# **Your turn.** Write the formula of BLEU-$N$.
 
 
 # %% gap="bleu"
@@ -112,13 +112,13 @@ for n, value in enumerate(by_hand, start=1):
     print(f"BLEU-{n}  by hand {value:.6f}, the package {scored[f'bleu_{n}']:.6f}")
 
 # %% [markdown]
-# BLEU is meant for a whole corpus: matches and counts are first summed over all captions, and then divided. The mean of
-# the BLEU of single captions is something else, since a caption that shares no run of four words with a reference has a
-# BLEU-4 of zero.
+# BLEU is meant for a whole corpus: the matches and the numbers of n-grams are first summed over all captions, and only
+# then divided. The mean of the BLEU scores of single captions is a different number, since a caption that shares no run
+# of four words with any reference has a BLEU-4 of zero.
 #
 # From here on, the captions describe 300 scenes that the captioner has not seen. Four of the five sentences of a scene
-# are the references. The remaining sentence stands for a person's caption, and is scored, too. (This "person" is the
-# grammar of the scenes, which is always right.)
+# are the references. The fifth sentence plays the part of a person's caption, and is scored, too. (In fact, a grammar
+# generates all five sentences, so this "person" is always right.)
 
 # %%
 scenes = draw_scenes(300, seed=44)
@@ -140,16 +140,16 @@ print(f"{(of_each < 0.001).mean():.0%} of the captions have BLEU-4 zero")
 # METEOR ([Banerjee and Lavie](https://aclanthology.org/W05-0909/)) matches the words of a caption with the words of one
 # reference. Two words match if they are equal, have the same stem, or are synonyms. METEOR gives recall more weight
 # than precision, and penalises matches that are broken into many *chunks* (runs of words that are next to each other in
-# both sentences). Of several references, the one with the best score counts. With $m$ matches in $k$ chunks, $c$ words
-# in the caption and $r$ in the reference,
+# both sentences). If there are several references, the best score counts. For $m$ matches in $k$ chunks, $c$ words in
+# the caption and $r$ words in the reference, the formulas are
 #
 # $$P = \frac{m}{c}, \quad R = \frac{m}{r}, \quad F = \frac{P R}{0.85 P + 0.15 R}, \quad
 #   \text{METEOR} = \Big(1 - 0.6 \Big(\frac{k}{m}\Big)^{0.2}\Big) F$$
 #
-# (The numbers .85, .15, .6 and .2 are the English weights of METEOR 1.5, a Java program that also knows paraphrases.
-# The package uses this program if it is installed; otherwise, it uses nltk's METEOR with the same weights, which needs
-# the dictionary WordNet.) The next cell uses nltk's METEOR with a small dictionary of its own, which has the synonyms
-# of the scenes.
+# The numbers .85, .15, .6 and .2 are the English weights of METEOR 1.5, a Java program that also matches paraphrases.
+# The package uses this program if it is installed. Otherwise, the package uses nltk's METEOR with the same weights,
+# which needs the dictionary WordNet. The next cell gives nltk's METEOR a small dictionary instead, with the synonyms
+# that occur in captions of scenes.
 
 
 # %%
@@ -204,21 +204,21 @@ for caption in (reference, "one star above a small red circle", "a little red ci
     print("   ".join(f"{value:.4f}" for value in found), "  ", caption)
 
 # %% [markdown]
-# Even the very same sentence does not get 1, because its single chunk is penalised. The second caption has the same
-# words in another order, and means the opposite. The third is a true paraphrase, which only gets a good score with the
-# synonyms.
+# Even a caption that is identical to the reference does not get a METEOR of 1, because its single chunk is penalised.
+# The second caption has the words of the reference in another order, and means the opposite. The third caption is a
+# correct paraphrase, but gets a good score only with the dictionary of synonyms.
 #
 # ## CIDEr-D by hand
 #
 # Not all words are worth the same: nearly every caption has "a", and few have "purple". CIDEr ([Vedantam et al.,
-# 2015](https://arxiv.org/abs/1411.5726)) turns each caption into a vector with a number for each n-gram: its count
-# times its weight $\log(N / N_g)$, where $N$ is the number of photos and $N_g$ the number of photos that have this
-# n-gram in a reference (*tf-idf*). The score is the cosine between the vectors of the candidate and of a reference,
-# averaged over the references and over $n = 1 \dots 4$, times 10.
+# 2015](https://arxiv.org/abs/1411.5726)) turns each caption into a vector with a number for each n-gram: the n-gram's
+# count times its weight $\log(N / N_g)$. Here $N$ is the number of photos, and $N_g$ is the number of photos that have
+# the n-gram in at least one reference. (This weighting is called *tf-idf*.) The score is 10 times the cosine between
+# the vectors of the candidate and of a reference, averaged over the references and over $n = 1 \dots 4$.
 #
-# Most papers report *CIDEr-D*, which is harder to fool. It clips the counts as BLEU does, so that repeating a word does
-# not help, and multiplies each cosine by $e^{-d^2 / 2\sigma^2}$ with $\sigma = 6$, where $d$ is the difference in
-# length between the two captions. Like most papers, this notebook calls it CIDEr.
+# Most papers report *CIDEr-D*, which is harder to fool. CIDEr-D clips the counts as BLEU does, so that repeating a word
+# does not help. CIDEr-D also multiplies each cosine by $e^{-d^2 / 2\sigma^2}$ with $\sigma = 6$, where $d$ is the
+# difference in length between the two captions. Like most papers, this notebook calls CIDEr-D just CIDEr.
 #
 # **Your turn.** Write the function that returns the weight of an n-gram. If an n-gram is in no reference, treat it as
 # if it were in one.
@@ -266,20 +266,22 @@ weights = {word: weight((word,)) for word in ("a", "is", "square", "purple", "an
 print("what a word is worth:", "  ".join(f"{word} {value:.2f}" for word, value in weights.items()))
 
 # %% [markdown]
-# So CIDEr depends on the data set: among other photos, the same captions get other scores, and the CIDEr of a single
-# photo is always 0.
+# So CIDEr depends on the data set: if you evaluate the same captions together with those of other photos, they get
+# other scores. For a single photo, every weight is $\log 1 = 0$, so CIDEr is always 0.
 #
 # ## Captions that deserve good scores, and captions that do not
 #
-# * **the model**, whose captions are true for 96 % of the scenes
-# * **a person**, who always tells the truth
-# * **a liar**: the person's sentences with left and right or above and below exchanged, or with wrong colours if there
-#   are no such words; never true
+# Here are five sets of captions for the same scenes:
+#
+# * **the model**: the captioner's captions, of which 96 % are true
+# * **a person**: the sentences that play the part of a person, all of them true
+# * **a liar**: the person's sentences with "left" and "right", or "above" and "below", exchanged (or with wrong
+#   colours, if a sentence has none of these words), none of them true
 # * **shuffled**: the model's words in random order
 # * **always the same**: one sentence for all scenes
 #
-# **Predict.** Rank the five by BLEU-4. Who is first? How far behind is the liar? And what is the BLEU-1 of the shuffled
-# words?
+# **Predict.** Which of the five sets of captions has the highest BLEU-4, and how far behind is the liar? How does the
+# BLEU-1 of the shuffled words compare with that of the model?
 
 # %%
 EXCHANGED = {"left": "right", "right": "left", "above": "below", "below": "above", "over": "under", "under": "over"}
@@ -321,19 +323,20 @@ for ax, name in zip(axes, ("true", "bleu_4", "meteor", "cider")):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# * **The model beats the person** by every metric (by METEOR, which knows synonyms, only just), although 4 % of its
-#   captions are false and none of the person's are. The model writes what is usual; the person varies the wording.
-# * **The liar is not found out.** None of the liar's sentences are true, but their BLEU-4 is still two thirds of the
-#   person's, and their CIDEr is half. One wrong word in ten costs a few n-grams, whether it is an article or the point
-#   of the sentence.
-# * **BLEU-1 ignores the order of words.** Shuffled words score exactly as much as the sentence did. BLEU-4 does depend
-#   on the order.
+# * **The model beats the person** in every metric, although 4 % of the model's captions are false and none of the
+#   person's are. (In METEOR, which matches synonyms, the model is only just ahead.) The model uses the most common
+#   wording, whereas the person varies it.
+# * **The liar is not found out.** None of the liar's sentences are true, but they still get two thirds of the person's
+#   BLEU-4, and half of the person's CIDEr. One wrong word in ten costs only a few n-grams, even if it is the most
+#   important word of the sentence.
+# * **BLEU-1 ignores the order of words.** The shuffled words get exactly the same BLEU-1 as the original sentences.
+#   BLEU-4 does depend on the order.
 #
 # </details>
 #
 # On photos, too, BLEU ranks a model above a person: on Flickr8k's dev split, the bundled captioner has a BLEU-4 of
-# 25.1, and a person has 21.2. But METEOR (21.8 and 25.5) and CIDEr (.62 and .80) put the person first there, as you
-# would if you read the captions.
+# 25.1, and a person has 21.2. But in METEOR (21.8 and 25.5) and CIDEr (.62 and .80), the captioner is behind the
+# person, and if you read the captions, you would agree.
 #
 # Single captions show even more clearly that scores do not measure truth. Here are two captions of the same scene:
 
@@ -350,8 +353,9 @@ for text, score in one_by_one.items():
 # %% [markdown]
 # ## How to get more BLEU without a better model
 #
-# Keep the full stop: people end nearly every caption with one, so it matches. Or leave out the brevity penalty: then
-# captions that stop after four words score higher than whole ones.
+# One trick is to keep the full stop as a word: people end nearly every caption with a full stop, so it nearly always
+# matches. Another trick is to leave out the brevity penalty: then captions that are cut off after four words score
+# higher than whole captions.
 
 # %%
 with_stop = bleu(
@@ -364,32 +368,33 @@ print(f"its captions after four words   {cut_off['bleu_4']:.3f}")
 print(f"    without brevity penalty     {cut_off['bleu_4_no_penalty']:.3f}")
 
 # %% [markdown]
-# So scores can only be compared if the captions were tokenised in the same way, with the same brevity penalty, and with
-# the same number of references (five in the paper, which drops COCO's additional ones). Section 5.2 of the paper adds
-# three more reasons why the scores of different papers are hard to compare: they use different encoders (a better CNN
-# alone gives better captions), single models or an *ensemble* of several, and different splits of the data. Here is the
-# paper's own table for Flickr8k, BLEU-1 to BLEU-4 (without brevity penalty) and METEOR:
+# So scores can only be compared if they were computed with the same tokenisation, the same brevity penalty and the same
+# number of references. The paper always uses five references, and drops the additional ones that some photos of COCO
+# have. Section 5.2 of the paper adds three more reasons why the scores of different papers are hard to compare. Papers
+# use different encoders (a better CNN alone gives better captions), single models or an *ensemble* of several, and
+# different splits of the data. The next cell prints the paper's own table for Flickr8k: BLEU-1 to BLEU-4, without
+# brevity penalty, and METEOR.
 
 # %%
 for label, row in PUBLISHED["flickr8k"].items():
     print(f"{label:34}" + "  ".join(f"{100 * value:5.2f}" for value in row.values()))
 
 # %% [markdown]
-# Hard attention was a little better in everything but BLEU-1. Was that chance?
+# Was it chance that hard attention was a little better than soft attention in every metric but BLEU-1?
 #
-# (The network is trained on none of these metrics, but on the cross-entropy, which is the logarithm of the perplexity
-# that you computed in chapter 1. Late in training, the paper says, likelihood and BLEU on the dev split no longer rise
-# together. So the authors keep the epoch with the best BLEU on dev, and stop when this BLEU no longer rises: that is
-# *early stopping*.)
+# The paper's captioners are not trained on any of these metrics. Their loss is the cross-entropy, the logarithm of the
+# perplexity that you computed in chapter 1. According to the paper, likelihood and BLEU on the dev split no longer rise
+# together late in training. So the authors use *early stopping*: they stop training when BLEU on the dev split no
+# longer rises, and keep the weights with the best BLEU.
 #
 # ## Is the difference real?
 #
 # The next cell compares the two bundled captioners for scenes, one with soft and one with hard attention, on 100
-# scenes. On 100 other scenes, their scores would be different. The *bootstrap* imitates this: it samples 100 of the
-# scenes with replacement, again and again, and looks at how the difference between the captioners varies. 95 % of these
-# samples give a difference inside the interval.
+# scenes. On 100 other scenes, the scores of both captioners would be different. The *bootstrap* imitates such other
+# scenes: again and again, it samples 100 of the scenes with replacement, and computes the difference between the
+# captioners. The *95 % interval* contains 95 % of these differences.
 #
-# **Predict.** The two captioners differ by about 1 point in BLEU-1. How wide is the interval of this difference?
+# **Predict.** The two captioners differ by about 1 point in BLEU-1. How wide is the 95 % interval of this difference?
 
 # %%
 images = [CaptionedImage(scene.image_id, scene.image, list(scene.captions), "test") for scene in scenes[:100]]
@@ -405,15 +410,15 @@ print(comparison)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# More than five points, and it contains 0, as do the intervals of all other rows: from 100 scenes, you cannot tell
-# which of the two captioners is better. (The row for METEOR appears only if METEOR is installed. It is not comparable
-# with the METEOR above, which has a dictionary of its own.)
+# The interval is more than five points wide. The intervals of all rows contain 0, so 100 scenes are too few to tell
+# which of the two captioners is better. (The table has a row for METEOR only if METEOR is installed. The METEOR scores
+# in this row cannot be compared with those above, which were computed with another dictionary.)
 #
 # </details>
 #
-# So what a difference of .01 is worth depends on the number of photos. The width of such an interval shrinks with the
-# square root of this number. How many photos does it take until the interval of a difference of .01 (one point of BLEU)
-# no longer contains 0?
+# So the number of photos decides what a difference of .01 is worth. The width of the interval shrinks with the square
+# root of the number of photos. How many photos does it take until the interval of a difference of .01 (one point of
+# BLEU) no longer contains 0?
 
 # %%
 photos_needed = {}
@@ -423,14 +428,15 @@ for name in ("bleu_4", "cider"):
     print(f"{name:7} about {photos_needed[name]:,.0f} photos for a difference of .01")
 
 # %% [markdown]
-# Thousands, for two captioners as similar as these; Flickr8k's test split has 1,000 photos. And the same network,
-# trained from another seed, has other weights: on Flickr8k, this alone can change BLEU-4 by half a point. So a single
-# run that is one point better says little. Train with several seeds, show intervals, and look at the captions.
+# For two captioners as similar as these, it takes thousands of photos, and Flickr8k's test split has only 1,000.
+# Moreover, the same network trained with another seed ends up with other weights: on Flickr8k, the seed alone can
+# change BLEU-4 by half a point. So it means little if a single run is one point better than another. Train with several
+# seeds, show intervals, and look at the captions.
 #
 # ## Look at the mistakes
 #
-# No score says why a caption is wrong. Attention sometimes does: it shows what the model was looking at when it said
-# the wrong word. The caption below is **false**.
+# No score says why a caption is wrong. Attention sometimes helps, because it shows where the model was looking when it
+# said the wrong word. The caption below is **false**.
 
 # %%
 wrong = [(scene, result) for scene, result in zip(scenes, results) if is_true(scene, result.caption) is not True]
@@ -445,8 +451,8 @@ for which, masses in zip(("first", "second"), on_both):
     print(f"weight on circle and square at the {which} 'blue':", " and ".join(f"{mass:.2f}" for mass in masses))
 
 # %% [markdown]
-# Both objects are blue. At each "blue", the attention is on both objects at once, and mostly on the circle. So the
-# caption names the circle twice, and the square not at all.
+# Both objects in this scene are blue. At both words "blue" in the caption, the attention is on both objects, but mostly
+# on the circle. So the caption names the circle twice, and the square not at all.
 #
 # ## For and against
 #
@@ -473,22 +479,24 @@ for which, masses in zip(("first", "second"), on_both):
 #
 # [solution 2]
 #
-# **3.** Write a liar whose captions are all false and still beat the model in BLEU-4. Start from the references.
+# **3.** Write a liar whose captions are all false, but have a higher BLEU-4 than the model's captions. Start from the
+# references.
 #
 # [solution 3]
 #
 # ## In five sentences
 #
 # Metrics count how much of a caption is found in what people wrote. BLEU counts runs of words, METEOR matches words and
-# synonyms, and CIDEr-D gives rare words more weight. None of them knows what is true, so a liar does well, and a model
-# can beat a person. Scores can only be compared if everything else is equal, and it takes thousands of photos to be
-# sure of a difference of one point. Read the captions, and where they are wrong, look at the attention.
+# synonyms, and CIDEr-D gives rare words more weight. None of these metrics measures whether a caption is true, so a
+# liar gets good scores, and a model can beat a person. Scores can only be compared if everything else is equal, and it
+# takes thousands of photos to be sure of a difference of one point. Read the captions, and where they are wrong, look
+# at the attention.
 #
 # ## Next
 #
-# [Your own photos and Flickr8k](rooms/your_own_photos_and_flickr8k.ipynb) leaves the synthetic world. To read:
-# [Anderson et al., *SPICE*](https://arxiv.org/abs/1607.08822), and
-# [Hessel et al., *CLIPScore*](https://arxiv.org/abs/2104.08718).
+# [Your own photos and Flickr8k](rooms/your_own_photos_and_flickr8k.ipynb) goes on with real photos. For further
+# reading, see [Anderson et al., *SPICE*](https://arxiv.org/abs/1607.08822), and [Hessel et al.,
+# *CLIPScore*](https://arxiv.org/abs/2104.08718).
 
 # %% maintainers=true
 np.testing.assert_allclose(by_hand, [scored[f"bleu_{n}"] for n in range(1, 5)], atol=1e-6)

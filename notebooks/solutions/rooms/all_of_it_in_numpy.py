@@ -58,9 +58,9 @@ errors = {name: np.abs(wrong_d_w[name] - gradient).max() for name, gradient in d
 print("right:", *(name for name, error in errors.items() if error < 1e-12))
 print("wrong:", *(name for name, error in errors.items() if error > 1e-12))
 
-# Only the gradients of the readout's weights are right, since they have not been through the softmax. All others are
-# wrong, even those of the LSTM, which comes after attention: except at the last word, its d_h has been through the
-# attention of a later word.
+# Only the gradients of the readout's weights are right, since they do not depend on the softmax's backward pass. All
+# others are wrong, even those of the LSTM, which comes after attention: at all words but the last, the LSTM's d_h has
+# passed through the attention of a later word.
 assert {name for name, error in errors.items() if error < 1e-12} == {
     "state_readout",
     "context_readout",
@@ -78,6 +78,6 @@ print("softmax line:", softmax_backward(softmax(e), R).round(3))
 
 # After a small change of a score, the same region is sampled, so the derivative of a sample is 0, which is correct but
 # useless. The mean is smooth, and `softmax_backward` computes its derivative, with R_i in place of d_alpha_i. REINFORCE
-# estimates it from samples (docs/backward.md).
+# estimates this derivative from samples (docs/backward.md).
 assert (of_a_draw == 0).all()
 np.testing.assert_allclose(softmax_backward(softmax(e), R), of_the_mean, atol=1e-8)

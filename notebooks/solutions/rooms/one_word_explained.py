@@ -57,8 +57,9 @@ for name, order in orders(beach, t_girls).items():
     print(f"{name:9}: log p falls by {girls[name]:5.2f}; now {best}")
 print("attention on places that would say “girls” alone:", {name: f"{sum_:.0%}" for name, sum_ in on_girls.items()})
 
-# Without the 20 places that it looked at most, it looks at others that say "girls", even more than before. Those with
-# the highest votes are the ones that say it. Without them, what is left of the two people says "young" and "men".
+# Without the 20 regions with the most attention, the network reads regions that would say "girls" on their own, even
+# more than before. The regions with the highest votes for "girls" are such regions. Without them, the remaining regions
+# of the two people lead to "young" and "men".
 assert abs(girls["attention"]) < 0.1 and girls["votes"] > 0.8
 assert on_girls["attention"] > on_girls["nothing"] > on_girls["votes"]
 
@@ -77,6 +78,6 @@ even = np.exp(even_logits - even_logits.max())
 even /= even.sum()
 print(", ".join(f"{vocabulary.tokens[number]} {even[number]:.0%}" for number in np.argsort(-even)[:4]))
 
-# "Raft", which is right, is ahead. So here the photo as a whole knew better than the place that was looked at. (The
-# estimate keeps the slope; by hand, the sum s is another one, and so is its tanh.)
+# "Raft", the correct word, is ahead. So here the photo as a whole was a better clue than the regions that were looked
+# at. (The estimate keeps the slope. If you compute the logits by hand, the sum s is different, and so is its slope.)
 assert vocabulary.tokens[even.argmax()] == "raft"

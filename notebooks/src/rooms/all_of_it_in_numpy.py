@@ -14,10 +14,10 @@
 #
 # [diagram]
 #
-# A framework computes the gradients for you. That is convenient, but it hides how attention learns where to look. The
+# A framework computes the gradients for you, which is convenient, but hides how attention learns where to look. The
 # file [show_attend_tell_numpy.py](../../keras_sat/show_attend_tell_numpy.py) has the whole model in numpy, including
-# its gradients, without TensorFlow. Here you write the core of the backward pass yourself, for one caption. Then you
-# train with the functions of the file.
+# its gradients, without TensorFlow. In this notebook, you write the core of the backward pass yourself, for one
+# caption. Then you train a model with the functions of this file.
 
 # %%
 import os
@@ -37,8 +37,9 @@ rng = np.random.default_rng(0)
 #
 # Training minimises one number, the loss. Write $\text{d}x$ (`d_x` in code) for the derivative of the *loss* with
 # respect to $x$, whatever $x$ is. So `d_x` has the shape of `x`. The backward pass goes through the lines of the
-# forward pass in reverse order. At each line that computes `y` from `x`, it already has `d_y`, and computes `d_x` from
-# it. These rules are enough for nearly all lines (`x`, `y`, `p` and `q` are vectors, `W` is a matrix):
+# forward pass in reverse order. At each line that computes `y` from `x`, the backward pass already has `d_y`, and
+# computes `d_x` from `d_y`. The following rules are enough for nearly all lines of the model (`x`, `y`, `p` and `q` are
+# vectors, `W` is a matrix):
 #
 # | forward | backward |
 # |---|---|
@@ -74,7 +75,7 @@ def by_differences(loss, x, change=1e-6):
 #
 # One function in the model has no rule in the table: the softmax, which turns scores $e_i$ into weights $\alpha_i$.
 # Suppose you know all $\text{d}\alpha_i$. Each score changes all weights, so each $\text{d}e_j$ is a sum over all
-# regions. The logarithm is easier to differentiate:
+# regions. The logarithm of a weight is easier to differentiate than the weight itself:
 #
 # $$\log \alpha_i = e_i - \log \sum_k \exp e_k \qquad
 #   \frac{\partial \log \alpha_i}{\partial e_j} = [i = j] - \alpha_j \qquad
@@ -86,8 +87,8 @@ def by_differences(loss, x, change=1e-6):
 # $$\text{d}e_j = \sum_i \text{d}\alpha_i\, \alpha_i ([i = j] - \alpha_j)
 #   = \alpha_j \Big(\text{d}\alpha_j - \sum_i \alpha_i\, \text{d}\alpha_i\Big)$$
 #
-# **Predict.** A region has hardly any attention, although attention there would reduce the loss the most. Does its
-# score get a large gradient?
+# **Predict.** Suppose a region has hardly any attention, although more attention to it would reduce the loss the most.
+# Does the score of this region get a large gradient?
 #
 # **Your turn.** Write the backward pass of the softmax.
 
@@ -121,18 +122,19 @@ print(f"sum of d_e: {abs(d_e.sum()):.4f}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# No. The gradient of region 0 is less than a quarter of that of region 2, where more attention would help fifty times
-# less. The reason is the factor $\alpha_j$: a model that hardly reads a region can hardly find out that reading it
-# would help. (So it is good that the initial weights are small and random, and attention begins nearly even.) And the
-# gradients of the scores sum to 0. What counts is how much better a region is than the current weighted mean: attention
-# can only be *moved*.
+# No: the gradient of region 0 is less than a quarter of the gradient of region 2, although more attention to region 2
+# would help fifty times less. The reason is the factor $\alpha_j$: a model that hardly reads a region can hardly find
+# out that reading it would help. So it helps that the initial weights are small and random, which makes attention
+# nearly uniform at first. The gradients of the scores sum to 0. Gradient descent raises the score of a region only if
+# the region is better than the current weighted mean: attention can only be *moved*.
 #
 # </details>
 #
 # ## One step, forwards and backwards
 #
-# Now take a model so small that differences can check all of it, with $L = 6$ regions of $D = 4$ numbers, a vocabulary
-# of 7 words, and a state of $n = 5$ numbers. Its weights are random, and have the names that they have in the file.
+# Now take a model so small that central differences can check all its gradients. It has $L = 6$ regions of $D = 4$
+# numbers, a vocabulary of 7 words, and a state of $n = 5$ numbers. The weights of this model are random, and have the
+# same names as in show_attend_tell_numpy.py.
 
 # %%
 L, D, K, m, n = 6, 4, 7, 3, 5
@@ -146,7 +148,7 @@ for name, weight in w.items():
 # %% [markdown]
 # Each function below is followed by its backward pass. The forward function also returns what the backward pass needs
 # (`kept`). The backward function adds the gradients of the weights to the dict `d_w`, and returns the gradients of its
-# inputs. Compare the two: `attend_backward` goes through the lines of `attend` in reverse order.
+# inputs. Compare `attend` with `attend_backward`, which goes through the lines of `attend` in reverse order.
 
 
 # %%
@@ -187,9 +189,9 @@ def attend_backward(d_w, kept, d_gated_z):
 
 
 # %% [markdown]
-# The rest of the step is the LSTM, (1) to (3), the readout, (7), and the loss of the word, $-\log p$. You have derived
-# the gradient of the log of a softmax above. So the gradient of logit $k$ is $p_k - [k \text{ is the word}]$: it says
-# by how much word $k$ was too probable.
+# The rest of the step consists of the LSTM, equations (1) to (3), the readout, equation (7), and the loss of the word,
+# $-\log p$. You have already derived the gradient of the log of a softmax. So the gradient of logit $k$ is
+# $p_k - [k \text{ is the word}]$, the amount by which word $k$ was too probable.
 
 
 # %%
@@ -243,8 +245,8 @@ def step_backward(d_w, kept, d_h_from_next, d_c_from_next):
 # %% [markdown]
 # ## All words of a caption
 #
-# In the forward pass, each step passes its $\mathbf{h}$ and $\mathbf{c}$ on to the next one. The loss is the sum over
-# the words.
+# In the forward pass, each step passes its $\mathbf{h}$ and $\mathbf{c}$ on to the next one. The loss of the caption is
+# the sum of the losses of its words.
 
 
 # %%
@@ -265,10 +267,11 @@ def forward():
 # The backward pass begins with the last word. The gradient of $\mathbf{h}_t$ comes partly from the next word, which
 # reads $\mathbf{h}_t$, so the backward step of the next word has to come first. Gradients go from word to word in two
 # ways. The state is a different array at each word, and its gradient is *passed on* to the previous word. The keys are
-# the same array for all words, so their gradient is *added up*. The weights are the same for all words, too; that is
-# why the code has `+=`.
+# the same array for all words, so their gradient is *added up*. The weights are the same for all words, too, so the
+# code adds up their gradients with `+=`.
 #
-# **Your turn.** `of_word` is what `step_backward` returned for a word. What is passed on to the previous word?
+# **Your turn.** `of_word` is what `step_backward` returned for a word. Which three things are passed on to the previous
+# word?
 
 
 # %% gap="time"
@@ -310,10 +313,11 @@ print(f"loss {loss:.3f}; the gradients of all {num_weights} weights agree with d
 # %% [markdown]
 # ## Against the file, and against TensorFlow
 #
-# The file computes the same gradients for many captions at once. With TensorFlow you write no backward pass: its *tape*
-# records what the forward pass does, and then applies the same rules in reverse order.
+# The file show_attend_tell_numpy.py computes the same gradients for many captions at once. With TensorFlow, you write
+# no backward pass: its *tape* records what the forward pass does, and then applies the same rules in reverse order.
 #
-# **Predict.** TensorFlow's gradients are computed in 32 bits, yours in 64. By how much do they differ?
+# **Predict.** TensorFlow's gradients are computed in 32 bits, yours in 64. By how much do TensorFlow's gradients differ
+# from yours?
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -351,18 +355,19 @@ for who, number in difference.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# They differ in the seventh digit, which is the precision of 32 bits. Your gradients and the file's, both in 64 bits,
-# agree to 14 digits.
+# TensorFlow's gradients differ from yours in the seventh digit, which is the precision of 32 bits. Your gradients and
+# the file's, both in 64 bits, agree to 14 digits.
 #
 # </details>
 #
 # ## Train with it
 #
-# For training, the file has three more short functions: `clip` scales the gradients down if their common norm is above
-# 5, `adam` updates the weights from moving averages of the gradients, and `train_step` does a whole step. Read them in
-# [show_attend_tell_numpy.py](../../keras_sat/show_attend_tell_numpy.py), under "Training". Each scene has two objects,
-# two captions, and 8 x 8 = 64 regions of 264 numbers from a trained encoder.
-# (`python -m keras_sat.show_attend_tell_numpy` trains longer, and with `--hard` it then goes on with hard attention.)
+# For training, the file has three more short functions. `clip` scales the gradients down if their global norm is above
+# 5, `adam` updates the weights from moving averages of the gradients, and `train_step` does a whole training step. You
+# find these functions in [show_attend_tell_numpy.py](../../keras_sat/show_attend_tell_numpy.py), under "Training". Each
+# scene in this section has two objects and two captions. A trained encoder turns the scene into 8 x 8 = 64 regions of
+# 264 numbers. To train for longer, run `python -m keras_sat.show_attend_tell_numpy`; the option `--hard` then continues
+# with hard attention.
 
 # %%
 from keras_sat.command_line import train_in_numpy
@@ -398,7 +403,8 @@ for words, _ in captions[:4]:
     print("   ", " ".join(words))
 
 # %% [markdown]
-# This model, of which you have seen every derivative, describes four scenes in five correctly. Where does it look?
+# This model, of which you have seen every derivative, describes four scenes in five correctly. Where does the model
+# look?
 
 # %%
 from data_utils import is_true
@@ -409,16 +415,16 @@ for scene, (words, maps) in list(zip(unseen, captions))[:2]:
     AttentionDisplay(scene.image, words, maps.reshape(-1, 8, 8)).plot(width=10)
 
 # %% [markdown]
-# At the words for the second object, attention is only on this object. At those for the first, it may also be on the
-# other one, because the decoder must know where that is before it says "below" or "left"
-# ([chapter 4](../04_why_attention.ipynb)). Attention is on the left of an object rather than in its middle, because
-# this encoder recognises a shape by its edges ([chapter 3](../03_one_step_of_attention.ipynb)).
+# At the words for the second object of a caption, attention is only on this object. At the words for the first object,
+# attention may also be on the second one, because the decoder must know where the second object is before it says
+# "below" or "left" ([chapter 4](../04_why_attention.ipynb)). Attention is on the left of an object rather than in its
+# middle, because this encoder recognises a shape by its edges ([chapter 3](../03_one_step_of_attention.ipynb)).
 #
 # ## How attention learns where to look
 #
-# Nobody marked the objects. So how does attention learn where they are? Train again for 150 updates, from the same
-# initial weights. Then let the model read a scene's own caption, and look at $-\text{d}e_{ti}$, the direction in which
-# gradient descent moves the scores, at the words for colours and shapes.
+# Nobody marked the objects in the training scenes. So how does attention learn where the objects are? Train again for
+# 150 updates, from the same initial weights. Then let the model read a scene's own caption. At each word for a colour
+# or a shape, look at $-\text{d}e_{ti}$, the direction in which gradient descent moves the scores.
 #
 # **Predict.** Which regions should get more attention (orange) at "yellow", and which less (purple)?
 
@@ -452,10 +458,10 @@ for row, scene in zip(axes, unseen[:2]):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# At each word, the gradient moves attention from the other object to the one that the word names. This comes from one
-# line of `attend_backward`, $\text{d}\alpha_i = \text{d}\mathbf{z} \cdot \mathbf{a}_i$. "Yellow" was not probable
-# enough, so $-\text{d}\mathbf{z}$ points to contexts that make "yellow" more probable, and the $\mathbf{a}_i$ of the
-# yellow object point there, too. So the model learns where to look from what it should say.
+# At each word, the gradient moves attention from the other object to the one that the word names. The cause is one line
+# of `attend_backward`, $\text{d}\alpha_i = \text{d}\mathbf{z} \cdot \mathbf{a}_i$. The word "yellow" was not probable
+# enough, so $-\text{d}\mathbf{z}$ points in a direction that makes "yellow" more probable, and so do the $\mathbf{a}_i$
+# of the yellow object. So the model learns where to look from what it should say.
 #
 # </details>
 #
@@ -466,10 +472,10 @@ for row, scene in zip(axes, unseen[:2]):
 #
 # [solution 1]
 #
-# **2.** *Hard attention* samples one region: with Gumbel noise, the sample $s$ is the region with the largest
-# $\log \alpha_i + \text{noise}_i$. Let $R_i$ be the loss if the model reads only region $i$. By differences, compute
-# the derivative of $R_s$ with respect to the scores, for fixed noise, and that of its mean over all samples,
-# $\sum_i \alpha_i R_i$. Which line above computes the latter?
+# **2.** *Hard attention* samples one region. With Gumbel noise, the sample $s$ is the region with the largest
+# $\log \alpha_i + \text{noise}_i$. Let $R_i$ be the loss if the model reads only region $i$. Use central differences to
+# compute two derivatives with respect to the scores: that of $R_s$ for fixed noise, and that of the mean over all
+# samples, $\sum_i \alpha_i R_i$. Which function above computes the derivative of the mean?
 #
 # [solution 2]
 #
@@ -477,17 +483,18 @@ for row, scene in zip(axes, unseen[:2]):
 #
 # A backward pass goes through the lines of the forward pass in reverse order, with one rule for each kind of line. By
 # the softmax's rule, attention is moved towards regions that are better than the current weighted mean, in proportion
-# to how much they are read. An array that is used several times gets the sum of the gradients: the state from the
-# readout and the next word, the keys and the weights from all words. Central differences check a gradient without any
-# derivation, and TensorFlow's tape computes the same gradient. With these gradients, a model in numpy learns within a
-# minute where to look and what to say.
+# to how much they are read. The gradient of an array that is used several times is the sum over its uses: the readout
+# and the next word use the state, and all words use the keys and the weights. Central differences check a gradient
+# without any derivation, and TensorFlow's tape computes the same gradient. With these gradients, a model in numpy
+# learns within a minute where to look and what to say.
 #
 # ## Next
 #
-# [docs/backward.md](../../docs/backward.md) has the derivations at more length, and one that is missing here: how hard
-# attention learns although the derivative of a sample is 0 almost everywhere. To read: [Karpathy, *Yes you should
-# understand backprop*](https://karpathy.medium.com/yes-you-should-understand-backprop-e2f06eab496b), and [his lecture
-# that builds a tape](https://github.com/karpathy/micrograd).
+# [docs/backward.md](../../docs/backward.md) explains the derivations in more detail, and has one that is missing in
+# this notebook: how hard attention learns although the derivative of a sample is 0 almost everywhere. For further
+# reading, see [Karpathy, *Yes you should understand
+# backprop*](https://karpathy.medium.com/yes-you-should-understand-backprop-e2f06eab496b), and [his lecture that builds
+# a tape](https://github.com/karpathy/micrograd).
 
 # %% maintainers=true
 assert abs(d_e.sum()) < 1e-9 and 4 < d_e[2] / d_e[0] < 5

@@ -33,7 +33,8 @@ folder = Path(tempfile.mkdtemp())
 # ## An interrupted build
 #
 # The cache is built in blocks, and a row counts as done only when it has reached the disk. So if a build is killed, the
-# next one resumes where it stopped. Here is a build that is interrupted on purpose, by an encoder that fails.
+# next build resumes where the killed one stopped. Here is a build that is interrupted on purpose, by an encoder that
+# fails.
 
 # %%
 captioner = Captioner.from_pretrained("scenes")
@@ -59,7 +60,7 @@ except RuntimeError as error:
     print(f"{error}: {len(stopped)} of {len(images)} photos are done")
 
 # %% [markdown]
-# The second build encodes the rest, and the third encodes nothing at all.
+# A second build encodes the remaining photos, and a third build encodes nothing at all.
 
 # %%
 encoded_by_build = [len(stopped)]
@@ -78,9 +79,9 @@ plt.show()
 # %% [markdown]
 # ## Batches with tf.data
 #
-# `make_batches` combines captions and vectors in a `tf.data.Dataset`. Here all captions of a batch have the same
-# length; the inputs begin with `<start>`, and the targets end with `<end>`. While the model trains on one batch, the
-# next ones are being read (*prefetching*).
+# `make_batches` combines captions and vectors in a `tf.data.Dataset`. In this example, all captions of a batch have the
+# same length. The inputs begin with `<start>`, and the targets end with `<end>`. While the model trains on one batch,
+# the next ones are being read (*prefetching*).
 
 # %%
 vocabulary = Vocabulary.build(images)
@@ -92,15 +93,17 @@ for name, row in (("input", input_ids[0]), ("target", target_ids[0])):
     print(f"{name:>7}:", " ".join(vocabulary.tokens[token_id] for token_id in row.numpy()))
 
 # %% [markdown]
-# Each pass over the dataset is one epoch, in a new order, and the same seed gives the same orders again. In each epoch,
-# every caption occurs exactly once.
+# Each pass over the dataset is one epoch. The captions come in a new order in each epoch, and the same seed gives the
+# same orders again. In each epoch, every caption occurs exactly once.
 #
-# A photo has five captions of different lengths, and `group_by` says which captions share a batch:
+# A photo has five captions of different lengths, and the argument `group_by` determines which captions share a batch:
 #
-# * `"length"`, as here and in the paper: captions of the same length. No step is spent on padding, and a batch has many
-#   photos. But the vectors of a photo are read, and projected by the decoder, once for each of its captions.
-# * `"image"`: all captions of a photo. The photo's vectors are read and projected only once per epoch. But a batch has
-#   fewer photos, so that its gradient is less representative of all of them, and shorter captions are padded.
+# * `group_by="length"`, as in the cell above and in the paper, puts captions of the same length into a batch. No step
+#   is spent on padding, and a batch has many photos. But the vectors of a photo are read, and projected by the decoder,
+#   once for each of its captions.
+# * `group_by="image"` puts all captions of a photo into the same batch. The photo's vectors are read and projected only
+#   once per epoch. But a batch has fewer photos, so its gradient is less representative of the whole training split,
+#   and shorter captions are padded.
 
 # %%
 orders = [[tuple(ids.numpy().ravel()) for (_, ids), _, _ in batches] for _ in range(2)]
@@ -121,13 +124,14 @@ for name, vectors, ids, weights in (
 # %% [markdown]
 # ## In short
 #
-# A frozen encoder needs to run only once for each photo. If the build of a cache is killed, you can resume it; for
+# A frozen encoder needs to run only once for each photo. If the build of a cache is killed, you can resume it. For
 # Flickr8k with the paper's encoder, the cache takes 1.6 GB. Group captions by length to avoid padding, or by image to
 # read each photo's vectors only once per epoch.
 #
 # ## Next
 #
-# [The course](../README.md), or [tf.data](https://www.tensorflow.org/guide/data_performance) on fast input pipelines.
+# Go on with [the course](../README.md), or read [TensorFlow's guide](https://www.tensorflow.org/guide/data_performance)
+# to fast input pipelines with tf.data.
 
 # %% maintainers=true
 assert encoded_by_build == [128, 172, 0]

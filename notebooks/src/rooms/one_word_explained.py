@@ -3,10 +3,10 @@
 #
 # **You will be able to**
 #
-# * split the score of one word into what the previous word, the memory and the photo give, in numpy
-# * compute the *votes* of the places for one word, and say how they differ from attention
-# * ask each place what it would say alone
-# * take places away, and find out whether a word depends on them
+# * split the score of one word into the contributions of the previous word, of memory and of the photo, in numpy
+# * compute the *votes* of the regions for one word, and say how they differ from attention
+# * find the word that the network would say if it read only one region
+# * remove regions, and find out whether a word depends on them
 #
 # **You need** [chapter 3](../03_one_step_of_attention.ipynb), where one step is computed by hand.
 # [Chapter 0](../00_look.ipynb) shows votes on other photos.
@@ -15,9 +15,10 @@
 #
 # [diagram]
 #
-# Why did the captioner say this word? Three kinds of pictures claim to answer: where it looked, which places spoke for
-# the word, and what happens if you take them away. They answer three different questions. Here you compute all three
-# for one word that is right and for one that is wrong.
+# Why did the captioner say this word and not another? Three kinds of pictures claim to explain a word: they show where
+# the captioner looked, which regions of the photo voted for the word, or what happens if you remove these regions. Each
+# kind of picture answers a different question. In this notebook, you compute all three for a correct word and for a
+# wrong one.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -41,8 +42,9 @@ photos = Path(keras_sat.__file__).parent / "deploy" / "page" / "examples"
 # %% [markdown]
 # ## A word that is right
 #
-# A *trace* keeps what the network computed for each word of a caption. Here is the word "camera". The network divides
-# the photo into 14 x 14 *places* (the paper's regions); count rows and columns from 0, beginning at the top left.
+# A *trace* keeps what the network computed for each word of a caption. The next cell shows the attention at the word
+# "camera". The network divides the photo into 14 x 14 *regions*, which are called *places* in the code. Rows and
+# columns are counted from 0, starting at the top left.
 
 # %% stored="JPEG"
 trace = captioner.trace(photos / "tripod.jpg")
@@ -60,24 +62,26 @@ print(f"attention in rows 3 to 6, columns 6 to 8: {alpha.reshape(14, 14)[3:7, 6:
 print(f"attention in rows 12 and 13, columns 8 to 11: {alpha.reshape(14, 14)[12:, 8:12].sum():.0%}")
 
 # %% [markdown]
-# The caption is right, if you take "holding" loosely, and three quarters of the attention are on the camera and right
-# beside it. The rest is lower down, above all on the foot of the tripod.
+# The caption is correct, if you take "holding" loosely. Three quarters of the attention is on the camera and right
+# beside it, and most of the rest is on the foot of the tripod.
 #
 # ## The score, split in four
 #
-# The readout adds up three vectors, equation (7): what the previous word, the memory $\mathbf{h}_t$ and the photo say.
-# In the paper $\mathbf{L}_o$ is applied to the sum as it is. This captioner puts a tanh in between:
+# The readout, equation (7), adds up three vectors: one from the previous word, one from memory ($\mathbf{h}_t$) and one
+# from the photo. The paper applies $\mathbf{L}_o$ directly to this sum, whereas this captioner applies a tanh first:
 #
 # $$\mathbf{s} = \mathbf{E}\mathbf{y}_{t-1} + \mathbf{L}_h \mathbf{h}_t + \mathbf{L}_z \hat{\mathbf{z}}_t \qquad
 #   \text{logit} = \mathbf{L}_o \tanh(\mathbf{s}) + \mathbf{b}$$
 #
-# It differs from the paper in two more ways. It reads the previous word first and looks then, so $\mathbf{h}_t$
-# directs the attention. And instead of the gate it has a *sentinel*, a vector that stands for the memory. The context
-# is a mixture, $\hat{\mathbf{z}}_t = \beta_t \sum_i \alpha_{ti} \mathbf{a}_i + (1 - \beta_t) \cdot$ sentinel. So
-# here too, $\beta_t$ says how much is read from the photo: 1 is all. At "camera" it is nearly 1.
+# This captioner differs from the paper in two more ways. It reads the previous word before it looks at the photo, so
+# attention depends on $\mathbf{h}_t$ instead of $\mathbf{h}_{t-1}$. And instead of the gate, it has a *sentinel*, a
+# vector made from memory. The context is a mixture of the regions and the sentinel:
+# $\hat{\mathbf{z}}_t = \beta_t \sum_i \alpha_{ti} \mathbf{a}_i + (1 - \beta_t) \cdot$ sentinel. So $\beta_t$ is the
+# fraction that is read from the photo; at "camera", it is nearly 1.
 #
-# Take the numbers out of the trace and the weights out of the layers. Keras keeps matrices for row vectors, as
-# $\mathbf{h}\mathbf{L}$; `.T` turns them to stand on the left, as in the formulas.
+# The next cell takes the activations from the trace and the weights from the layers. In Keras, row vectors are
+# multiplied by matrices from the right, as in $\mathbf{h}\mathbf{L}$; `.T` transposes the matrices for the formulas
+# above, in which they are on the left.
 
 
 # %%
@@ -106,14 +110,15 @@ logits = L_o @ np.tanh(s) + b  # (K,)
 print(f"beta {beta:.4f}; the logit of camera is {logits[word_id('camera')]:.2f}, in the trace {step.said.logit:.2f}")
 
 # %% [markdown]
-# Without the tanh, the logit would be a sum of three parts, and the bias. With it, it still can be, if the tanh is
-# shared out in proportion. Element by element, $\tanh(s) = s \cdot \frac{\tanh(s)}{s}$. Call the fraction the *slope*.
-# It is one number for each element, the same for the three summands:
+# Without the tanh, the logit would be the sum of three parts and the bias. With a tanh, the logit can still be split
+# into three parts and the bias, if the tanh is shared out in proportion to the three summands. For each element of
+# $\mathbf{s}$, $\tanh(s) = s \cdot \frac{\tanh(s)}{s}$. Call the fraction the *slope*. Each element has its own slope,
+# which is the same for the three summands:
 #
 # $$\text{slope} = \frac{\tanh(\mathbf{s})}{\mathbf{s}} \qquad
 #   \text{part of a summand } \mathbf{p} = \mathbf{L}_o (\mathbf{p} \odot \text{slope})$$
 #
-# **Your turn.** Write the parts. Their sum, with the bias, must be the logit.
+# **Your turn.** Write the function that computes a part. The sum of the three parts and the bias must be the logit.
 
 # %% gap="parts"
 slope = np.tanh(s) / s  # (m,)
@@ -130,9 +135,9 @@ np.testing.assert_allclose(in_all, logits, atol=1e-6, err_msg="The parts do not 
 parts = {name: part(p) for name, p in summands.items()}
 
 # %% [markdown]
-# At each step, every word of the vocabulary is a *candidate*. **Predict.** Four candidates, "camera", "video",
-# "microphone" and "cigarette", were the most probable. The memory knows "a man in a black jacket is holding a". Which
-# of the four does it prefer? And which does the photo prefer?
+# At each step, every word of the vocabulary is a *candidate*. **Predict.** After "a man in a black jacket is holding
+# a", the four most probable candidates were "camera", "video", "microphone" and "cigarette". Which of these four does
+# memory prefer, and which does the photo prefer?
 
 # %%
 words = ["camera", "video", "microphone", "cigarette"]
@@ -148,14 +153,16 @@ _ = ax.legend(ncols=3, loc="upper right")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The memory prefers "cigarette", and the photo "video" (as in "video camera"). Only differences between candidates
-# count: what all get alike changes no probability. The photo gives "camera" 3.0 more than "cigarette", which decides
-# against the memory. But it gives "camera" .8 less than "video", its nearest rival. There the memory decides, with 1.0
-# more. "Camera" is first in no part, only in the sum.
+# Memory prefers "cigarette", and the photo prefers "video" (as in "video camera"). Only differences between candidates
+# matter: a contribution that is the same for all candidates changes no probability. The photo adds 3.0 more to "camera"
+# than to "cigarette", which outweighs the preference of memory. But the photo adds .8 less to "camera" than to "video",
+# the second most probable word. Memory adds 1.0 more to "camera" than to "video", which decides between these two
+# words. "Camera" has the highest sum, although none of the three parts is highest for "camera".
 #
 # </details>
 #
-# The functions of the package do the same for any activation, and so does the trace. You find their numbers.
+# The package's functions compute such parts for any activation function, and a trace has them, too. The next cell
+# compares them with yours.
 
 # %%
 slope_by_function = equations.secant_slopes(s, np.tanh)
@@ -168,26 +175,26 @@ for name, difference in equal.items():
     print(f"{name:21} differs by at most {difference:.0e}")
 
 # %% [markdown]
-# Sharing out in proportion is a convention. Other conventions give other numbers.
+# Sharing out the tanh in proportion is a convention; other conventions give other numbers.
 #
-# ## Votes: the photo's part, split into places
+# ## Votes: the photo's part, split into regions
 #
-# The photo's part is $\beta_t \sum_i \alpha_{ti} \mathbf{a}_i$, put through $\mathbf{L}_z$, the slope and the row
-# $\mathbf{w}$ of $\mathbf{L}_o$ that belongs to the candidate. All of this is linear in $\mathbf{a}_i$. So for each
-# candidate there is one direction $\mathbf{d}$ in which annotation vectors raise its logit:
+# The photo's part is $\beta_t \sum_i \alpha_{ti} \mathbf{a}_i$, multiplied by $\mathbf{L}_z$, by the slope and by the
+# row $\mathbf{w}$ of $\mathbf{L}_o$ that belongs to the candidate. So the photo's part is linear in $\mathbf{a}_i$, and
+# each candidate has one direction $\mathbf{d}$ in which annotation vectors raise its logit:
 #
 # $$\mathbf{d} = \mathbf{L}_z^\top (\text{slope} \odot \mathbf{w}) \qquad
 #   \text{photo's part} = \beta_t \sum_i \alpha_{ti}\, \mathbf{d} \cdot \mathbf{a}_i$$
 #
-# Part of $\mathbf{d} \cdot \mathbf{a}_i$ is the same for all places of the photo: it says what the photo is like as a
-# whole. The *vote* of a place is what remains, the difference to an average place $\bar{\mathbf{a}}$:
+# Part of $\mathbf{d} \cdot \mathbf{a}_i$ is the same for all regions, and describes the photo as a whole. The *vote* of
+# a region is the rest, which depends on its difference from the average region $\bar{\mathbf{a}}$:
 #
 # $$v_{ti} = \beta_t\, \alpha_{ti}\, \mathbf{d} \cdot (\mathbf{a}_i - \bar{\mathbf{a}})$$
 #
-# **Predict.** The place in row 13, column 10, the foot of the tripod, has 7 % of the attention. Does it speak for
-# "camera"?
+# **Predict.** The region in row 13, column 10, shows the foot of the tripod and gets 7 % of the attention. Does this
+# region vote for or against "camera"?
 #
-# **Your turn.** Write the votes of all places.
+# **Your turn.** Write the function that computes the votes of all regions.
 
 
 # %% gap="votes"
@@ -220,17 +227,18 @@ trace.plot(t, width=10)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It speaks against it. It is read nevertheless: the weights are the same for all candidates. Its score, equation (4),
-# and its votes are two readings of the same vector $\mathbf{a}_i$. The score says whether this place is worth reading
-# at this step, the votes say for which candidates it speaks.
+# The foot of the tripod votes against "camera". It is read nevertheless, because the weights are the same for all
+# candidates. The attention score of a region, equation (4), and its votes are computed from the same vector
+# $\mathbf{a}_i$, but in different ways. The score says how much the region is worth reading at this step, and the votes
+# say which candidates it supports.
 #
 # </details>
 #
-# (*Known objects*, over the bars: an ImageNet classifier has a say in the search, and took .4 from the log probability
-# of "camera". That is no part of the logit.)
+# The *known objects* above the bars show the influence of an ImageNet classifier on the search. The classifier lowered
+# the log probability of "camera" by .4, which is not part of the logit.
 #
-# So each step has one map of attention, but as many maps of votes as there are candidates. What does this place speak
-# for?
+# So each step has one map of attention, but as many maps of votes as there are candidates. Which candidates does the
+# foot of the tripod support most?
 
 # %%
 directions = (slope * L_o) @ L_z  # those of all candidates, (K, D)
@@ -239,11 +247,11 @@ best = np.argsort(-votes_of_foot)[:6]
 print("the foot speaks for", ", ".join(f"{vocabulary.tokens[i]} {votes_of_foot[i]:+.2f}" for i in best))
 
 # %% [markdown]
-# ## What each place would say
+# ## What each region would say
 #
-# A vote is small where attention is small, whatever is there. Another question leaves attention out: what would the
-# network say if *all* attention were on one place, with the same memory? By hand this is the readout with
-# $\mathbf{a}_i$ instead of the mean; with the trace it is `trace.places`.
+# A region with little attention has a small vote, whatever it shows. So ask a question that leaves attention out: what
+# would the network say if *all* attention were on one region, with the same memory? By hand, you compute the readout
+# with $\mathbf{a}_i$ instead of the weighted mean; `trace.places` does the same.
 
 # %%
 summed = summands["previous word"] + L_h @ h + (beta * a + z_sentinel) @ L_z.T  # (196, m): a row for each place
@@ -261,25 +269,27 @@ for (row, column), word in np.ndenumerate(places):
 _ = ax.set(xticks=range(14), yticks=range(14), title="a man in a black jacket is holding a ...")
 
 # %% [markdown]
-# 28 places would say "camera". All but one of them are in rows 2 to 8 and columns 5 to 10, around the camera. Most
-# often, 47 times, the answer is `<unk>`: a word that the vocabulary does not have. Some of the others say what is there
-# (city, jacket, man), and some what can be held, though nothing of it is there (rope, leash, guitar).
+# For 28 regions, the network would say "camera". All but one of these 28 regions are in rows 2 to 8 and columns 5 to
+# 10, around the camera. The most frequent word, for 47 regions, is `<unk>`, the token for words that are not in the
+# vocabulary. Some of the other words name what is in the photo (city, jacket, man), and some name things that can be
+# held but are not in the photo (rope, leash, guitar).
 #
-# What would have followed after another word? Each alternative is the beginning of another caption.
+# How would the caption have continued after another word? The next cell prints the alternatives to "camera", each with
+# the caption that would have followed.
 
 # %%
 for other in trace.alternatives(t):
     print(f"{other.word:12} {other.probability:.0%}  {other.caption}")
 
 # %% [markdown]
-# ## Take it away
+# ## Remove it
 #
-# None of this says what would have happened if the network had *not* seen the camera. It might know the word from the
-# other places. So take places away, and let the network read the caption again from its first word on: the memory does
-# not see them, either. The vectors of the places become the mean of all: a place that looks like every other one.
-# (Vectors of zeros would be no neutral choice. The network has never seen them, and they mean something to it.)
+# Neither attention nor votes show what would have happened if the network had *not* seen the camera. The network might
+# have found the word in other regions. So remove regions, and let the network read the caption again from its first
+# word, so that memory has not seen these regions, either. To remove a region, replace its vector by the mean of all
+# vectors. (A vector of zeros would not be neutral: the network has never seen one, and would react to it in some way.)
 #
-# **Your turn.** Write what takes the places away.
+# **Your turn.** Write the function that removes regions.
 
 
 # %% gap="without"
@@ -296,10 +306,10 @@ np.testing.assert_allclose(three[1], [3, 0], err_msg="Change a copy: the annotat
 np.testing.assert_allclose(without(three, np.arange(0)), three, err_msg="Without any place, nothing changes.")
 
 # %% [markdown]
-# Here are two ways to choose a tenth of the places: those that "camera" looked at most, and those with the highest
-# votes for it.
+# There are two ways to choose a tenth of the regions: you can remove those with the most attention at "camera", or
+# those with the highest votes for "camera".
 #
-# **Predict.** Which of the two costs the word more?
+# **Predict.** Which of the two choices lowers the probability of "camera" more?
 
 
 # %%
@@ -341,14 +351,15 @@ print(f"without those that voted, the most probable word is {vocabulary.tokens[p
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The places that voted. Without them, hardly anything is left of the word. Without those that were looked at, a tenth
-# of its probability is left: eight of these 20 are on the legs of the tripod and beside them, and spoke against
-# "camera". Random places cost nothing. So "camera" *depends* on what was seen of the camera.
+# Without the regions with the highest votes, hardly anything is left of the probability of "camera". Without the
+# regions with the most attention, a tenth of the probability is left, because eight of these 20 regions are on or
+# beside the legs of the tripod, and voted against "camera". Removing random regions does no harm. So "camera" *depends*
+# on what was seen of the camera.
 #
 # </details>
 #
-# `keras-sat evaluate --faithfulness` measures this for every word that names something. For this photo, it must give
-# the mean of what you compute by hand.
+# `keras-sat evaluate --faithfulness` removes regions in this way for every content word, and measures how far log p
+# falls. For the photo above, the result must be the mean of the falls that you compute by hand.
 
 # %%
 named = [number for number, word in enumerate(trace.words) if word in ("man", "black", "jacket", "holding", "camera")]
@@ -364,7 +375,7 @@ for kind, figures in measured.items():
 # %% [markdown]
 # ## A word that is wrong
 #
-# This boat is a raft. The captioner says "kayak" and gives it 68 %.
+# The boat in the next photo is a raft. The captioner says "kayak", with a probability of 68 %.
 
 # %% stored="JPEG"
 raft = captioner.trace(photos / "raft.jpg")
@@ -383,12 +394,12 @@ for ax, title in zip(
     ax.set(xticks=[], yticks=[])
 
 # %% [markdown]
-# The caption over this figure is wrong. ([Chapter 0](../00_look.ipynb) shows the other words that were weighed.)
+# The caption above this photo is wrong. ([Chapter 0](../00_look.ipynb) shows the other candidates.)
 #
-# Attention and votes agree here: the 20 places with the most attention are those with the highest votes. They have 91 %
-# of the attention, and their votes add 4.1 to the logit of "kayak".
+# At "kayak", attention and votes agree: the 20 regions with the most attention are also the 20 with the highest votes.
+# These 20 regions get 91 % of the attention, and their votes add 4.1 to the logit of "kayak".
 #
-# **Predict.** Take these 20 places away. What is left of the 68 %?
+# **Predict.** If you remove these 20 regions, how much is left of the 68 %?
 
 # %%
 order = orders(raft, t_raft)["votes"]
@@ -408,12 +419,12 @@ for ax, title in zip(axes, ("attention", "attention without 20 places (grey)")):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Nearly all. The network looks at the places around them, most of them on the same yellow tube, and they say "kayak",
-# too.
+# Nearly all of the 68 % is left. The network now looks at neighbouring regions, most of them on the same yellow tube,
+# which support "kayak", too.
 #
 # </details>
 #
-# Here is what happens as more and more places are taken away.
+# The next cell removes more and more regions, and plots the probabilities of "camera" and "kayak".
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(10, 2.8), layout="constrained")
@@ -435,26 +446,27 @@ of_camera = [place for place in left_at_random if places.ravel()[place] == "came
 print(f"camera, 20 places left at random: {alpha_at_random[of_camera].sum():.0%} of the attention on {len(of_camera)}")
 
 # %% [markdown]
-# "Camera" hangs on a few places. "Kayak" falls only when a second tenth of the photo is gone, and with it most of the
-# tube. The votes were not wrong: this is what was read, and what it added. But they cannot say what the network would
-# have read *instead*.
+# "Camera" depends on a few regions. The probability of "kayak" falls only when a second tenth of the photo is removed,
+# and with it most of the tube. The votes for "kayak" were not wrong: they show what was read, and how much it added.
+# But votes cannot show what the network would have read *instead*.
 #
-# The curves of "camera" do not only fall: attention is shared out anew among what is left. By chance, five of the last
-# 20 places would say "camera". They get 91 % of the attention, as most other places with high scores are gone. By
-# attention, without the first tenth the second is read, more than half of it on the tripod ("swing", "pole"). Without
-# that, too, "camera" comes up again.
+# The curves of "camera" sometimes rise, because attention is redistributed among the regions that are left. In the
+# random order, five of the last 20 regions happen to be regions that would say "camera". These five regions get 91 % of
+# the attention, as most other regions with high scores have been removed. If you remove the tenth with the most
+# attention, the network reads the second tenth, and more than half of its attention is on the tripod, whose regions
+# would say "swing" or "pole", among others. If you remove the second tenth, too, "camera" becomes more probable again.
 #
-# So there are three questions, and three answers:
+# So the three kinds of pictures answer three different questions:
 #
 # | question | ask | "camera" | "kayak" |
 # |---|---|---|---|
 # | where did it read? | attention | the camera, and the foot of the tripod | the front of the tube |
-# | what did each place add to *this* word? | votes | the camera for it, the foot against it | the front of the tube |
-# | what would have happened without them? | take them away | another word | the same word |
+# | what did each region add to *this* word? | votes | the camera for it, the foot against it | the front of the tube |
+# | what would have happened without these regions? | remove them | another word | the same word |
 #
 # ## Both tests on six photos
 #
-# Is "camera" an exception? Here are all words that may name something, in the captions of six photos that come with the
+# Is "camera" an exception? The next cell tests all content words in the captions of six photos that come with the
 # package.
 
 # %%
@@ -482,46 +494,51 @@ print(f"{len(labels)} words; votes cost more than attention for {ahead:.0%}")
 print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2))
 
 # %% [markdown]
-# Places chosen by votes cost more than places chosen by attention for 23 of the 24 words, as they should: votes belong
-# to one candidate, attention is shared by all. (The exception is "kayak", where both choose the same 20 places.) But
-# most words fall by less than 0.5, so they keep more than 60 % of their probability, however the places are chosen.
-# They can be read elsewhere, or the memory knows them. And "dirt" (of "dirt bike") is *more* probable without the
-# places that it looked at.
+# For 23 of the 24 words, removing the regions with the highest votes costs more than removing those with the most
+# attention. This was to be expected, since votes belong to one candidate, whereas all candidates share the attention.
+# (The exception is "kayak", for which both choose the same 20 regions.) But for most words, log p falls by less than
+# 0.5, so they keep more than 60 % of their probability, however the regions are chosen. Such words can be read from
+# other regions, or memory suffices. And "dirt" (of "dirt bike") is *more* probable without the regions with the most
+# attention.
 #
-# Taking away has limits, too. The altered photo is one that no camera takes. A place sees beyond its own square, so its
-# neighbours still know something of it. [docs/evaluation.md](../../docs/evaluation.md) has more controls, and blurs
-# places in the photo itself.
+# Removing regions has its limits, too. No real photo would give the vectors that result. And each region's vector
+# depends on more of the photo than its own square, so the neighbours of a removed region still contain information
+# about it. [docs/evaluation.md](../../docs/evaluation.md) describes more controls, and a test that blurs regions in the
+# photo itself.
 #
 # ## Exercises
 #
-# **1.** Trace `beach.jpg`. For the word "girls", take away the 20 places with the most attention and then, instead, the
-# 20 with the highest votes. The 20 with the most attention voted +0.9 for "girls" in sum, and yet they cost it nothing.
-# Where does the network look without them, and what would those places say?
+# **1.** Trace `beach.jpg`. For the word "girls", remove the 20 regions with the most attention and then, instead, the
+# 20 with the highest votes. The votes for "girls" of the 20 regions with the most attention add up to +0.9, and yet
+# removing these regions does not make "girls" less probable. Which regions does the network read instead, and what
+# would it say if it read only one of them?
 #
 # [solution 1]
 #
-# **2.** What would have been said at "kayak" with even attention, alpha = 1/196? First estimate it for "kayak" and
-# "raft" with `raft.candidate` and `raft.vote_of_mean`. Then compute it by hand.
+# **2.** What would the captioner have said instead of "kayak" with uniform attention, alpha = 1/196? First estimate the
+# logits of "kayak" and "raft" with `raft.candidate` and `raft.vote_of_mean`. Then compute all logits by hand.
 #
 # [solution 2]
 #
 # ## In five sentences
 #
-# The score of a word is a sum: the previous word, the memory and the photo each give a part, and the photo's part is a
-# sum over places. Attention says where the network read at this step, with the same weights for all candidates. Votes
-# say what each place contributed to one candidate, more or less than an average place, and they can be against it.
-# Neither says what would have happened otherwise: take the places away, and read again. A word with strong votes may
-# lose nothing, because other places say the same.
+# The score of a word is a sum: the previous word, memory and the photo each add a part, and the photo's part is a sum
+# over regions. Attention shows which regions the network read at a step, with the same weights for all candidates.
+# Votes show how much more or less a region added to one candidate than an average region would have added. Neither
+# attention nor votes show what the network would have said without a region; to find out, remove the region and let the
+# network read again. Even a word with strong votes may keep its probability if the regions that voted for it are
+# removed, because other regions support the word, too.
 #
 # ## Next
 #
-# [All of it in numpy](all_of_it_in_numpy.ipynb) computes how these weights are learned. To read:
-# [docs/trace.md](../../docs/trace.md), on all that a trace holds; [*Attention is not
+# [All of it in numpy](all_of_it_in_numpy.ipynb) shows how attention is learned. [docs/trace.md](../../docs/trace.md)
+# describes everything that a trace holds. On attention as an explanation, read [*Attention is not
 # Explanation*](https://arxiv.org/abs/1902.10186) (Jain and Wallace, 2019) and [*Attention is not not
-# Explanation*](https://arxiv.org/abs/1908.04626) (Wiegreffe and Pinter, 2019); and
-# [*RISE*](https://arxiv.org/abs/1806.07421) (Petsiuk et al., 2018), on curves like those above.
+# Explanation*](https://arxiv.org/abs/1908.04626) (Wiegreffe and Pinter, 2019).
+# [*RISE*](https://arxiv.org/abs/1806.07421) (Petsiuk et al., 2018) has curves like those in this notebook.
 #
-# The photo of the camera is by Lav Varshney (CC0), that of the raft is from the Kodak Lossless True Color Image Suite.
+# The photo of the camera is by Lav Varshney (CC0); the photo of the raft is from the Kodak Lossless True Color Image
+# Suite.
 
 # %% maintainers=true
 assert trace.result.caption == "a man in a black jacket is holding a camera"
