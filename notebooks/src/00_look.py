@@ -29,9 +29,9 @@ hat = captioner.trace(photos / "hat.jpg")
 hat
 
 # %% [markdown]
-# Once you have run the cell, you see the *explorer*. It shows every number on the way from the photo to the word that
-# you clicked on. (The explorer is too large to be stored in this file. A website that only displays notebooks shows one
-# line with the caption instead.) Here is one step of the explorer as a figure, for the word "hat".
+# Once you have run the cell, you see the *explorer*. The explorer shows every number on the way from the photo to the
+# word that you clicked on. (The explorer is too large to be stored in this file. A website that only displays notebooks
+# shows one line with the caption instead.) Here is one step of the explorer as a figure, for the word "hat".
 
 # %% stored="JPEG"
 hat.plot(hat.words.index("hat"), width=10)
@@ -39,28 +39,29 @@ hat.plot(hat.words.index("hat"), width=10)
 # %% [markdown]
 # ## How to read the figure
 #
-# The network divides the photo into 14 x 14 *regions* (the explorer also calls them *places*). Rows and columns are
-# counted from 0, starting at the top left.
+# The network divides the photo into 14 x 14 *regions*. Rows and columns are counted from 0, starting at the top left.
 #
-# * **Left: attention.** How much of each region is read for this word. Regions that are hardly read are dark; the line
-#   encloses the smallest area with half of the attention. Here, this area is on the crown of the hat, in rows 1 to 3.
-#   The middle of the face (rows 7 to 13, columns 4 to 9) gets only 4 % of the attention. (Instead of the photo, this
-#   captioner can also read a vector made from memory, the *sentinel*. At "hat" it does not: 100 % is read from the
-#   photo.)
-# * **Middle: votes.** How much more or less a region adds to the score of this word than an average region of the photo
-#   would add with the same attention. Orange means more, blue means less. The strongest vote is in row 3, column 11,
-#   where the crown meets the brim. Above the map are the sum of the votes, and what *even* (uniform) attention to all
-#   regions would add. Together, they are what the photo adds.
+# * **Left: attention.** The map shows how much of each region is read for this word. Regions that are hardly read are
+#   dark, and the line encloses the smallest area with half of the attention. For "hat", this area is on the crown of
+#   the hat, in rows 1 to 3. The middle of the face (rows 7 to 13, columns 4 to 9) gets only 4 % of the attention.
+#   (Instead of the photo, this captioner can also read a vector made from memory, the *sentinel*. At "hat", the
+#   captioner does not read the sentinel: 100 % is read from the photo.)
+# * **Middle: votes.** The *vote* of a region is how much more or less it adds to the score of this word than an average
+#   region of the photo would add with the same attention. Orange means more, blue means less. The strongest vote is in
+#   row 3, column 11, where the crown meets the brim. Two numbers stand above the map: the sum of the votes, and what
+#   *even* (uniform) attention to all regions would add. Together, these two numbers are what the photo adds to the
+#   score.
 # * **Right: the candidate words.** Each bar is the score of a word, its *logit*; the word's probability is beside the
-#   bar. The colours say where the score comes from: the previous word, the *memory* (what the network has written and
-#   read so far), the photo at this step, and a *bias*, which is the same at every step. "Hat" has a probability of
-#   70 %, and nearly half of its score comes from the photo: 4.3 of 9.2.
+#   bar. The colours show the parts of the score: the previous word, the *memory* (what the network has written and read
+#   so far), the photo at this step, and a *bias*, which is the same at every step. "Hat" has a probability of 70 %, and
+#   nearly half of its score comes from the photo: 4.3 of 9.2.
 #
-# So "hat" was read from the hat, but not only from there: even attention would have given the word 2.0 of these 4.3;
-# looking at the hat gave it the other 2.3. The caption is right, if you are willing to call the young woman a girl.
+# So "hat" was read from the hat, but not only from the hat. Of the 4.3 that the photo adds, even attention to all
+# regions would have added 2.0; looking at the hat added the other 2.3. The caption is right, if you are willing to call
+# the young woman a girl.
 #
-# **Predict.** A box over most of her face and the fringe (rows 5 to 13, columns 3 to 10) is 37 % of the photo. At the
-# word "girl", how much of the attention is in this box?
+# **Predict.** A box over most of her face and the fringe (rows 5 to 13, columns 3 to 10) covers 37 % of the photo. At
+# the word "girl", how much of the attention is in this box?
 
 # %%
 girl = hat.steps[hat.words.index("girl")]
@@ -69,19 +70,18 @@ print(f"attention on the face: {girl.attention_weights[5:14, 3:11].sum():.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Less than half, and not much more than the 37 % that even attention would give. If you ran the first cell, click on
-# "girl" in its explorer and then on *Attention*: the attention is spread out, and strongest beside her chin, in row 12,
-# column 11. Yet the word is right. Each region sees far beyond its own square ([chapter
+# Less than half of the attention is in the box, not much more than the 37 % that even attention would give. If you ran
+# the first cell, click on "girl" in its explorer and then on *Attention*: the attention is spread out, and strongest
+# beside her chin, in row 12, column 11. Yet the word is right. Each region sees far beyond its own square ([chapter
 # 2](02_a_picture_as_vectors.ipynb)). If all the attention were on a single region, the network would say "girl" for two
-# regions in three (*Places* in the explorer shows this). So a map of attention is not a pointer, even where the caption
-# is right.
+# regions in three (*Regions* in the explorer shows this). So a map of attention is not a pointer, even where the
+# caption is right.
 #
 # </details>
 #
 # ## Three more photos
 #
-# **Predict.** Here are three more photos with their captions. Two of the captions have mistakes. Which two, and which
-# words are wrong?
+# **Predict.** Here are three more photos with their captions. Two of the captions have mistakes. Which words are wrong?
 
 # %% stored="JPEG"
 import matplotlib.pyplot as plt
@@ -98,8 +98,8 @@ plt.tight_layout()
 # <details><summary>What happened</summary>
 #
 # * Beach: **wrong**. A woman and a man walk hand in hand. There are no girls, and nobody is running.
-# * Raft: **wrong** in one word: the boat is a raft, not a kayak. The people and the colour are right.
-# * Cat: right, but not because of what the captioner saw, as you will see below.
+# * Raft: **wrong**, but only in one word. The boat is a raft, not a kayak; the people and the colour are right.
+# * Cat: right, but not because of what the captioner saw, as you will find out below.
 #
 # </details>
 #
@@ -117,14 +117,15 @@ raft.plot(raft.words.index("kayak"), width=10)
 #
 # <details><summary>What happened</summary>
 #
-# Yes. 90 % of the attention is on the yellow tube at the front, in rows 10 to 13 and columns 4 to 9. The votes for
-# "kayak" come from there, too, and they are strong. The captioner *looked at the right region and misread it*. It knows
-# the word "raft", which is about as frequent in its training captions as "kayak", but gives it a probability of 2 %.
+# Yes: 90 % of the attention is on the yellow tube at the front of the boat, in rows 10 to 13 and columns 4 to 9. The
+# strong votes for "kayak" come from the same tube. The captioner *looked at the right region and misread it*. The word
+# "raft" is about as frequent in its training captions as "kayak", but the captioner gives "raft" a probability of only
+# 2 %.
 #
-# Would another region have led to the right word? Put all the attention on one region at a time, and see which word the
-# network would say (*Places* in the explorer). For the regions in rows 4 to 8 (heads, shoulders and the water behind),
-# it is mostly "raft" and never "kayak"; in rows 9 to 12 (the boat and those who sit in it), it is mostly "kayak". The
-# better clue was where the captioner did not look.
+# Would another region have led to the right word? *Regions* in the explorer shows which word the network would say if
+# all the attention were on one region. For the regions in rows 4 to 8 (heads, shoulders and the water behind), the word
+# is mostly "raft" and never "kayak"; in rows 9 to 12 (the boat and the people in it), the word is mostly "kayak". So
+# the better clue was in regions that the captioner hardly read.
 #
 # </details>
 #
@@ -136,24 +137,24 @@ beach.plot(beach.words.index("girls"), width=10)
 # %% [markdown]
 # The caption above this figure is wrong: the two people are a woman and a man.
 #
-# The attention is on both of them: 43 % on her (columns 1 and 2) and 51 % on him (columns 3 and 4). The votes for
-# "girls" are on his red trunks (row 5, column 3) and on her pink fins (rows 8 and 9, columns 1 and 2); on her swimsuit,
-# they are weak. On their heads and shoulders (rows 2 to 4), the votes are negative, so "girls" was not read from there.
+# The attention is on both people: 43 % on the woman (columns 1 and 2) and 51 % on the man (columns 3 and 4). The votes
+# for "girls" are on his red trunks (row 5, column 3) and on her pink fins (rows 8 and 9, columns 1 and 2); the votes of
+# her swimsuit are weak. The heads and shoulders (rows 2 to 4) have negative votes, so "girls" was not read from them.
 #
 # Now compare the bars of "girls", "women" and "men". After "two", memory proposes people of all kinds, and adds nearly
-# the same to the scores of these three words: 6.7, 6.5 and 7.0. The photo decides by adding .6, -.5 and -2.0, which
-# makes "girls" three times as probable as "women". The decision is wrong. "Two people" would have been right, but
-# "people" has a probability of only 1 %.
+# the same to the scores of these three words: 6.7, 6.5 and 7.0. The photo then adds .6, -.5 and -2.0, which makes
+# "girls" three times as probable as "women". So the photo decides, and decides wrongly. "Two people" would have been
+# right, but "people" has a probability of only 1 %.
 #
-# Two words of this caption were not even the most probable ones: "young" (31 %) was ahead of "girls" (25 %), and
-# "walking" (29 %) was ahead of "running" (24 %). The most probable words do not always make the best caption, so a
-# *search* compares whole captions ([chapter 7](07_words_out.ipynb)).
+# Two words of this caption were not even the most probable ones at their step: "young" (31 %) was ahead of "girls" (25
+# %), and "walking" (29 %) was ahead of "running" (24 %). The most probable words do not always make the best caption,
+# so a *search* compares whole captions ([chapter 7](07_words_out.ipynb)).
 #
 # ## "Cat": no region decides
 #
 # The captioner was trained on Flickr8k, whose captions mention many dogs and few cats: "dog" is the 7th most frequent
 # word, "cat" the 641st. For a second opinion, the captioner has a classifier trained on ImageNet, which knows more
-# kinds of animals. What this classifier recognises is called *known objects*.
+# kinds of animals. The objects that this classifier recognises are called *known objects*.
 #
 # **Predict.** What does the captioner say without known objects?
 
@@ -163,8 +164,8 @@ captioner.caption(photos / "cat.jpg", known_objects=False).caption
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It sees a dog, and a dog that is eating: **wrong** twice. The next figure shows how the captioner came to say "cat"
-# with known objects.
+# Without known objects, the caption is about a dog, and the dog is eating: both are **wrong**. The next figure shows
+# how the captioner came to say "cat" with known objects.
 #
 # </details>
 
@@ -172,14 +173,16 @@ captioner.caption(photos / "cat.jpg", known_objects=False).caption
 cat.plot(cat.words.index("cat"), width=10)
 
 # %% [markdown]
-# The attention is spread out: no region gets more than 4 % of it, and it takes 39 of the 196 regions to hold half of
-# it. (For "hat", 18 regions were enough; for "kayak", 5.) The votes are weak: none is above .1. The photo adds 3.4 to
-# the score of "cat". No single region is behind this, since even attention would add about as much (3.7). The photo
-# as a whole looks like a cat, and less like a dog, to which it adds 2.4. But memory, which learned from captions full
-# of dogs, prefers "dog", by 2.4 to 1.5. On its own, the network gives "cat" a probability of 4 %, and "dog" one of 5 %.
+# The attention is spread out: no region gets more than 4 % of it, and half of it is spread over 39 of the 196 regions.
+# (For "hat", half of the attention is on 18 regions; for "kayak", on 5.) The votes are weak: none is above .1. The
+# photo adds 3.4 to the score of "cat". No single region is responsible for this number, since even attention would add
+# about as much (3.7). The photo as a whole looks like a cat, and less like a dog, to which it adds 2.4. But memory,
+# which learned from captions full of dogs, prefers "dog", by 2.4 to 1.5. Without the classifier, the network gives
+# "cat" a probability of 4 %, and "dog" a probability of 5 %.
 #
-# What made the caption right is written above the bars. The classifier, 97 % sure that this is a cat, added 3.2 to the
-# logarithm of the word's probability: a factor of 25. Attention had no part in this.
+# The line above the bars explains why the caption is right. The classifier, 97 % sure that the photo shows a cat, added
+# 3.2 to the logarithm of the word's probability, which multiplies the probability by 25. Attention had no part in this
+# decision.
 #
 # ## What maps show, and what they do not
 #
@@ -191,9 +194,10 @@ cat.plot(cat.words.index("cat"), width=10)
 # | girls | wrong | on both people | mixed | used one word for two different people |
 # | cat | right | spread out | weak | took the word from a classifier |
 #
-# A map of attention shows what was read, but not which word it supported: all candidate words share the map. Votes show
-# what each region did for one word. Neither shows whether a word *depends* on a region. To find out, take the region
-# away and run the captioner again. A room beyond the course, [when to look](rooms/when_to_look.ipynb), does this.
+# A map of attention shows what was read, but not which word this supported, because all candidate words share the map.
+# Votes show what each region added to the score of one word. Neither attention nor votes show whether a word *depends*
+# on a region. To find out, remove the region and run the captioner again, as the notebook [when to
+# look](rooms/when_to_look.ipynb) does.
 #
 # ## The course
 #
@@ -205,41 +209,41 @@ cat.plot(cat.words.index("cat"), width=10)
 # | [3](03_one_step_of_attention.ipynb) | compute one step by hand | scores, weighted sum, LSTM, readout |
 # | [4](04_why_attention.ipynb) | take attention away, and see what is lost | scores, weighted sum |
 # | [5](05_build_it_train_it.ipynb) | write the model yourself, and train it | loss |
-# | [6](06_hard_attention.ipynb) | draw one place, instead of a mean of all: *hard* attention | or a draw |
+# | [6](06_hard_attention.ipynb) | sample one region, instead of averaging all: *hard* attention | or a draw |
 # | [7](07_words_out.ipynb) | search for the best caption | search |
 # | [8](08_how_good_is_it.ipynb) | compute the metrics, and fool them | metrics |
 #
-# The chapters ask you to predict results, have gaps for you to fill, and end with exercises and their solutions.
+# The chapters ask you to predict results, leave gaps for you to fill, and end with exercises and their solutions.
 #
 # ## Exercises
 #
-# **1.** Trace `motorcycles.jpg`, which is in the same folder. What is wrong with its caption, and was "cyclists" read
-# from the right region?
+# **1.** Trace `motorcycles.jpg`, which is in the same folder as the other photos. What is wrong with its caption, and
+# was "cyclists" read from the right region?
 #
 # [solution 1]
 #
 # **2.** `captioner.trace` can also trace a sentence of your own. Give it a true caption of the beach, "a woman and a
-# man are walking on the beach". How probable is this caption, compared with the captioner's own?
+# man are walking on the beach". How probable is this caption, compared with the captioner's own caption?
 #
 # [solution 2]
 #
 # ## In five sentences
 #
 # A captioner writes word by word, and for each word attention says how much of each region of the photo is read. Votes
-# say how much more or less a region adds to the score of one word than an average region would; memory and the previous
-# word add to the score, too. A right word may be read from the object that it names, as "hat" was in good part, or from
-# most of the photo, as "girl" could have been; it may even come from outside the network, as "cat" did. A wrong word
-# may come from the right region, misread, as "kayak" did. So before you blame or praise attention for a word, look at
-# the word's votes.
+# show how much more or less a region adds to the score of one word than an average region would; memory and the
+# previous word add to the score, too. A right word may be read from the object that it names, as "hat" was in good
+# part, or from most of the photo, as "girl" could have been; it may even come from outside the network, as "cat" did. A
+# wrong word may come from the right region, which was misread, as "kayak" did. So before you blame or praise attention
+# for a word, look at the word's votes.
 #
 # ## Next
 #
 # [Chapter 1](01_words.ipynb) shows how a caption becomes numbers. To explore a photo of your own, write
 # `captioner.trace("my_photo.jpg")`; to save its explorer as a web page, add `.save("my_photo.html")`.
 #
-# To read: [the paper](https://arxiv.org/abs/1502.03044), whose figure 3 shows maps of right words and whose figure 5
-# shows maps of wrong ones, and [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186) (Jain and Wallace,
-# 2019). [docs/trace.md](../docs/trace.md) explains votes and the parts of a score in full.
+# For further reading, see [the paper](https://arxiv.org/abs/1502.03044), whose figure 3 shows maps of right words and
+# whose figure 5 shows maps of wrong words, and [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186) (Jain
+# and Wallace, 2019). [docs/trace.md](../docs/trace.md) explains votes and the parts of a score in full.
 #
 # The photo of the cat is by Stéfan van der Walt (CC0); the others are from the Kodak Lossless True Color Image Suite.
 

@@ -4,8 +4,8 @@
 # **You will be able to**
 #
 # * turn the sentences that people wrote about photos into the arrays that a network is trained on
-# * say, in numbers, what cleaning the captions and limiting the vocabulary cost
-# * explain *teacher forcing* and its price, *exposure bias*
+# * measure what is lost when captions are cleaned and the vocabulary is limited
+# * explain *teacher forcing*, and the *exposure bias* that it causes
 # * compute a *perplexity*
 #
 # **You need** Python and, for the second half, numpy.
@@ -14,8 +14,9 @@
 #
 # [diagram]
 #
-# A captioner writes words, but a network computes with numbers. This chapter turns words into numbers. The captions are
-# in files that the notebook writes itself, or belong to synthetic scenes that the package makes. Nothing is downloaded.
+# A captioner writes words, but a network computes with numbers. This chapter turns words into numbers. The notebook
+# writes the caption files itself, and the package generates the captions of the synthetic scenes. Nothing is
+# downloaded.
 
 # %%
 import re
@@ -40,11 +41,11 @@ folder = Path(tempfile.mkdtemp())
 # ## Read a caption file
 #
 # The paper's smallest data set is *Flickr8k* ([Hodosh et al., 2013](https://doi.org/10.1613/jair.3994)): 8,000 photos
-# from Flickr in which people or animals *do* something. For each photo, five people on Amazon Mechanical Turk were paid
-# to write one sentence each. Of these photos, 6,000 are for training, 1,000 for choosing settings (*dev*), and 1,000
-# for the final test. Flickr30k (31,000 photos) and COCO (more than 82,000 for training) were made in much the same way.
+# from Flickr in which people or animals *do* something. For each photo, five workers on Amazon Mechanical Turk wrote
+# one sentence each. Of these photos, 6,000 are for training, 1,000 for choosing settings (*dev*), and 1,000 for the
+# final test. Flickr30k (31,000 photos) and COCO (more than 82,000 training photos) were made in much the same way.
 #
-# The captions come in a text file, one per line. Each line has the name of the photo, `#`, the number of the caption, a
+# The captions are in a text file, one per line. Each line has the name of the photo, `#`, the number of the caption, a
 # tab, and the sentence. The next cell writes and reads four lines in this format.
 
 # %%
@@ -64,9 +65,9 @@ for image_id, texts in descriptions.items():
 # %% [markdown]
 # ## Clean it
 #
-# A *tokeniser* splits a sentence into *tokens*, here words. The package's tokeniser makes them lower case and drops the
-# punctuation; everything else stays. The cleaned captions are saved, one sentence per line, so that the cleaning is
-# done only once.
+# A *tokeniser* splits a sentence into *tokens*, here words. The package's tokeniser makes all words lower case and
+# drops the punctuation; everything else stays. The next cell saves the cleaned captions, one sentence per line, so that
+# they have to be cleaned only once.
 
 # %%
 cleaned = data_utils.clean_descriptions(descriptions)
@@ -78,8 +79,8 @@ for image_id, texts in cleaned.items():
 print(len(words), "different words")
 
 # %% [markdown]
-# Many tutorials clean more thoroughly. They keep letters only, and drop all words of one letter. The result looks tidy,
-# but what is lost?
+# Many tutorials clean captions more thoroughly: they keep only letters, and drop all words of one letter. The result
+# looks tidy, but what is lost?
 
 
 # %%
@@ -93,12 +94,12 @@ for text in ("A snow-white dog isn't far from 2 buckets !", "A man waits for the
 
 # %% [markdown]
 # The article "a" and the numbers are gone, and *isn't* has become a new word, *isnt*. A captioner trained on such text
-# never says "a". But its captions are compared with what people wrote, and people write "a" all the time.
+# never writes "a". But its captions are compared with those of people, who write "a" all the time.
 #
-# To measure what this costs, you need many sentences. Take those of the synthetic scenes: a small grammar writes five
-# true sentences about each scene. (Section 2 of the paper describes two ways of captioning photos before neural
-# networks. Either an object detector filled in *templates*, much as the grammar does here, or the caption of a similar
-# photo was *retrieved* and adapted.)
+# To measure how much this lowers the scores, you need many sentences. The synthetic scenes have enough: for each scene,
+# a small grammar generates five true sentences. (Section 2 of the paper describes two ways of captioning photos before
+# neural networks. Either an object detector filled in *templates*, much as the grammar does here, or the caption of a
+# similar photo was *retrieved* and adapted.)
 
 # %%
 scenes = draw_scenes(1000, seed=1)
@@ -114,10 +115,10 @@ for ax, scene in zip(axes, scenes):
 
 # %% [markdown]
 # Take the first sentence of each dev scene as if a captioner had written it, and score it against the other four with
-# BLEU-4. This is the usual score for captions, a number from 0 to 1; [chapter 8](08_how_good_is_it.ipynb) computes it
-# by hand. All these sentences are true.
+# BLEU-4. BLEU-4 is the usual score for captions, a number from 0 to 1; [chapter 8](08_how_good_is_it.ipynb) computes it
+# by hand. Keep in mind that all of these sentences are true.
 #
-# **Predict.** As written, the sentences score .49. What do they score once they are tidied?
+# **Predict.** Before they are tidied, the sentences score .49. What do they score after they are tidied?
 
 # %%
 others = [image.captions[1:] for image in dev]
@@ -128,15 +129,16 @@ print(f"BLEU-4 as written {as_written:.3f}, tidied {as_tidied:.3f}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# They score .42. Tidying costs 7 points of 49 (a *point* is a hundredth), although no word is wrong.
+# The tidied sentences score .42. So tidying costs 7 of the 49 points (a *point* is a hundredth), although no word is
+# wrong.
 #
 # </details>
 #
 # ## Build the vocabulary
 #
 # A *vocabulary* gives each word a number, its *id*. Four tokens come first: `<pad>` is padding, `<start>` and `<end>`
-# frame a caption, and `<unk>` (unknown) replaces each word that is not in the vocabulary. The words follow, most
-# frequent first.
+# frame a caption, and `<unk>` (unknown) replaces each word that is not in the vocabulary. After these four tokens come
+# the words, most frequent first.
 #
 # Count words in the training split only. A model that knew the words of the test captions would look better than it is.
 #
@@ -165,8 +167,9 @@ ids = small.caption_to_ids("a giraffe sees the dog")
 print(ids, "->", small.ids_to_caption(ids))
 
 # %% [markdown]
-# The bundled photo captioners know the words that occur at least five times in Flickr8k's training captions. (The paper
-# uses a vocabulary of 10,000 words.) Real language has a *long tail*: a few words are everywhere, and most are rare.
+# The vocabulary of the bundled photo captioners has the words that occur at least five times in Flickr8k's training
+# captions. (The paper's vocabulary has 10,000 words.) Real language has a *long tail*: a few words are very frequent,
+# and most are rare.
 
 # %%
 path = next(pretrained_directory("flickr8k-paper").glob("vocabulary-*.json"))
@@ -180,16 +183,16 @@ print("unknown:", *(word for word in ("dog", "elephant", "giraffe", "unicorn") i
 # ## What `<unk>` costs
 #
 # Why not keep all words? Each word has a vector of its own in two matrices, and two occurrences of a word are hardly
-# enough to learn them from. But a small vocabulary has its price, too. Keep fewer and fewer of the scenes' 41 words,
-# and measure three things on the dev split:
+# enough to learn these vectors. But a small vocabulary has its price, too. The next cells keep fewer and fewer of the
+# scenes' 41 words, and measure three things on the dev split:
 #
 # * the fraction of **words** that become `<unk>`
 # * the fraction of **captions** with at least one `<unk>`
-# * BLEU-4 of the same sentences as before, with `<unk>` for every word that is missing from the vocabulary: once
-#   against the references as they were written (*honest*), and once against references in which the same words have
-#   become `<unk>` (*flattering*)
+# * BLEU-4 of the same sentences as before, with `<unk>` for every word that is missing from the vocabulary. It is
+#   computed twice: against the original references (*honest*), and against references in which the same words are
+#   replaced by `<unk>` (*flattering*)
 #
-# **Predict.** How do the two curves of BLEU-4 change as the vocabulary shrinks?
+# **Predict.** How do the honest and the flattering BLEU-4 change as the vocabulary shrinks?
 
 # %%
 sizes = (41, 36, 32, 28, 24, 20, 16, 12, 8)
@@ -229,25 +232,26 @@ for ax in (left, right):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The honest score falls to 0. The flattering one *rises* to .72, because `<unk>` matches `<unk>`: the less a captioner
-# can say, the better it seems to be. This mistake is easily made.
+# The honest score falls to 0. The flattering score *rises* to .72, because `<unk>` matches `<unk>`: the fewer words a
+# captioner has, the better it seems to be. It is easy to make this mistake.
 #
 # </details>
 #
 # A few unknown words affect many captions. With a vocabulary of 32 words, 3 % of the words are unknown, and 15 % of the
-# captions contain an unknown word; with 28 words, it is 6 % and 37 %.
+# captions contain an unknown word. With 28 words, 6 % of the words and 37 % of the captions are affected.
 #
-# *Sub-words* avoid the problem: frequent words stay whole and rare ones are put together from pieces ("gir", "affe"),
-# so that no word is unknown ([Sennrich et al., 2016](https://arxiv.org/abs/1508.07909)). Large language models do this.
-# Here, as in the paper, a token is a whole word, so each map of attention belongs to a word and not to a piece of one.
+# *Sub-words* avoid unknown words: frequent words stay whole, and rare words are composed of pieces ("gir", "affe"), so
+# that no word is unknown ([Sennrich et al., 2016](https://arxiv.org/abs/1508.07909)). Large language models use
+# sub-words. Here, as in the paper, a token is a whole word, so each map of attention belongs to a word and not to a
+# piece of one.
 #
 # ## From ids to vectors
 #
 # The paper writes a caption as $y = \{\mathbf{y}_1, \dots, \mathbf{y}_C\},\ \mathbf{y}_t \in \mathbb{R}^K$: each word
 # is a *1-of-K* (or *one-hot*) vector, as long as the vocabulary, with a 1 in one position and 0 elsewhere. The network
-# reads $\mathbf{E}\mathbf{y}_t$, where the *embedding matrix* $\mathbf{E}$ is learned. But a product with a 1-of-K
-# vector just picks one row of the matrix (one column in the paper, whose $\mathbf{E}$ is transposed). Looking up this
-# row is all that an embedding layer does.
+# reads $\mathbf{E}\mathbf{y}_t$, where the *embedding matrix* $\mathbf{E}$ is learned. A product with a 1-of-K vector
+# just picks one row of the matrix (one column in the paper, whose $\mathbf{E}$ is transposed). So all that an embedding
+# layer does is look up this row.
 
 # %%
 vocabulary = Vocabulary.build(images)
@@ -273,7 +277,7 @@ for ax, labels in zip(axes, (tokenise(caption), [""] * len(ids))):
 # targets end with `<end>`, and each target is the word after its input. All captions of a batch must have the same
 # length, so shorter captions end in *padding*, which has weight 0 in the loss.
 #
-# **Your turn.** Make the inputs and the targets of one caption, each padded to `length`.
+# **Your turn.** Construct the inputs and the targets of one caption, each padded to `length`.
 
 
 # %% gap="shift"
@@ -301,17 +305,18 @@ for number in range(2):
 # %% [markdown]
 # ## Teacher forcing, and its price
 #
-# Look at the inputs once more. At each step the network is given the *true* previous word, even where it would have
-# said another one. This is *teacher forcing*, and there are good reasons for it. From the first batch on, every step
-# has a meaningful input, whereas an untrained network's own words are noise. Every step has a target, the next true
-# word. And the inputs of all steps are known in advance.
+# Look at the inputs once more. At each step the network gets the *true* previous word, even if it would have chosen
+# another one. This is *teacher forcing*, and there are good reasons for it. From the first batch on, every step has a
+# meaningful input, whereas an untrained network's own words are noise. Every step has a target, the next true word. And
+# since the true words are known in advance, so are the inputs of all steps.
 #
-# The price comes later. When the captioner writes on its own (*free-running*), it reads its own words, and some of them
-# are wrong. It then has to continue a beginning that it never saw in training. This is *exposure bias*.
+# The disadvantage of teacher forcing shows later. When the captioner writes on its own (*free-running*), it reads its
+# own words, and some of them are wrong. The captioner then has to continue a beginning unlike any that it saw in
+# training. This problem is called *exposure bias*.
 #
-# You can measure it with a very simple language model, which counts which words follow each pair of words. The model
-# sees no picture. Like a network, it gives a probability to each possible next word, and it is trained on the true
-# words.
+# You can measure exposure bias with a very simple language model, which counts which words follow each pair of words.
+# The model sees no picture. Like a network, it gives a probability to each possible next word, and it is trained on the
+# true words.
 
 # %%
 follows = Counter()
@@ -333,12 +338,12 @@ for word in ("star", "circle", "is"):
     print(f"p({word} | a blue) = {probability('a', 'blue', word):.3f}")
 
 # %% [markdown]
-# How good is such a model? Its *perplexity* is
+# How good is such a model? One measure is the model's *perplexity*:
 #
 # $$\exp\Big(-\frac{1}{C} \sum_{t=1}^C \log p(\mathbf{y}_t | \mathbf{y}_1, \dots, \mathbf{y}_{t-1})\Big).$$
 #
-# You can read it as a number of words: a model that always guesses among 5 equally probable words has perplexity 5. The
-# exponent is the loss that captioners are trained with, the *cross-entropy* per word.
+# You can read the perplexity as a number of words: a model that always guesses among 5 equally probable words has
+# perplexity 5. The exponent in this formula is the loss that captioners are trained with, the *cross-entropy* per word.
 #
 # **Your turn.** Compute the perplexity from the probabilities that a model gave to the true words.
 
@@ -357,10 +362,11 @@ assert np.isclose(perplexity(np.array([1.0, 1 / 16])), 4), "Take the mean of the
 # Now measure the perplexity of the model on the dev captions. In each caption, pick one word at random, and look at the
 # probability of the word after it: once with the true words before it (teacher forcing), and once with the picked word
 # replaced by a random one, as if the model itself had said that word. The target is the same in both cases. The result
-# depends on how much the smoothing leaves for what was never seen, so try several values.
+# depends on the smoothing, which decides how much probability is left for words that were never seen after a pair. So
+# the next cell tries several values.
 #
-# **Predict.** Guessing among all 45 tokens has perplexity 45. What is the perplexity with the true words? And after one
-# wrong word?
+# **Predict.** Guessing among all 45 tokens has perplexity 45. What is the perplexity of the model after the true words,
+# and what is it after one wrong word?
 
 # %%
 rng = np.random.default_rng(0)
@@ -388,23 +394,23 @@ print(f"never seen in training: {unseen:.0%} of the pairs of words that contain 
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# With the true words, about 5, as if the model had to guess among 5 words. After a wrong word, between 42 and 54,
-# depending on the smoothing: about as bad as blind guessing. Most of the pairs with a wrong word were never seen in
-# training, so the model has learned nothing about how to go on after them. An LSTM generalises better than this table,
-# but it is trained on nothing but true beginnings, too.
+# After the true words, the perplexity is about 5, as if the model had to guess among 5 words. After a wrong word, it is
+# between 42 and 54, depending on the smoothing, so the model is about as bad as blind guessing. Most of the pairs with
+# a wrong word were never seen in training, so the model has learned nothing about how to continue them. An LSTM
+# generalises better than this table, but it, too, is trained only on true beginnings.
 #
 # </details>
 #
-# Three things help: feeding the model its own words now and then during training (*scheduled sampling*, [Bengio et al.,
-# 2015](https://arxiv.org/abs/1506.03099)); training it on whole captions of its own, with a score as the reward
-# ([Rennie et al., 2017](https://arxiv.org/abs/1612.00563)); and keeping several beginnings while it writes ([chapter
-# 7](07_words_out.ipynb)).
+# Three methods reduce exposure bias. In *scheduled sampling*, the model is now and then given its own words during
+# training ([Bengio et al., 2015](https://arxiv.org/abs/1506.03099)). A model can also be trained on whole captions that
+# it has generated, with a score as the reward ([Rennie et al., 2017](https://arxiv.org/abs/1612.00563)). And beam
+# search keeps several beginnings of a caption instead of one ([chapter 7](07_words_out.ipynb)).
 #
 # ## Why a batch holds captions of one length
 #
-# A batch takes as many steps as its longest caption has words. The authors of the paper noticed that random batches
-# waste time on padding (section 4.3). So they sample a length first, and then 64 captions of that length. How much does
-# this save?
+# The number of steps in a batch is the length of its longest caption. The authors of the paper noticed that random
+# batches waste time on padding (section 4.3). So they sample a length first, and then 64 captions of that length. How
+# many steps does this method save?
 
 # %%
 train_captions = [text for image in train for text in image.captions]
@@ -426,9 +432,9 @@ print(f"spent on padding: {random_padding:.0%} of the steps in random batches")
 print(f"                  {sorted_padding:.0%} if the captions are sorted by length")
 
 # %% [markdown]
-# With random batches, nearly half of the steps would be wasted. Sorting the captions leaves 1 %, in the few batches
-# that hold more than one length. `data_utils.make_batches` puts captions of one length into each batch, which leaves
-# none.
+# In random batches, nearly half of the steps would be padding. If the captions are sorted by length, only 1 % of the
+# steps are padding, in the few batches with captions of more than one length. `data_utils.make_batches` fills each
+# batch with captions of one length, so there is no padding at all.
 #
 # ## Exercises
 #
@@ -436,28 +442,29 @@ print(f"                  {sorted_padding:.0%} if the captions are sorted by len
 #
 # [solution 1]
 #
-# **2.** A vocabulary can also be limited by `min_count`. Which values of `min_count` leave 32 of the scenes' words?
+# **2.** A vocabulary can also be limited by `min_count`. For which values of `min_count` does the vocabulary have 32 of
+# the scenes' words?
 #
 # [solution 2]
 #
 # **3.** Let the language model write: start from `<start> <start>`, sample each word with its probability
-# (`rng.choice`), and stop at `<end>`. Are the sentences good English? Are they true of any picture?
+# (`rng.choice`), and stop at `<end>`. Are the sentences good English? Could each of them be true of some picture?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
 # A vocabulary, counted on the training split, turns a caption into ids, and an embedding matrix turns each id into a
-# vector. Whatever is thrown away on the way, such as articles or rare words, is missing from every caption, and an
-# honest score shows it. The inputs are the targets, shifted by one word. Teacher forcing gives the network the true
-# previous word, so that training is simple and every step counts. Its price is exposure bias: the captioner has never
-# practised going on after a mistake of its own.
+# vector. Words that are thrown away on the way, such as articles or rare words, are missing from every caption, and an
+# honest score shows this loss. The inputs are the targets, shifted by one word. Teacher forcing gives the network the
+# true previous word, so that training is simple and every step has a meaningful input. The price of teacher forcing is
+# exposure bias: the captioner has never practised continuing after a mistake of its own.
 #
 # ## Next
 #
-# The words are ready; [chapter 2](02_a_picture_as_vectors.ipynb) turns the photo into vectors. To read: [Karpathy, *The
-# unreasonable effectiveness of recurrent neural networks*](https://karpathy.github.io/2015/05/21/rnn-effectiveness/),
-# on language models that write.
+# [Chapter 2](02_a_picture_as_vectors.ipynb) turns the photo into vectors. For further reading on language models that
+# write, see [Karpathy, *The unreasonable effectiveness of recurrent neural
+# networks*](https://karpathy.github.io/2015/05/21/rnn-effectiveness/).
 
 # %% maintainers=true
 assert data_utils.load_descriptions(data_utils.load_document(folder / "descriptions.txt")) == cleaned

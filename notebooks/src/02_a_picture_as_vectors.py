@@ -3,9 +3,9 @@
 #
 # **You will be able to**
 #
-# * turn a photo into a grid of *annotation vectors*, and say why a convolutional layer is used for it
+# * turn a photo into a grid of *annotation vectors*, and say why they are the output of a convolutional layer
 # * compute the *receptive field* of a layer, and check it with a gradient
-# * find out what a vector knows, with cosines and with a *probe*
+# * find out what information a vector contains, with cosines and with a *probe*
 # * say what shape the data has at each step from the file to the logits
 #
 # **You need** numpy, and an idea of what a convolution and a pooling layer do.
@@ -44,8 +44,8 @@ keras.utils.set_random_seed(0)
 # The paper's encoder is VGG19 ([Simonyan and Zisserman](https://arxiv.org/abs/1409.1556)), a convolutional network that
 # classifies photos, without the layers after the last convolution of its fifth block. This chapter uses VGG16, which is
 # a little smaller and gives the same shapes. Its weights are random here, so that nothing needs to be downloaded:
-# neither shapes nor receptive fields depend on the weights. What a vector *knows* does depend on them, so to find that
-# out, you will use the trained encoders that come with the package.
+# neither shapes nor receptive fields depend on the weights. The information in a vector does depend on the weights, so
+# for that part of the chapter, you will use the trained encoders that come with the package.
 #
 # The photo, which shows Grace Hopper, comes with matplotlib (US Navy, public domain). `load_image` stretches it to 224
 # x 224 pixels, the input size of VGG.
@@ -69,17 +69,18 @@ ax.axis("off")
 plt.show()
 
 # %% [markdown]
-# So $L = 14 \cdot 14 = 196$ and $D = 512$. Four poolings have divided the width and the height by $2^4 = 16$, so each
-# cell belongs to a square of 16 x 16 pixels. The decoder reads the grid as a list, row by row: the cell in row $r$ and
-# column $q$ is number $14r + q$. Attention treats this list as a set: it knows the position of a cell only if the
-# cell's vector contains it.
+# So $L = 14 \cdot 14 = 196$ and $D = 512$. Four pooling layers have divided the width and the height by $2^4 = 16$, so
+# each cell belongs to a square of 16 x 16 pixels. The decoder reads the grid as a list, row by row: the cell in row $r$
+# and column $q$ is number $14r + q$. Attention treats this list as a set: the position of a cell affects attention only
+# if the cell's vector contains it.
 #
 # ## Why not the last layer?
 #
 # Many earlier captioners described the photo with a single vector: the output of a fully connected layer after the
-# grid, or the mean of the grid. No part of such a vector belongs to a place, so attention has nothing to choose from.
+# grid, or the mean of the grid. No part of such a vector belongs to a place in the photo, so attention would have
+# nothing to choose from.
 #
-# **Predict.** Shuffle the 196 cells like the pieces of a jigsaw. What happens to their mean?
+# **Predict.** If you shuffle the 196 cells like the pieces of a jigsaw, what happens to the mean of their vectors?
 
 # %%
 shuffled = np.random.default_rng(0).permutation(features, axis=1)
@@ -90,9 +91,9 @@ print("same mean:", same_mean, "  same grid:", same_grid)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Nothing: the mean stays the same. It cannot tell a dog on the left from a dog on the right. The output of a fully
-# connected layer would change, since each cell has weights of its own there. But none of its 4,096 numbers belongs to
-# a place, either: each is made from all cells. In the grid, each vector belongs to one place.
+# The mean stays the same, so it cannot tell a dog on the left from a dog on the right. The output of a fully connected
+# layer would change, since such a layer has separate weights for each cell. But none of its 4,096 numbers belongs to a
+# place, either: each number is computed from all cells. In the grid, each vector belongs to one place.
 #
 # </details>
 #
@@ -100,13 +101,13 @@ print("same mean:", same_mean, "  same grid:", same_grid)
 #
 # The *receptive field* of a cell is the square of pixels that it depends on. You can compute its width layer by layer.
 # Let `jump` be the distance between neighbouring cells, in pixels. A layer with kernel size $k$ adds $k - 1$ cells to
-# the field, each of them `jump` pixels wide; a stride of $s$ then makes the jump $s$ times as large.
+# the field, and each of these cells is `jump` pixels wide. A stride of $s$ then makes the jump $s$ times as large.
 #
 # **Predict.** Each cell of the last layer belongs to a square of 16 x 16 pixels. How wide is its receptive field: 16,
 # 64 or 196 pixels?
 #
-# **Your turn.** Write the step for one layer. For example, a 3 x 3 convolution (stride 1) takes field 1 and jump 1 to
-# field 3 and jump 1; a 2 x 2 pooling with stride 2 then takes them to field 4 and jump 2.
+# **Your turn.** Write the computation for one layer. For example, a 3 x 3 convolution (stride 1) turns field 1 and jump
+# 1 into field 3 and jump 1. After it, a 2 x 2 pooling layer with stride 2 gives field 4 and jump 2.
 
 
 # %% gap="field"
@@ -132,8 +133,8 @@ for layer in vgg16.layers[-1].layers[1:]:
         print(f"{layer.name:14}{' x '.join(map(str, shape)):>16}{field:>8}{jump:>6}")
 
 # %% [markdown]
-# The field is 196 pixels wide: nearly the whole photo. (That there are also 196 cells is a coincidence.) You can check
-# this with a gradient: a cell depends on the pixels for which its derivative is not zero.
+# The receptive field is 196 pixels wide, nearly as wide as the photo. (It is a coincidence that there are also 196
+# cells.) You can check this width with a gradient: a cell depends on the pixels for which its derivative is not zero.
 
 # %%
 pixels = tf.Variable(np.random.default_rng(0).uniform(0, 255, (1, 224, 224, 3)).astype("float32"))
@@ -154,13 +155,12 @@ ax.set_title("what the cell (7, 7) depends on")
 print(f"measured: {measured}; influence from", *(f"{name}: {share:.0%};" for name, share in shares.items()))
 
 # %% [markdown]
-# The white square is the whole receptive field, 196 pixels wide, as computed. The influence falls off from the middle
-# to the border. (The picture shows its square root, so that small values can be seen.) But the cell's own square
-# (cyan) has only 3 % of it; with the eight squares around it, it has 25 %. The middle 98 x 98 pixels, a quarter of the
-# field, have about 70 %. So this annotation vector is centred on its square, but made mostly from its surroundings.
-# (How
-# wide the field is does not depend on the weights. How the influence is spread in it does, and these weights are
-# random.)
+# The white square is the whole receptive field, 196 pixels wide, as computed. The influence of the pixels falls off
+# from the middle to the border. (The picture shows the square root of the influence, so that you can see small values.)
+# The cell's own square (cyan) has only 3 % of the influence; together with the eight squares around it, 25 %. The
+# middle 98 x 98 pixels, a quarter of the field, have about 70 %. So this annotation vector is centred on its square,
+# but depends mostly on the surroundings of the square. (The width of the field does not depend on the weights. The
+# distribution of the influence does, and the weights in this example are random.)
 #
 # A lower layer has more cells, each with a smaller receptive field; a higher layer has fewer cells with larger fields.
 # With each encoder, you can choose the layer.
@@ -182,21 +182,21 @@ for name, layer in choices:
 # %% [markdown]
 # ## Where the weights come from
 #
-# 6,000 photos are too few to learn to see from. So the encoder is first trained on a task with far more data:
-# classifying the 1.2 million photos of *ImageNet* into 1,000 classes. Then its last layers, which predict the class,
-# are dropped. The layers below have learned to recognise edges, fur, wheels and faces, which is just as useful for
-# captions. This is *transfer learning*. In the paper, these weights stay as they are: the encoder is *frozen*, and only
-# the decoder is trained. Training the encoder further, together with the decoder and at a small learning rate, is
-# called *fine-tuning*; it helps if there are enough captions.
+# A network cannot learn to recognise objects from only 6,000 photos. So the encoder is first trained on a task with far
+# more data: classifying the 1.2 million photos of *ImageNet* into 1,000 classes. Then its last layers, which predict
+# the class, are dropped. The remaining layers have learned to recognise edges, fur, wheels and faces, which is just as
+# useful for captions. This method is called *transfer learning*. In the paper, the encoder is *frozen*: its weights do
+# not change, and only the decoder is trained. Training the encoder further, together with the decoder and with a small
+# learning rate, is called *fine-tuning*. It improves captions if there are enough training photos.
 #
 # ## What the vectors of a real photo know
 #
 # The encoder of the bundled photo captioner is an EfficientNet-Lite0, with 14 x 14 cells of 1,280 numbers each. It was
 # trained on ImageNet and then fine-tuned on Flickr8k together with the decoder, on captions and on boxes that people
 # drew around the objects in the photos. Take the vector of one cell and compare it with the vectors of all cells. The
-# usual measure is the *cosine* of the angle between two vectors, $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top
-# \mathbf{w} / (|\mathbf{u}||\mathbf{w}|)$: 1 if they point in the same direction, 0 if they are orthogonal. The code
-# below first subtracts the mean vector, which all cells have in common.
+# usual measure of similarity is the *cosine* of the angle between two vectors, $\cos(\mathbf{u}, \mathbf{w}) =
+# \mathbf{u}^\top \mathbf{w} / (|\mathbf{u}||\mathbf{w}|)$. It is 1 if the vectors point in the same direction, and 0 if
+# they are orthogonal. The code below first subtracts the mean vector, which all cells have in common.
 #
 # **Your turn.** Compute the cosine between one vector and each row of `vectors`.
 
@@ -241,18 +241,20 @@ for name, cosine in similar.items():
 
 # %% [markdown]
 # In the map below each photo, bright cells resemble the marked one. The cells that resemble the face lie on the face
-# and the brim of the hat, but not on the uniform or the flag. The cell in the photo of the raft lies at the edge of a
-# life vest, and those that resemble it follow the crew across the photo. On the beach, the marked cell is on the man's
-# chest, and those that resemble it lie on the heads and chests of both people, but hardly on their legs. The encoder
-# has never seen these photos, nor the outline of any object. The borders are soft, since neighbouring cells see nearly
-# the same pixels. (The photos of the raft and the beach are from the Kodak Lossless True Color Image Suite.)
+# and the brim of the hat, but not on the uniform or the flag. In the photo of the raft, the marked cell lies at the
+# edge of a life vest, and the cells that resemble it follow the crew across the photo. On the beach, the marked cell is
+# on the man's chest, and the cells that resemble it lie on the heads and chests of both people, but hardly on their
+# legs. The encoder was not trained on these photos, and has never been given the outline of any object. The borders of
+# the bright areas are soft, since neighbouring cells see nearly the same pixels. (The photos of the raft and the beach
+# are from the Kodak Lossless True Color Image Suite.)
 #
 # ## Can a classifier read the colour?
 #
-# Vectors can be similar without containing the fact that you are after. A *probe* is a small classifier that tries to
-# read one fact from a vector; if a linear probe can read it, so can the decoder. You need many pictures for which the
-# fact is known: here, synthetic scenes. `tiny`, a small encoder that was trained on such scenes, gives 16 x 16 vectors
-# of 66 numbers, the last two of which are the row and the column.
+# Vectors can be similar without containing the fact that you are interested in, such as a colour. A *probe* is a small
+# classifier that tries to read one fact from a vector. If a linear probe can read the fact, so can the decoder. To
+# train a probe, you need many pictures for which the fact is known, such as the synthetic scenes. `tiny`, a small
+# encoder that was trained on such scenes, gives 16 x 16 vectors of 66 numbers, the last two of which are the row and
+# the column.
 
 # %%
 captioner = Captioner.from_pretrained("scenes")
@@ -274,17 +276,17 @@ for (above, below), scene, vectors_of_scene, cell in zip(axes.T, scenes, vectors
         ax.axis("off")
 
 # %% [markdown]
-# Each map shows how much the cells resemble the object's middle one. In a large circle or square, most cells are alike,
-# and those at its edge differ. The background is dark, although no mean was subtracted here: its vectors have next to
-# nothing in common with the object's. The cells at the picture's border glow a little: the zeros that pad the picture
-# look like an edge to the encoder.
+# Each map shows how similar the cells are to the middle cell of the object. In a large circle or square, most cells are
+# similar to each other, and the cells at the edge differ. The background is dark, although no mean was subtracted here:
+# its vectors have next to nothing in common with the object's vectors. The cells at the picture's border are a little
+# brighter, because the encoder pads the picture with zeros, which look like an edge.
 #
-# On 300 scenes, fit a matrix that maps the vector of the object's middle cell to the eight colours, and test it on the
-# 100 others. Then do the same with a cell that is eight rows and eight columns away. (Where that leads out of the grid,
-# counting goes on at the other side.)
+# The next cell fits a probe on 300 scenes, a matrix that maps the vector of the object's middle cell to the eight
+# colours, and tests it on 100 other scenes. Then it fits a second probe, for the cell that is eight rows and eight
+# columns away from the object. (If that is outside the grid, counting continues on the opposite side.)
 #
-# **Predict.** How often does each probe name the right colour: the one that reads the object's cell, and the one that
-# reads the cell far away?
+# **Predict.** How often does the first probe, which reads the object's cell, name the right colour? How often does the
+# second, which reads the distant cell?
 
 # %%
 names = list(COLOURS)
@@ -306,16 +308,16 @@ print(f"colour right: {in_object:.0%} from the object's cell, {far_away:.0%} fro
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# From the object's cell, always. From far away, the probe can only guess among eight colours. This is what attention is
-# for: it has to find the cell that knows.
+# The first probe is always right. The second can only guess among eight colours. So the decoder needs attention, to
+# find the cell that contains the fact.
 #
 # </details>
 #
 # ## Every shape on the way
 #
 # Here is every shape on the way from the file to the logits, with the paper's grid. Word vectors, states and the hidden
-# layer of the attention have 512 numbers each, as is the default of the package. The decoder is not trained. (Chapter 3
-# explains its parts, from the keys on; come back then to look up their shapes.)
+# layer of the attention have 512 numbers each, the package's default. The decoder is not trained. (Chapter 3 explains
+# the parts of the decoder, beginning with the keys. You can come back to this table then to look up their shapes.)
 
 # %%
 vocabulary = Captioner.from_pretrained("flickr8k-paper").vocabulary
@@ -341,14 +343,14 @@ for name, shape in path_of_shapes.items():
     print(f"{name:22}{' x '.join(map(str, shape))}")
 
 # %% [markdown]
-# There is one logit for each token of the vocabulary: 2,542 in the one used here, which is that of a captioner bundled
-# with the package. The paper's vocabulary has 10,000 words.
+# There is one logit for each token of the vocabulary. The vocabulary in this example, which belongs to a captioner
+# bundled with the package, has 2,542 tokens. The paper's vocabulary has 10,000 words.
 #
 # ## Encode every photo once
 #
-# A frozen encoder gives a photo the same vectors in each epoch. How much work would it be to compute them again each
-# time, and how much space does it take to store them? Count the multiplications in VGG16's convolutions, and the bytes
-# of the vectors.
+# A frozen encoder computes the same vectors for a photo in each epoch. How much work is it to compute the vectors, and
+# how much space does it take to store them? The next cell counts the multiplications in VGG16's convolutions and the
+# bytes of the vectors.
 
 # %%
 convolutions = [layer for layer in vgg16.layers[-1].layers if "conv" in layer.name]
@@ -365,32 +367,32 @@ print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1
 #
 # ## Exercises
 #
-# **1.** Take the gradient of the cell in the corner, (0, 0), instead. How much of its field is inside the photo, and
-# what fills the rest?
+# **1.** Compute the gradient of the corner cell, (0, 0). How much of its receptive field is inside the photo, and what
+# fills the rest?
 #
 # [solution 1]
 #
 # **2.** Train a probe to read the *shape* of the object from the middle cell, and another to read it from the mean of
-# all 256 vectors. Which is better, and why? (A cell of `tiny` sees 8 x 8 pixels.)
+# all 256 vectors. Which probe is better, and why? (The receptive field of a cell of `tiny` has 8 x 8 pixels.)
 #
 # [solution 2]
 #
-# **3.** Which cells of the photo of Grace Hopper resemble the one in row 12 and column 7, which is on the uniform?
+# **3.** Which cells of the photo of Grace Hopper resemble the cell in row 12 and column 7, which is on the uniform?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
 # The encoder is a network that was trained on ImageNet, without its last layers. It turns a photo into a grid of
-# annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector belongs to a square of the photo, but
-# its receptive field is much wider. Neighbouring parts of one object have similar vectors, and a linear probe can read
-# a colour from the cell that shows it. In a single vector for the whole photo, no part belongs to a place; in a grid,
-# each vector does, so that attention can choose.
+# annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector belongs to a square of the photo, but its
+# receptive field is much wider. Neighbouring parts of one object have similar vectors, and a linear probe can read a
+# colour from the cell that shows it. In a single vector for the whole photo, no part belongs to a place. In a grid,
+# each vector belongs to a place, so attention can choose among the vectors.
 #
 # ## Next
 #
-# [Chapter 3](03_one_step_of_attention.ipynb) chooses among these vectors. To read: [Computing receptive
-# fields](https://distill.pub/2019/computing-receptive-fields/) (Araujo et al.), and [Alain and
+# In [chapter 3](03_one_step_of_attention.ipynb), attention chooses among these vectors. For further reading, see
+# [Computing receptive fields](https://distill.pub/2019/computing-receptive-fields/) (Araujo et al.), and [Alain and
 # Bengio](https://arxiv.org/abs/1610.01644), who introduced such probes.
 
 # %% maintainers=true

@@ -7,7 +7,7 @@
 #   package's layer
 # * say what the *query*, the *keys* and the *values* are
 # * explain why there is a tanh in the score and why three terms are added before the word is chosen
-# * compare additive with dot-product attention, and follow the way from there to the transformer
+# * compare additive with dot-product attention, and say what a transformer adds
 #
 # **You need** numpy and the softmax. [Chapter 2](02_a_picture_as_vectors.ipynb) shows how the vectors of a picture are
 # made. You do not need to know what an LSTM is.
@@ -21,11 +21,11 @@
 # weights of a trained captioner. The equations are numbered as in the paper ([Xu et al.,
 # 2015](https://arxiv.org/abs/1502.03044)).
 #
-# In one sentence: *attention* is a weighted mean of *values*, where the weight of each value says how well its *key*
-# fits a *query*. Here the query is made from the decoder's state, which knows what has been said so far and therefore
-# what to look for next. As throughout the paper, the keys and the values are made from the same annotation vectors, one
-# for each region of the picture. The value is the annotation vector $\mathbf{a}_i$ itself, and the key is a projection
-# of this vector, $\mathbf{W}_a\mathbf{a}_i + \mathbf{b}_a$.
+# In one sentence: *attention* is a weighted mean of *values*, where the weight of each value depends on how well its
+# *key* fits a *query*. In this model, the query is made from the decoder's state, which summarises the words so far and
+# therefore determines what to look for next. The keys and the values are both made from the same annotation vectors,
+# one for each region of the picture. The value is the annotation vector $\mathbf{a}_i$ itself, and the key is a
+# projection of this vector, $\mathbf{W}_a\mathbf{a}_i + \mathbf{b}_a$.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -47,8 +47,8 @@ plt.rcParams["figure.dpi"] = 100
 #
 # The captioner `scenes` comes with the package. It captions synthetic scenes of 64 x 64 pixels, and it is small: $L =
 # 256$ regions (16 x 16), annotation vectors of $D = 66$ numbers (64 from convolutions, and the region's row and
-# column), a state of $n = 128$, word vectors of $m = 32$, and $K = 45$ words and other tokens. It has never seen the
-# scene below.
+# column), a state of $n = 128$, word vectors of $m = 32$, and $K = 45$ words and other tokens. The scene below was not
+# in its training data.
 
 # %%
 captioner = Captioner.from_pretrained("scenes")
@@ -62,7 +62,8 @@ ax.axis("off")
 print("annotation vectors:", a.shape)
 
 # %% [markdown]
-# All that the decoder has learned is in its weights. Here they are as plain numpy arrays, under the paper's names.
+# All that the decoder has learned is in its weights. The next cell copies the weights into plain numpy arrays, under
+# the paper's names.
 
 # %%
 decoder = captioner.decoder
@@ -95,13 +96,14 @@ for name, array in (("E", E), ("W_a", W_a), ("W_h", W_h), ("v", v), ("T_h", T_h)
 # ## Before the first word
 #
 # From one word to the next, the decoder keeps two vectors: the state $\mathbf{h}$, which the other parts of the model
-# read, too, and the cell $\mathbf{c}$, which only the LSTM reads. Before the first word, both are computed from the
-# mean annotation vector, by one layer each:
+# also read, and the cell $\mathbf{c}$, which only the LSTM reads. Before the first word, both vectors are computed from
+# the mean annotation vector, each by its own layer:
 #
 # $$\mathbf{c}_0 = f_{\text{init},c}\Big(\frac{1}{L} \sum_{i=1}^L \mathbf{a}_i\Big) \qquad
 #   \mathbf{h}_0 = f_{\text{init},h}\Big(\frac{1}{L} \sum_{i=1}^L \mathbf{a}_i\Big)$$
 #
-# So the decoder has a rough idea of the picture before it looks anywhere. The word before the first one is `<start>`.
+# So the decoder has a rough idea of the picture before it attends to any region. The token `<start>` takes the place of
+# the word before the first one.
 
 # %%
 mean_annotation = a.mean(axis=0)  # (D,)
@@ -123,8 +125,8 @@ print("h_0", h_0.shape, " c_0", c_0.shape, " y_0", tokens[y_0])
 # The query comes from the state *before* this step, because the LSTM needs the context to compute the next state. The
 # keys do not change from word to word, so they are computed only once for each picture.
 #
-# **Your turn.** Write (4) for all regions at once. `keys` has the shape (256, 64) and `query` the shape (64,); numpy
-# adds the query to each row.
+# **Your turn.** Write equation (4) for all regions at once. `keys` has the shape (256, 64) and `query` the shape (64,);
+# numpy adds the query to each row.
 
 # %% gap="scores"
 keys = a @ W_a + b_a  # (256, 64)
@@ -146,12 +148,12 @@ print(f"{len(e)} scores, from {e.min():.1f} to {e.max():.1f}")
 #
 # The softmax turns the scores into weights, which are positive and add up to 1. It is *shift-invariant*: adding the
 # same number to all scores changes nothing, since it cancels in the fraction. So you may subtract the largest score
-# first, which keeps `exp` from overflowing.
+# from all scores first, which keeps `exp` from overflowing.
 #
-# **Predict.** The best score is about 23 above the worst one. How many of the 256 regions share nine tenths of the
+# **Predict.** The best score is about 23 above the worst score. How many of the 256 regions share nine tenths of the
 # weight: 4, 40 or 140?
 #
-# **Your turn.** Write (5).
+# **Your turn.** Write equation (5), the softmax of the scores.
 
 # %% gap="weights"
 alpha = ...  # your turn: (256,)
@@ -179,9 +181,10 @@ for ax in axes:
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Four. The softmax turns differences into ratios: a region whose score is 5 below the best one gets $e^{-5}$ times the
-# largest weight, less than a hundredth of it. Only 8 regions are within 5 of the best. All of them touch the objects,
-# but the two objects cover dozens of cells: the model reads an object from a few of its cells, not from all.
+# Four regions share nine tenths of the weight. The softmax turns differences into ratios: a region whose score is 5
+# below the best score gets $e^{-5}$ times the largest weight, less than a hundredth of it. Only 8 regions have scores
+# within 5 of the best. All 8 touch the objects, which cover dozens of cells. So the model reads an object from a few of
+# its cells, not from all of them.
 #
 # </details>
 #
@@ -191,13 +194,14 @@ for ax in axes:
 #   \beta_t = \sigma(\mathbf{W}_\beta \mathbf{h}_{t-1} + b_\beta)$$
 #
 # The *context vector* $\hat{\mathbf{z}}_t$ is the weighted mean of the values, multiplied by a gate: 256 vectors have
-# become one. The paper first writes it as $\hat{\mathbf{z}}_t = \phi(\{\mathbf{a}_i\}, \{\alpha_{ti}\})$, equation (6),
-# and leaves $\phi$ open. In *soft attention*, $\phi$ is this gated mean; in *hard attention*, it is the vector of one
-# region, sampled with the probabilities $\alpha_{ti}$. Every soft attention has the same three steps: score, normalise,
-# average. Equation (13) is the mean without the gate. The gate $\beta_t$, a number between 0 and 1, is from section
-# 4.2.1 of the paper. It can fall to nearly 0 where a word does not need the picture.
+# become one vector. The paper first writes the context vector as $\hat{\mathbf{z}}_t = \phi(\{\mathbf{a}_i\},
+# \{\alpha_{ti}\})$, equation (6), and leaves $\phi$ open. In *soft attention*, $\phi$ is this gated mean; in *hard
+# attention*, it is the vector of one region, sampled with the probabilities $\alpha_{ti}$. Every kind of soft attention
+# has the same three steps: score, normalise, average. Equation (13) is the mean without the gate. The gate $\beta_t$, a
+# number between 0 and 1, is from section 4.2.1 of the paper. The gate can fall to nearly 0 for a word that does not
+# need the picture.
 #
-# **Your turn.** Write the gated context vector. The gate is ready.
+# **Your turn.** Write the gated context vector. The gate is already computed.
 
 # %% gap="context"
 beta = sigmoid(h_0 @ W_beta + b_beta)  # (1,)
@@ -215,7 +219,7 @@ print(f"context {z.shape}, gate {beta[0]:.2f}")
 #
 # The LSTM has three *gates*, $\mathbf{i}$, $\mathbf{f}$ and $\mathbf{o}$, and candidate values $\mathbf{g}$. Each of
 # the four reads the previous word, the previous state and the context. The paper stacks the three inputs and multiplies
-# them by one big matrix. That is the same as multiplying each input by a matrix of its own and adding the results:
+# them by one big matrix. The result is the same if you multiply each input by a matrix of its own and add the products:
 #
 # $$\begin{pmatrix} \mathbf{i}_t \\ \mathbf{f}_t \\ \mathbf{o}_t \\ \mathbf{g}_t \end{pmatrix} =
 #   \begin{pmatrix} \sigma \\ \sigma \\ \sigma \\ \tanh \end{pmatrix} T_{D+m+n,n}
@@ -224,15 +228,16 @@ print(f"context {z.shape}, gate {beta[0]:.2f}")
 # $$\mathbf{c}_t = \mathbf{f}_t \odot \mathbf{c}_{t-1} + \mathbf{i}_t \odot \mathbf{g}_t \quad (2) \qquad
 #   \mathbf{h}_t = \mathbf{o}_t \odot \tanh(\mathbf{c}_t) \quad (3)$$
 #
-# (The paper writes $T_{D+m+n,n}$, but the matrix gives $4n$ numbers, $n$ for each of the four: `T_h`, the part for the
-# state, is 128 x 512. Nor does the paper write the biases, `b_T` here and `b_o` in (7), which the code adds.)
+# (The paper writes $T_{D+m+n,n}$, but the result has $4n$ numbers, $n$ for each of the three gates and for the
+# candidates: `T_h`, the part of the matrix for the state, is 128 x 512. The authors' code also adds biases that are not
+# in the paper, `b_T` here and `b_o` in (7).)
 #
-# Element by element ($\odot$), the *forget gate* $\mathbf{f}$ decides how much to keep of the cell, the *input gate*
-# $\mathbf{i}$ how much to add of the candidates $\mathbf{g}$, and the *output gate* $\mathbf{o}$ how much to expose as
-# the new state.
+# The gates are multiplied element by element ($\odot$). The *forget gate* $\mathbf{f}$ decides how much of the cell is
+# kept, the *input gate* $\mathbf{i}$ how much of the candidates $\mathbf{g}$ is added, and the *output gate*
+# $\mathbf{o}$ how much of the cell becomes the new state.
 #
-# **Your turn.** Write (2) and (3). The gates and the candidates are ready: the sigmoid and the tanh of (1) have been
-# applied.
+# **Your turn.** Write equations (2) and (3). The gates and the candidates are already computed: the sigmoid and the
+# tanh of (1) have been applied.
 
 # %% gap="memory"
 summed = E[y_0] @ T_y + h_0 @ T_h + z @ T_z + b_T  # (4n,)
@@ -257,7 +262,7 @@ print(f"the forget gates are between {f.min():.2f} and {f.max():.2f}")
 #
 # The exponent has a number for each word of the vocabulary, its *logit*; a softmax turns the logits into probabilities.
 # The paper calls this a *deep output* layer, after [Pascanu et al.](https://arxiv.org/abs/1312.6026), who put further
-# layers between the state and the output. Here, it also reads the context and the previous word.
+# layers between the state and the output. In this model, the layer also reads the context and the previous word.
 
 # %%
 logits = (E[y_0] + h_1 @ L_h + z @ L_z) @ L_o + b_o  # (K,)
@@ -290,8 +295,9 @@ for name, difference in differences.items():
     print(f"{name:8} differs by at most {difference:.0e}")
 
 # %% [markdown]
-# And Keras? `keras.layers.AdditiveAttention` is the same attention, with the query, the values and the keys as inputs.
-# It has no projections of its own, so you pass the projected query and keys; $\mathbf{v}$ is its `scale`.
+# Keras has the same attention as a layer, `keras.layers.AdditiveAttention`, with the query, the values and the keys as
+# inputs. This layer has no projections of its own, so you pass the projected query and keys; $\mathbf{v}$ is its
+# `scale`.
 
 # %%
 keras_attention = keras.layers.AdditiveAttention()
@@ -306,8 +312,9 @@ print(f"weights differ by at most {keras_difference:.0e}, contexts by {context_d
 # %% [markdown]
 # ## A whole caption
 #
-# The next cell puts the same lines into a function and calls it until the word is `<end>`. The most probable word of
-# each step is the input of the next step. This is *greedy search*; [chapter 7](07_words_out.ipynb) has better searches.
+# The next cell puts the lines above into a function and calls it until the word is `<end>`. The most probable word of
+# each step is the input of the next step. Choosing words in this way is called *greedy search*; [chapter
+# 7](07_words_out.ipynb) shows better ways.
 
 
 # %%
@@ -350,17 +357,18 @@ print("by hand:     ", " ".join(words), f"(log p {log_prob:.4f})")
 print("by the layer:", result.caption, f"(log p {result.log_prob:.4f})")
 
 # %% [markdown]
-# The caption is true. Here is where the attention was at each word that may name something. Nobody marked the objects
-# in its training data: the model has seen only pictures and sentences.
+# The caption is true. The next cell shows where the attention was at each word that may name something. Nobody marked
+# the objects in the training data: the model was trained only on pictures and sentences.
 
 # %%
 display = AttentionDisplay(scene.image, words, maps[: len(words)].reshape(-1, 16, 16))
 _ = display.plot(width=10)
 
 # %% [markdown]
-# How is such an overlay made? The map has 16 x 16 weights, the picture 64 x 64 pixels, so each weight is spread over
-# the pixels around its cell. (The paper enlarges its 14 x 14 weights by $2^4 = 16$ and blurs them with a Gaussian
-# filter.) Areas with much weight keep their colours; the line encloses the smallest area that holds half of the weight.
+# How is such an overlay made? The map has 16 x 16 weights, and the picture has 64 x 64 pixels, so each weight is spread
+# over the pixels around its cell. (The paper enlarges its 14 x 14 weights by $2^4 = 16$ and blurs them with a Gaussian
+# filter.) Areas with large weights keep their colours, and the line encloses the smallest area that has half of the
+# total weight.
 #
 # In a synthetic scene, you know where each object is. So you can measure, over 100 other scenes, how much of the
 # attention is on the object that a colour or a shape names.
@@ -374,13 +382,15 @@ print(f"the largest weight is on the object for {grounding.pointing:.0%} of {gro
 # %% [markdown]
 # ### Is the map shifted?
 #
-# Look closely: at the words for the shapes, attention is left of the middle of the object. Are the pictures to blame,
-# or is the map shifted? Two tests answer this. First, mirror the scenes, so that left becomes right: if something in
-# the pictures attracted attention to the left, the attention would now be on the right. Second, ask which cells *know*
-# the shape: fit a linear classifier (a *probe*) from one cell's vector to the shape, for cells in several columns
-# around the object's centre. If the map were shifted, the cells that know the shape would be shifted, too.
+# Look closely: at the words for the shapes, attention is to the left of the middle of the object. Are the pictures the
+# reason, or is the map shifted? Two tests answer this. First, mirror the scenes, so that left becomes right: if
+# something in the pictures attracted attention to the left, the attention would now be on the right. Second, find out
+# which cells contain the shape: train a linear classifier (a *probe*) to predict the shape from one cell's vector, for
+# cells in several columns around the object's centre. If the map were shifted, the cells that contain the shape would
+# be shifted, too.
 #
-# **Predict.** From which cell can the shape be read best: from one in the object's middle, or from one at its edge?
+# **Predict.** From which cell can the shape be predicted best: from a cell in the middle of the object, or from a cell
+# at its edge?
 
 # %%
 singles = draw_scenes(1500, seed=5, max_objects=1)
@@ -434,20 +444,20 @@ _ = ax.legend()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The cells at both edges know the shape better than the cell in the middle: a cell of this encoder sees only 8 x 8
-# pixels, and the middle of a square looks like the middle of a circle. So the map is not shifted. Nor are the pictures
-# to blame, since in mirrored scenes the attention is on the left, too. Either edge would do, but the left one is better
-# for this encoder, even in mirrored scenes. The encoder and the decoder were trained together, and have settled on that
-# side.
+# The cells at both edges predict the shape better than the cell in the middle: a cell of this encoder sees only 8 x 8
+# pixels, and the middle of a square looks like the middle of a circle. So the map is not shifted. The pictures are not
+# the reason either, since in mirrored scenes the attention is on the left, too. Either edge would do, but with this
+# encoder the left edge predicts the shape better, even in mirrored scenes. The encoder and the decoder were trained
+# together, and have settled on the left side.
 #
 # </details>
 #
 # ## Why there is a tanh in the score
 #
-# Leave it out, as a "simplification": $e_{ti} = \mathbf{v}^\top(\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a +
-# \mathbf{W}_h \mathbf{h}_{t-1})$.
+# Suppose that you "simplify" the score by leaving out the tanh: $e_{ti} = \mathbf{v}^\top(\mathbf{W}_a \mathbf{a}_i +
+# \mathbf{b}_a + \mathbf{W}_h \mathbf{h}_{t-1})$.
 #
-# **Predict.** How do the maps now change from word to word?
+# **Predict.** How do the maps change from word to word without the tanh?
 
 # %%
 without = np.array([softmax((keys + h @ W_h) @ v) for h in states_before])
@@ -469,23 +479,23 @@ print(f"fraction of the weight that moves: {moved(maps):.2f} with tanh, {moved(w
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# They do not change at all. The score splits into $\mathbf{v}^\top (\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a)$, which
-# is the same for every word, and $\mathbf{v}^\top \mathbf{W}_h \mathbf{h}_{t-1}$, which is the same for every region
-# and therefore changes nothing in the softmax. Without the tanh, the region and the state cannot interact. This mistake
-# is easily made, and a model that contains it still trains.
+# Without the tanh, the maps do not change at all from word to word. The score splits into $\mathbf{v}^\top
+# (\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a)$, which is the same for every word, and $\mathbf{v}^\top \mathbf{W}_h
+# \mathbf{h}_{t-1}$, which is the same for every region and therefore changes nothing in the softmax. So the region and
+# the state cannot interact. It is easy to make this mistake, because a model without the tanh still trains.
 #
 # </details>
 #
 # ## What the LSTM keeps, and what it forgets
 #
-# In a plain recurrent network, the gradient is multiplied by the same matrix at every step on its way back. Usually it
-# shrinks: this is the *vanishing gradient*, which keeps such a network from learning long-range dependencies. In an
-# LSTM, each element of $\mathbf{c}_{t-1}$ is merely multiplied by a forget gate on its way to $\mathbf{c}_t$, by (2).
-# Where the gate is open, the cell passes forwards almost unchanged, and its gradient backwards. So an LSTM can keep a
-# number through a whole caption. Does it? The product of the forget gates of all steps says which fraction of each
-# element of $\mathbf{c}_0$ is left at the end of the caption.
+# In a plain recurrent network, the gradient is multiplied by the same matrix at every step on its way back. Usually the
+# gradient shrinks. This *vanishing gradient* keeps such a network from learning long-range dependencies. In an LSTM,
+# each element of $\mathbf{c}_{t-1}$ is merely multiplied by a forget gate on its way to $\mathbf{c}_t$, by (2). Where
+# the forget gate is open, the element is passed forwards almost unchanged, and so is its gradient backwards. So an LSTM
+# can remember a number during a whole caption. Does this LSTM do so? The product of the forget gates of all steps says
+# which fraction of each element of $\mathbf{c}_0$ is left at the end of the caption.
 #
-# **Predict.** Of how many of the 128 elements is more than half left?
+# **Predict.** For how many of the 128 elements is more than half left at the end?
 
 # %%
 left_over = np.prod(forget_gates, axis=0)
@@ -498,26 +508,27 @@ print(f"largest {left_over.max():.2f}, median {np.median(left_over):.0e}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Of three, and one of them is kept almost entirely. Of most elements, almost nothing is left. So the LSTM *can* keep a
-# number, but of what it started with, it keeps little in this caption.
+# More than half is left of three elements, one of which is kept almost entirely. Of most elements, almost nothing is
+# left. So the LSTM *can* remember a number, but in this caption it keeps little of what it started with.
 #
 # </details>
 #
 # ## Why three terms are added, (7)
 #
-# Multiply out (7). Each of the three terms passes through $\mathbf{L}_o$ separately and gives every word a number; the
-# three numbers are then added. So each of them speaks for or against each word, and a large number can outweigh the
-# other two. (Adding logits means multiplying unnormalised probabilities.) The term of the state, $\mathbf{L}_h
-# \mathbf{h}_t$, is called *memory* below: $\mathbf{h}_t$ is made of all that was written and read so far.
+# Multiply out equation (7): each of the three terms is multiplied by $\mathbf{L}_o$ separately and gives every word a
+# number, and the three numbers are added. So each term can raise or lower the logit of a word, and a large number can
+# outweigh the other two. (Adding logits means multiplying unnormalised probabilities.) The term of the state,
+# $\mathbf{L}_h \mathbf{h}_t$, is called *memory* below, because $\mathbf{h}_t$ depends on everything that was written
+# and read so far.
 #
-# The previous word goes in again because "left" is followed by "of", whatever the picture shows. The readout can know
-# this from the word itself, which leaves the state free for other things. The context goes in again so that a colour,
-# for example, can be read from the picture directly. It has also gone into $\mathbf{h}_t$, by (1). So if the memory
-# term is large, part of it may come from what was read at this very step.
+# The LSTM has already read the previous word and the context, so why are they added again? "Left" is followed by "of",
+# whatever the picture shows. The previous word alone is enough to predict this, which leaves the state free for other
+# information. The context is added again so that a colour, for example, can be read from the picture directly. But the
+# context is also in $\mathbf{h}_t$, by equation (1). So if the memory term is large, part of it may come from what was
+# read at this very step.
 #
-# **Predict.** The model has just said "a yellow circle is under a", and next comes "blue". Which of the three terms
-# favours "blue" over the other colours most strongly? And for the next word, which term favours "star" over the other
-# shapes?
+# **Predict.** The model has just said "a yellow circle is under a", and the next two words are "blue star". Which of
+# the three terms favours "blue" over the other colours most strongly? Which term favours "star" over the other shapes?
 
 
 # %%
@@ -550,10 +561,10 @@ for (said, name), lead in ahead.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Memory proposes colours of all kinds; that it is *blue* comes mostly from the picture, directly. That it is a *star*
-# comes mostly from memory. Was the shape read at this step, by way of the LSTM, or before? Blindfold the model for this
-# one step: with the gate at 0, neither the LSTM nor the readout gets anything from the picture. It still says "star",
-# so it had read the shape before:
+# Memory favours colours of all kinds; it is mostly the picture term that favours *blue* over the other colours. *Star*
+# is favoured mostly by memory. Was the shape read at this step, by the LSTM, or at an earlier step? To find out,
+# blindfold the model for this one step: with the gate at 0, neither the LSTM nor the readout gets anything from the
+# picture. The model still says "star", so it had read the shape at an earlier step:
 #
 # </details>
 #
@@ -567,8 +578,8 @@ for name, log_p in (("seeing", log_p_seeing), ("blind", log_p_blind)):
 
 # %% [markdown]
 # The package can do this for you: `captioner.trace` splits each logit into these parts. The picture's part is itself a
-# sum over regions, since $\hat{\mathbf{z}}_t$ is; it is shown as the *votes* of the regions for a word
-# ([docs/trace.md](../docs/trace.md) has the formulas).
+# sum over regions, because $\hat{\mathbf{z}}_t$ is one. `captioner.trace` shows this sum as the *votes* of the regions
+# for a word ([docs/trace.md](../docs/trace.md) has the formulas).
 
 # %%
 trace = captioner.trace(scene.image, " ".join(words))
@@ -583,11 +594,11 @@ print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
 # %% [markdown]
 # ### What a map does not tell you
 #
-# A map of attention shows how much of each region is *read* at one step. It does not show which word this supports: all
-# words of the vocabulary share the map. Nor does it show what was read there, or whether it was needed: at "star" the
-# map highlights the star, but the model would have said "star" blindfolded, too. A word may come from memory, that is,
-# from what was read at earlier steps. The votes show which word a region supports. To find out whether a word
-# *depends* on a region, take the region away and run the model again.
+# A map of attention shows how much of each region is *read* at one step. The map does not show which word this
+# supports, because all words of the vocabulary share the map. The map does not show either what was read from a region,
+# or whether it was needed: at "star" the map highlights the star, but the blindfolded model said "star", too. A word
+# may come from memory, that is, from what was read at earlier steps. The votes show which word a region supports. To
+# find out whether a word *depends* on a region, remove the region and run the model again.
 #
 # ## Other scores
 #
@@ -595,7 +606,7 @@ print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
 # al.](https://arxiv.org/abs/1508.04025)):
 #
 # * *Dot-product* attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{h}_{t-1}$: a region scores high if its vector points in
-#   the same direction as the state. There is nothing to learn.
+#   the same direction as the state. This score has no weights to learn.
 # * *Bilinear* (or multiplicative) attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$: a matrix first
 #   maps the state into the space of the annotation vectors.
 #
@@ -633,9 +644,9 @@ for name, difference in equal.items():
     print(f"{name:22} differs by at most {difference:.0e}")
 
 # %% [markdown]
-# What do the three scores cost with the paper's sizes: 196 regions, and vectors of 512 numbers throughout? Count the
-# multiplications that are needed once for each photo, and those that are needed at each word. (The additive score also
-# computes 196 x 512 tanhs at each word.)
+# How much computation do the three scores need with the paper's sizes, 196 regions and vectors of 512 numbers
+# throughout? The next cell counts the multiplications that are needed once for each photo, and those that are needed
+# for each word. (The additive score also computes 196 x 512 tanhs for each word.)
 
 # %%
 L, D, n, k = 196, 512, 512, 512
@@ -646,19 +657,19 @@ for name, (once, each_word) in costs.items():
 # %% [markdown]
 # ## From here to the transformer
 #
-# Everything in a transformer's attention ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)) is one step away
-# from what you have just done:
+# Each part of a transformer's attention ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)) is a small change to
+# what you have just computed:
 #
 # * *Scaled* dot products. Dot products of long random vectors are large, which makes their softmax nearly one-hot and
 #   its gradient nearly 0. So the dot products are divided by $\sqrt{d}$, where $d$ is the length of the vectors.
 # * *Projections* for all three: $\mathbf{Q} = \mathbf{X}\mathbf{W}_Q$, $\mathbf{K} = \mathbf{A}\mathbf{W}_K$,
-#   $\mathbf{V} = \mathbf{A}\mathbf{W}_V$. In the additive score, the query and the keys had projections; the values had
-#   none.
+#   $\mathbf{V} = \mathbf{A}\mathbf{W}_V$. In the additive score, the query and the keys had projections, but the values
+#   had none.
 # * *Multi-head attention*: several small *heads* of attention side by side, each with a map of its own. Their contexts
 #   are concatenated and projected.
 # * *Cross-attention* attends to the picture, as here. *Self-attention* attends to the caption itself and replaces the
-#   LSTM. Then no position has to wait for the state of the one before, and in training all words of a caption are
-#   computed at once.
+#   LSTM. Then no word has to wait for the state of the previous word, and in training all words of a caption are
+#   computed in parallel.
 #
 # $$\text{head} = \text{softmax}\Big(\frac{\mathbf{Q}\mathbf{K}^\top}{\sqrt{d}}\Big)\mathbf{V}$$
 #
@@ -685,9 +696,10 @@ assert np.shape(trial_context) == (2, 16), "There should be a context of length 
 assert np.allclose(trial_context, expected), "Not a head: do you divide by sqrt(d)?"
 
 # %% [markdown]
-# Now let all states of the caption attend to the picture at once, with two heads, and compare the result with
-# `keras.layers.MultiHeadAttention`. (Concatenating and projecting is the same as projecting each head by its part of
-# $\mathbf{W}_O$ and adding. The weights are random: only the shapes and the formulas matter here.)
+# Now let all states of the caption attend to the picture in parallel, with two heads, and compare the result with
+# `keras.layers.MultiHeadAttention`. (Instead of concatenating the heads and projecting the result, you can project each
+# head by its part of $\mathbf{W}_O$ and add the projections. The weights are random, since only the shapes and the
+# formulas matter here.)
 
 # %%
 multi_head = keras.layers.MultiHeadAttention(num_heads=2, key_dim=16, use_bias=False)
@@ -702,23 +714,23 @@ print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most 
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Set the gate to 1 (`write(gate=1.0)`). Does the caption change? And what if the gate is 0, so that the model
-# cannot look at all?
+# **1.** Set the gate to 1 (`write(gate=1.0)`). Does the caption change? Does it change if the gate is 0, so that the
+# model gets nothing from the picture after the first state?
 #
 # [solution 1]
 #
-# **2.** Replace all attention weights by 1/256, as a model without attention does. (This model was not trained for it;
-# [chapter 4](04_why_attention.ipynb) has one that was.) How much of the caption is still true?
+# **2.** Replace all attention weights by 1/256, as a model without attention does. (This model was not trained with
+# uniform weights; [chapter 4](04_why_attention.ipynb) has a model that was.) How much of the caption is still true?
 #
 # [solution 2]
 #
-# **3.** Let the model look at one region only: weight 1 where $\alpha$ is largest, and 0 elsewhere. (*Hard attention*
-# comes close to this.) Is the caption still true?
+# **3.** Let the model attend to one region only, with weight 1 where $\alpha$ is largest, and 0 elsewhere. (*Hard
+# attention* comes close to this.) Is the caption still true?
 #
 # [solution 3]
 #
 # **4.** Sample 196 random keys and a random query of length $d$ = 4, 64 and 512 (`rng.normal`). What is the largest
-# weight, with and without the division by $\sqrt{d}$?
+# attention weight, with and without the division by $\sqrt{d}$?
 #
 # [solution 4]
 #
@@ -726,17 +738,17 @@ print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most 
 #
 # Attention scores the regions, normalises the scores and takes the weighted mean of the regions' vectors. The query is
 # made from the decoder's state; the keys and the values are made from the annotation vectors. The additive score needs
-# its tanh, because without it the region and the state cannot interact. The previous word, the memory and the picture
-# are added up for the next word, and the map shows only what was read from the picture at this step. Scale a dot
-# product, project queries, keys and values, put several heads side by side, and you have the attention of a
-# transformer.
+# its tanh, because without it the region and the state cannot interact. The logits of the next word are the sum of
+# three terms, for the previous word, the memory and the picture, and the map shows only what was read from the picture
+# at this step. Scale a dot product, project queries, keys and values, put several heads side by side, and you have the
+# attention of a transformer.
 #
 # ## Next
 #
-# [Chapter 4](04_why_attention.ipynb) takes attention away, and shows what is lost. To read:
-# [Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), who invented this attention for translation, and
-# [The Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/). All symbols are in
-# [docs/symbols.md](../docs/symbols.md).
+# [Chapter 4](04_why_attention.ipynb) removes attention, and shows what is lost. For further reading, see [Bahdanau et
+# al., 2014](https://arxiv.org/abs/1409.0473), who invented this attention for translation, and [The Annotated
+# Transformer](https://nlp.seas.harvard.edu/annotated-transformer/). [docs/symbols.md](../docs/symbols.md) lists all
+# symbols.
 
 # %% maintainers=true
 assert (a.shape, len(h_0), E.shape) == ((256, 66), 128, (45, 32))
