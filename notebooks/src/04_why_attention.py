@@ -15,9 +15,9 @@
 #
 # [diagram]
 #
-# Most captioners before the paper gave the decoder the whole photo as one vector. All that the decoder would ever know
-# of the photo had to pass through this vector. In this chapter, the vector is a mean, and you see what does not get
-# through.
+# Most captioners before the paper gave the decoder the whole photo as one vector. All the information that the decoder
+# gets about the photo has to pass through this vector. In this chapter, the vector is a mean, and you find out what
+# gets lost.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -39,8 +39,8 @@ plt.rcParams["figure.dpi"] = 100
 # ## Two pictures that need different captions
 #
 # Take a scene whose two objects are side by side, cut it between them, and swap the two sides. Colours, shapes and
-# sizes stay the same. But if "a red circle is left of a blue square" was true before, it is false now, and its opposite
-# is true.
+# sizes stay the same. But a sentence such as "a red circle is left of a blue square", which was true before the swap,
+# is false after it.
 
 
 # %%
@@ -75,12 +75,12 @@ for column, pair in zip(axes.T, zip(scenes, swapped)):
         ax.axis("off")
 
 # %% [markdown]
-# Two captioners for scenes come with the package: `scenes` has attention, `scenes-none` has none. At each word, the
-# latter gets the mean annotation vector as its context. Let both caption the 300 pairs. A *pair* is right if both of
-# its captions are true.
+# Two captioners for scenes come with the package: `scenes` has attention, and `scenes-none` has none. At each word,
+# `scenes-none` gets the mean annotation vector as its context. Let both captioners caption 300 pairs of a scene and its
+# swapped twin. A *pair* is right if both of its captions are true.
 #
-# **Your turn.** `truths` has one row for the scenes and one for their swapped twins. What fraction of the pairs is
-# right?
+# **Your turn.** `truths` has one row for the scenes and one row for their swapped twins. Compute the fraction of the
+# pairs that are right.
 
 
 # %% gap="pairs"
@@ -94,7 +94,7 @@ three_pairs = np.array([[True, True, False], [True, False, False]])
 assert abs(pairs_right(three_pairs) - 1 / 3) < 1e-9, "Only the first of these three pairs is right."
 
 # %% [markdown]
-# **Predict.** Each captioner gets some of its captions right. What fraction of the *pairs* does it get right?
+# **Predict.** Some captions of each captioner are true. What fraction of its *pairs* are right?
 
 
 # %%
@@ -131,23 +131,23 @@ for number in range(3):
 #
 # Without attention, 1 % of the pairs are right; with attention, 95 %. In the examples above, both captioners name the
 # right colours and shapes. But without attention, 86 % of the scenes get the same caption as their swapped twins, word
-# for word. None of these captions is true of both scenes.
+# for word, and none of these captions is true of both scenes.
 #
 # </details>
 #
 # ## What is left of the difference
 #
-# Why does a captioner without attention fail here? Its context is the mean annotation vector at each word,
+# Why does a captioner without attention fail on these pairs? At each word, its context is the mean annotation vector,
 #
 # $$\hat{\mathbf{z}}_t = \frac{1}{L} \sum_{i=1}^{L} \mathbf{a}_i,$$
 #
 # whatever the state is. With attention, each region has its own weight for each word, equation (13). The two pictures
-# of a pair have nearly the same cells at different positions, and a mean does not depend on positions. So measure how
-# far apart the two pictures of a pair are, compared with pictures of different objects: first by their grids, then by
-# the means of the grids.
+# of a pair have nearly the same cells at different positions, and a mean does not depend on positions. The next cell
+# measures how far apart the two pictures of a pair are, compared with pictures of different objects: first by their
+# grids, then by the means of the grids.
 #
-# **Predict.** Let the distance between pictures of different objects be 100 %. How far apart are the two grids of a
-# pair? And their means?
+# **Predict.** If the distance between pictures of different objects is 100 %, how far apart are the two grids of a
+# pair, and how far apart are their means?
 
 
 # %%
@@ -167,16 +167,16 @@ for name, (one, other) in (("grid", grids), ("mean", [grid.mean(axis=1) for grid
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The grids are as different as those of different objects; the means are nearly the same. The difference is in the
-# grid, but does not get through the mean: a mean is blind to the order of the cells, and each of these cells sees only
-# 8 x 8 pixels.
+# The two grids of a pair are as different as the grids of different objects, but their means are nearly the same. The
+# grids contain the difference, but the means do not: a mean ignores the order of the cells, and each of these cells
+# sees only 8 x 8 pixels.
 #
 # </details>
 #
 # The encoder of `scenes` even appends the row and the column to each cell's vector, so that "left" can be learned. But
-# both are counted from the middle of the picture (from -1 to 1), so they cancel in the mean: it is 0 for every picture.
-# (The means of a pair differ a little because of the cells at the rim, where the convolutions see zeros.) Nor is it the
-# fault of this particular encoder, which was trained with attention: with random weights, the means are just as close.
+# both numbers are counted from the middle of the picture (from -1 to 1), so their mean is 0 for every picture. (The
+# means of a pair differ a little because of the cells at the border, where the convolutions see zeros.) The reason is
+# not this particular encoder, which was trained with attention: with random weights, the means are just as close.
 
 # %%
 coordinates = grids[0][:, :, -2:].mean(axis=1)
@@ -190,41 +190,42 @@ print(f"means of an encoder with random weights: {ratio['random']:.0%}")
 # %% [markdown]
 # ## The bottleneck, here and in translation
 #
-# A single vector through which everything must pass is called a *bottleneck*. What it loses depends on how it is made.
-# A mean loses the order. A fully connected layer has a weight of its own for each cell, so its vector can say what is
-# where; but it always has the same length, however much there is to say.
+# A single vector through which everything must pass is called a *bottleneck*. What a bottleneck loses depends on how
+# the vector is computed. A mean loses the order. A fully connected layer has separate weights for each cell, so its
+# vector can contain what is where. But the vector always has the same length, however much there is in the photo.
 #
 # Attention was invented for translation. A *sequence-to-sequence* model ([Sutskever et al.,
 # 2014](https://arxiv.org/abs/1409.3215)) reads a sentence with one recurrent network, the encoder, and writes its
-# translation with another, the decoder. Between the two there is one vector, the encoder's last state. Unlike a mean,
-# it is not blind to order; but it has the same length for every sentence. Bahdanau et al. suspected that it is too
-# short for long sentences, which were translated badly. They let the decoder look back at all states of the encoder,
-# with weights that depend on what it is about to write. Show, Attend and Tell does the same with a photo: it
-# "translates" regions into words.
+# translation with another, the decoder. The encoder passes one vector to the decoder, its last state. Unlike a mean,
+# this state depends on the order of the words, but it has the same length for every sentence. Bahdanau et al. suspected
+# that the state is too short for long sentences, which were translated badly. So they let the decoder look back at all
+# states of the encoder, with weights that depend on the decoder's own state. Show, Attend and Tell does the same with a
+# photo: it "translates" regions into words.
 #
 # Earlier captioners (section 2 of the paper) differ in when the decoder sees the photo, and many of them had a
 # bottleneck, too:
 #
 # * [Mao et al.](https://arxiv.org/abs/1412.6632) and Kiros et al. show the decoder the photo's vector at each word.
-# * *Show and Tell* ([Vinyals et al.](https://arxiv.org/abs/1411.4555)) shows the photo once, before the first word;
-#   after that, the LSTM has to remember it.
-# * [Karpathy and Li](https://arxiv.org/abs/1412.2306) learn which words belong to which parts of the photo, but these
-#   parts are proposed by an object detector, which is trained separately.
-# * [Fang et al.](https://arxiv.org/abs/1411.4952) first detect words in parts of the photo, with detectors that learn
-#   from captions alone. A language model then makes sentences of these words.
+# * *Show and Tell* ([Vinyals et al.](https://arxiv.org/abs/1411.4555)) shows the decoder the photo's vector once,
+#   before the first word; after that, the LSTM has to remember the photo.
+# * The model of [Karpathy and Li](https://arxiv.org/abs/1412.2306) learns which words belong to which parts of the
+#   photo, but an object detector, which is trained separately, proposes these parts.
+# * [Fang et al.](https://arxiv.org/abs/1411.4952) first detect words in parts of the photo, with detectors that are
+#   trained only on captions. A language model then composes sentences from these words.
 #
-# Show, Attend and Tell needs no object detector and no boxes. It learns from captions alone where to look, and may look
-# at anything: at the sky, or at the gap between two objects.
+# Show, Attend and Tell needs no object detector and no boxes. The model learns only from captions which regions to
+# attend to, and can attend to anything, even to the sky or to the gap between two objects.
 #
 # ## Train both
 #
-# The two bundled captioners also have different encoders, each trained with its decoder. A fair comparison changes only
-# one thing. So train two decoders yourself, on the same scenes of two objects, with the same features, the same number
-# of updates and the same seed. Only `attention` differs. A third decoder has attention and another recurrent cell; the
-# section on the GRU comes back to it. (The features are those of `scenes`, whose encoder was trained with attention.
-# This may help the decoders with attention. It does not explain the pairs: `scenes-none`, with its own encoder, gets
-# 1 % right.) Training takes a minute or two. (`twin_share=0` leaves out scenes with two identical objects.
-# `group_by="image"` keeps the captions of a scene in one batch, so that the scene's features are read only once.)
+# The two bundled captioners differ not only in attention, but also in their encoders, each of which was trained with
+# its decoder. A fair comparison changes only one thing. So train two decoders yourself, on the same scenes of two
+# objects, with the same features, the same number of updates and the same seed. Only `attention` differs. A third
+# decoder has attention and another recurrent cell, the GRU, which has a section of its own below. (The features are
+# those of `scenes`, whose encoder was trained with attention. Such features may favour the decoders with attention. But
+# they do not explain the result for pairs: `scenes-none`, with its own encoder, gets only 1 % of the pairs right.)
+# Training takes a minute or two. (`twin_share=0` leaves out scenes with two identical objects. `group_by="image"` keeps
+# the captions of a scene in one batch, so that the scene's features are read only once.)
 
 # %%
 training = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
@@ -269,11 +270,11 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# Without attention, the loss is higher in every epoch, and ends at about .80 instead of .64. The two captioners with
-# attention end about .05 apart. Is that much? Most words can be predicted without knowing which object is where: the
-# articles, "is", and even the colours and the shapes.
+# Without attention, the loss is higher in every epoch, and ends at about .80 instead of .64. The losses of the two
+# captioners with attention end about .05 apart. Are these differences large? Most words can be predicted without
+# knowing which object is where: the articles, "is", and even the colours and the shapes.
 #
-# **Predict.** How far apart are the captioners, then, when you count the pairs that are right?
+# **Predict.** How many pairs does each of the three captioners get right?
 
 # %%
 for name, captioner in captioners.items():
@@ -289,17 +290,17 @@ for name in captioners:
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Very far: without attention, none of the pairs are right; with attention and an LSTM, most of them are. The GRU gets
-# less than half as many right as the LSTM, although their losses are close. A few words decide whether a caption is
-# true, and they are a small part of the mean loss.
+# Without attention, none of the pairs are right; with attention and an LSTM, most of them are. The GRU gets less than
+# half as many pairs right as the LSTM, although their losses are close. A few words decide whether a caption is true,
+# and these words are a small part of the mean loss.
 #
-# That almost no pair is right without attention is no accident: the decoder gets nearly the same mean for both
-# pictures, whatever the seed. But 84 % and 37 % are one run each; from other seeds, they would be different (exercise
-# 3).
+# Without attention, hardly any pair can be right: the decoder gets nearly the same mean for both pictures, whatever the
+# seed. But the 84 % of the LSTM and the 37 % of the GRU are from one run each, and would be different with other seeds
+# (exercise 3).
 #
 # </details>
 #
-# Here are two pairs. Captions in red are false.
+# The next figure shows two pairs with their captions. Captions in red are false.
 
 # %%
 for number in (0, 3):
@@ -313,12 +314,12 @@ for number in (0, 3):
             ax.text(0.5, height, f"{name}: {said}", color=colour, ha="center", transform=ax.transAxes, fontsize=10)
 
 # %% [markdown]
-# Without attention, the decoder knows the colours, too, but can only guess what is where. Guessing between "left" and
-# "right" would make half of the captions true. Only 26 % are, since this captioner mixes up colours and shapes, too
-# (exercise 2).
+# Without attention, the decoder names the right colours, too, but can only guess which object is where. Guessing
+# between "left" and "right" would make half of the captions true. In fact only 26 % are true, since this captioner also
+# mixes up which colour belongs to which shape (exercise 2).
 #
-# What does attention do? Here are the maps of attention for the first pair. For each word that names an object, the
-# numbers say how much of the attention is on that object, and how much on the other one.
+# What does attention do? The next figure shows the maps of attention for the first pair. For each word that names an
+# object, the numbers are the fractions of the attention on that object and on the other object.
 
 
 # %%
@@ -344,15 +345,16 @@ for group in (scenes, swapped):
                 )
 
 # %% [markdown]
-# Compare the words for the first object with those for the second. Until the decoder has said "left" or "right", it
-# needs to know where the *other* object is, so it may look there, too. After that, it no longer needs to.
+# Compare the words for the first object with those for the second object. Until the decoder has said "left" or "right",
+# it needs to know where the *other* object is, so it may attend to that object, too. After "left" or "right", it no
+# longer needs the other object.
 #
 # ## Could a GRU replace the LSTM?
 #
-# Yes, as in the third captioner above. (Its 37 % of the pairs do not speak against it: see exercise 3.) The *gated
-# recurrent unit* ([Cho et al., 2014](https://arxiv.org/abs/1406.1078)) has two gates and no cell $\mathbf{c}$. Its
-# input (here, the word and the context) is projected three times, to $\mathbf{x}^r_t$, $\mathbf{x}^u_t$ and
-# $\mathbf{x}^c_t$. From these and the old state, it computes
+# Yes: the third captioner above has a GRU. (Exercise 3 explains why its 37 % of the pairs are no argument against the
+# GRU.) The *gated recurrent unit* ([Cho et al., 2014](https://arxiv.org/abs/1406.1078)) has two gates and no cell
+# $\mathbf{c}$. Its input (here, the word and the context) is projected three times, to $\mathbf{x}^r_t$,
+# $\mathbf{x}^u_t$ and $\mathbf{x}^c_t$. From these and the old state, it computes
 #
 # $$\mathbf{r}_t = \sigma(\mathbf{x}^r_t + \mathbf{U}_r \mathbf{h}_{t-1}) \qquad
 #   \mathbf{u}_t = \sigma(\mathbf{x}^u_t + \mathbf{U}_u \mathbf{h}_{t-1}) \qquad
@@ -360,8 +362,8 @@ for group in (scenes, swapped):
 #
 # The *reset gate* $\mathbf{r}$ decides how much of the old state the candidate may read. (In another common variant,
 # $\mathbf{r}$ multiplies the state before the matrix does.) The *update gate* $\mathbf{u}$ decides, element by element,
-# between the old state (where it is 1) and the candidate (where it is 0). The new state is the weighted mean of the
-# two.
+# between the old state (where the gate is 1) and the candidate (where the gate is 0). The new state is the weighted
+# mean of the old state and the candidate.
 #
 # **Your turn.** Write the candidate and the new state.
 
@@ -386,9 +388,9 @@ message = "Not the state of a GRU: u keeps the old state, 1 - u takes the candid
 np.testing.assert_allclose(gru(*x_of_gates, h, *U_of_gates), expected[0], atol=1e-6, err_msg=message)
 
 # %% [markdown]
-# Where $\mathbf{u}$ is near 1, the state passes unchanged, and so does its gradient. Like the forget gate of the LSTM,
-# this counteracts the vanishing gradient. The GRU has three sets of weights where the LSTM has four, so it has a
-# quarter fewer weights.
+# Where $\mathbf{u}$ is near 1, the state is passed on almost unchanged, and so is its gradient. Like the forget gate of
+# the LSTM, this counteracts the vanishing gradient. The GRU has three sets of weights where the LSTM has four, so it
+# has a quarter fewer weights.
 
 # %%
 for name in ("soft", "soft, GRU"):
@@ -396,12 +398,13 @@ for name in ("soft", "soft, GRU"):
     print(f"{name:10} {weights:,} weights in the cell, {right[name]:.0%} of the pairs")
 
 # %% [markdown]
-# Is one of the two cells better? One run of each cannot tell you. Exercise 3 trains the GRU again, from another seed.
+# Is the GRU or the LSTM better? A single run of each cannot answer this question. Exercise 3 trains the GRU again, from
+# another seed.
 #
 # ## Exercises
 #
 # **1.** Swap top and bottom instead of left and right, by rolling all grids by eight rows. How far apart are the means
-# now?
+# of such a pair?
 #
 # [solution 1]
 #
@@ -410,26 +413,26 @@ for name in ("soft", "soft, GRU"):
 #
 # [solution 2]
 #
-# **3.** Train the GRU again, from another seed (`train("soft", cell="gru", seed=1)`), and count its pairs. Which
-# matters more, the cell or the seed?
+# **3.** Train the GRU again, from another seed (`train("soft", cell="gru", seed=1)`), and count its pairs. Which makes
+# more difference, the recurrent cell or the seed?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# The mean of a picture's cells says what there is, but hardly where. So a captioner that gets only this mean mostly
-# gives a scene and its swapped twin the same caption, and almost never gets both right. Attention lets each word look
-# at the regions that it needs, so that not everything has to pass through one vector. It was invented for translation,
-# where the bottleneck was the encoder's last state: not blind to order, but short. A small difference in the loss can
-# be a large one in what the captions say, so read the captions.
+# The mean of a picture's cells contains which objects there are, but hardly where they are. So a captioner that gets
+# only this mean mostly gives a scene and its swapped twin the same caption, and almost never gets both right. With
+# attention, the decoder reads the regions that it needs for each word, so that not everything has to pass through one
+# vector. Attention was invented for translation, where the bottleneck was the encoder's last state, a short vector for
+# the whole sentence. A small difference in the loss can mean a large difference between captions, so read the captions.
 #
 # ## Next
 #
-# In [chapter 5](05_build_it_train_it.ipynb) you write the model yourself, and train it. To read:
-# [Show and Tell](https://arxiv.org/abs/1411.4555), the best captioner of its time without attention, and
-# [Weng, *Attention? Attention!*](https://lilianweng.github.io/posts/2018-06-24-attention/), on the history. What came
-# after: [Lu et al.](https://arxiv.org/abs/1612.01887) let the model decide *when* to look, and
-# [Anderson et al.](https://arxiv.org/abs/1707.07998) let it attend to detected objects instead of cells.
+# In [chapter 5](05_build_it_train_it.ipynb) you write the model yourself, and train it. For further reading, see [Show
+# and Tell](https://arxiv.org/abs/1411.4555), the best captioner of its time without attention, and [Weng, *Attention?
+# Attention!*](https://lilianweng.github.io/posts/2018-06-24-attention/), on the history of attention. Later, [Lu et
+# al.](https://arxiv.org/abs/1612.01887) let the model decide *when* to look, and [Anderson et
+# al.](https://arxiv.org/abs/1707.07998) let it attend to detected objects instead of cells.
 
 # %% maintainers=true
 decoder = Captioner(trained.vocabulary, encoder=None, attention="none", hidden_dim=128)

@@ -5,20 +5,20 @@
 #
 # * write the paper's soft attention model as a Keras class, and check each equation as soon as you have written it
 # * write the loss (14) for captions of different lengths
-# * take a training step apart: gradient, clipping, Adam
-# * train the model until nine captions in ten are true, and watch it choose its words
-# * say what the doubly stochastic penalty asks for, what of it nothing can change, and when it harms
+# * explain the parts of a training step: gradient, clipping, Adam
+# * train the model until nine captions in ten are true, and see how it chooses its words
+# * say what the doubly stochastic penalty rewards, which part of it is constant, and when it does harm
 #
-# **You need** [chapter 3](03_one_step_of_attention.ipynb), whose equations become methods here, and from
-# [chapter 1](01_words.ipynb) what `<start>`, padding and teacher forcing are.
+# **You need** [chapter 3](03_one_step_of_attention.ipynb), whose equations become methods in this chapter. [Chapter
+# 1](01_words.ipynb) explains `<start>`, padding and teacher forcing.
 #
 # **3 minutes on two cores**; allow 90 minutes to think.
 #
 # [diagram]
 #
 # In chapter 3 you computed one step with weights that somebody else had trained. Now you write the model that learns
-# them. Your class will be about 60 lines long, and it computes the same as
-# [keras_sat/show_attend_tell.py](../keras_sat/show_attend_tell.py), the file in which the package keeps the paper.
+# such weights. Your class will have about 60 lines, and will compute the same numbers as
+# [keras_sat/show_attend_tell.py](../keras_sat/show_attend_tell.py), the package's file with the paper's model.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -41,9 +41,9 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## The skeleton
 #
-# Begin with the parts and with how they are connected. `__init__` makes a layer for each learned function of the
-# paper, under the paper's letter. `step` is the step of chapter 3, for B captions at once. It calls four methods that
-# do not exist yet: `score`, `context`, `memory` and `readout`. `call` repeats the step for each word.
+# Begin with the parts of the model and the way they are connected. `__init__` creates a layer for each learned function
+# of the paper, under the paper's letter. `step` is the step of chapter 3, for B captions at a time. It calls four
+# methods that do not exist yet: `score`, `context`, `memory` and `readout`. `call` repeats the step for each word.
 #
 # Shapes are at the ends of lines: B captions, C words, L regions, K words in the vocabulary; D, m, n, A are the sizes
 # of annotation vectors, word vectors, the state, and the hidden layer of $f_{att}$. (The paper uses the letter L three
@@ -51,9 +51,9 @@ plt.rcParams["figure.dpi"] = 100
 # the loss.)
 #
 # `step` uses *dropout* twice. In training, dropout sets a random half of the numbers to 0 and doubles the others, so
-# that their mean stays. No number can rely on another one to be there, and the model cannot learn its training
-# captions by heart so easily. When captions are written, nothing is dropped. The paper uses dropout, too (section 4.3).
-# The class has it because the paper's model does; in this chapter's training it is switched off.
+# that their mean stays the same. No unit can then rely on the presence of another unit, and the model cannot memorise
+# its training captions so easily. When the model generates captions, nothing is dropped. The class has dropout because
+# the paper's model does (section 4.3), but in this chapter's training it is switched off.
 
 
 # %%
@@ -103,9 +103,10 @@ class SoftAttention(keras.Model):
 
 
 # %% [markdown]
-# So that you can check each method at once, give a model of your class the weights of chapter 3: those of the
-# captioner `scenes`. In the list below, the left column is your class, the right one that captioner; the rest of the
-# cell only copies. (The captioner's LSTM keeps $T$ in three pieces, as chapter 3 did.)
+# To check each method as soon as you have written it, give a model of your class the weights of chapter 3, which are
+# those of the captioner `scenes`. In the list below, the left column has the layers of your class, and the right column
+# those of the captioner; the rest of the cell only copies the weights. (The captioner's LSTM keeps $T$ in three pieces,
+# as chapter 3 did.)
 
 # %%
 scenes_captioner = Captioner.from_pretrained("scenes")
@@ -144,9 +145,9 @@ print("a", a.shape, " h_0", h_0.shape, " keys", keys.shape)
 #
 # **Your turn.** Write the score (4), $e_{ti} = \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a +
 # \mathbf{W}_h \mathbf{h}_{t-1})$, for all captions and regions at once. The query needs an axis for the regions:
-# `query[:, None]` is (B, 1, A), and is added to each region's key. (`keys + query` ends with TensorFlow's error of
-# incompatible shapes.) The layer `self.v` turns (B, L, A) into (B, L, 1). The last line of the cell hands the method
-# to the class.
+# `query[:, None]` is (B, 1, A), and is added to each region's key. (Without this axis, `keys + query` raises
+# TensorFlow's error of incompatible shapes.) The layer `self.v` turns (B, L, A) into (B, L, 1). The last line of the
+# cell makes your function a method of the class.
 
 
 # %% gap="score"
@@ -165,9 +166,8 @@ assert tuple(e.shape) == (2, 256), f"Expected one score for each region, (2, 256
 np.testing.assert_allclose(e, expected, atol=1e-4, err_msg="Not (4): is the tanh around the whole sum?")
 
 # %% [markdown]
-# **Your turn.** Write the gated context, $\hat{\mathbf{z}}_t = \beta_t \sum_i \alpha_{ti} \mathbf{a}_i$, equation
-# (13) with the gate of section 4.2.1. `ops.einsum("bl,bld->bd", ...)` is one way; broadcasting and `ops.sum` is
-# another.
+# **Your turn.** Write the gated context, $\hat{\mathbf{z}}_t = \beta_t \sum_i \alpha_{ti} \mathbf{a}_i$, equation (13)
+# with the gate of section 4.2.1. You can use `ops.einsum("bl,bld->bd", ...)`, or broadcasting and `ops.sum`.
 
 
 # %% gap="context"
@@ -190,9 +190,8 @@ np.testing.assert_allclose(z, expected, atol=1e-5, err_msg="Not (13): beta times
 # ## Remember, and choose
 #
 # **Your turn.** Write the LSTM: the functions of (1) (sigmoid for i, f and o, tanh for g), then $\mathbf{c}_t =
-# \mathbf{f}_t \odot \mathbf{c}_{t-1} +
-# \mathbf{i}_t \odot \mathbf{g}_t$ (2) and $\mathbf{h}_t = \mathbf{o}_t \odot \tanh(\mathbf{c}_t)$ (3). `ops.sigmoid`
-# and `ops.tanh` work number by number.
+# \mathbf{f}_t \odot \mathbf{c}_{t-1} + \mathbf{i}_t \odot \mathbf{g}_t$ (2) and $\mathbf{h}_t = \mathbf{o}_t \odot
+# \tanh(\mathbf{c}_t)$ (3). `ops.sigmoid` and `ops.tanh` are applied to each number separately.
 
 
 # %% gap="memory"
@@ -211,7 +210,7 @@ for name, found, expected in zip(("h_t", "c_t"), finished.memory(gates, c_0), eq
 
 # %% [markdown]
 # **Your turn.** Write the sum in (7): $\mathbf{E}\mathbf{y}_{t-1} + \mathbf{L}_h \mathbf{h}_t + \mathbf{L}_z
-# \hat{\mathbf{z}}_t$. Each of the three speaks for or against each word, as chapter 3 showed.
+# \hat{\mathbf{z}}_t$. Each of the three terms can raise or lower the logit of a word, as chapter 3 showed.
 
 
 # %% gap="readout"
@@ -229,8 +228,8 @@ message = "Not the sum in (7): the word, the state and the context, the last two
 np.testing.assert_allclose(finished.readout(word, h_0, z), expected, atol=1e-5, err_msg=message)
 
 # %% [markdown]
-# The model is whole. To write a caption, feed the most probable word of each step into the next one, for all pictures
-# at once. With chapter 3's weights, your class must write chapter 3's caption.
+# The model is complete. To write a caption, feed the most probable word of each step into the next step, for all
+# pictures at a time. With chapter 3's weights, your class must write chapter 3's caption.
 
 
 # %%
@@ -260,16 +259,16 @@ print("the captioner: ", scenes_captioner.caption(scene.image, num_beams=1).capt
 #
 # $$L_d = -\log p(\mathbf{y} | \mathbf{a}) + \lambda \sum_{i=1}^L \Big(1 - \sum_{t=1}^C \alpha_{ti}\Big)^2$$
 #
-# The first term is the negative logarithm of the caption's probability. The probability of a caption is the product
-# of those of its words, so its logarithm is a sum over words. Everything in it is smooth: the gradient reaches all
-# weights, from the words back to $f_{att}$. Soft attention is trained *end to end by backpropagation*, and nothing
-# has to be said about where to look. The second term, the *doubly stochastic* penalty, has a section of its own
-# below.
+# The first term is the negative logarithm of the caption's probability. The probability of a caption is the product of
+# the probabilities of its words, so its logarithm is a sum over words. All operations in the model are differentiable,
+# so the gradient reaches all weights, from the words back to $f_{att}$. Soft attention is therefore trained *end to end
+# by backpropagation*, without any data about where to look. The second term, the *doubly stochastic* penalty, has a
+# section of its own below.
 #
-# Captions of a batch may differ in length. The shorter ones are padded, and padding must count in neither term. `<end>`
-# counts as a word: the model has to predict it, too.
+# Captions of a batch may differ in length. The shorter captions are padded, and padding must not count in either term.
+# `<end>` counts as a word, because the model has to predict it, too.
 #
-# **Your turn.** Write both terms for each caption.
+# **Your turn.** Write both terms of the loss for each caption.
 
 
 # %% gap="loss"
@@ -295,14 +294,15 @@ np.testing.assert_allclose(found_penalty, expected, atol=1e-5, err_msg=message)
 # %% [markdown]
 # ## The world it learns
 #
-# Scenes of two objects, with two captions each. A caption says on which side of the other object the first one lies.
-# That is true only if the *whole* object lies there, with a gap between the two, and in each scene one side alone
-# qualifies. The encoder is that of `scenes`, and it stays as it is; only your decoder learns.
+# The model learns from scenes of two objects, with two captions each. A caption says on which side of the second object
+# the first object lies. The caption is true only if the *whole* first object lies on that side, with a gap between the
+# objects, and in each scene this holds for only one side. The encoder is that of `scenes`, and is frozen; only your
+# decoder is trained.
 #
 # The cell below computes the features of each scene once and stores them beside the notebook, in the folders `features`
-# and `unseen` (300 MB, which you may delete afterwards). It then makes batches with one caption in a row.
-# (`twin_share=0` leaves out scenes whose objects are equal in size, colour and shape: nobody could say which of them a
-# word means. `group_by="image"` keeps the captions of a scene in one batch.)
+# and `unseen` (300 MB, which you may delete afterwards). It then makes batches with one caption per row.
+# (`twin_share=0` leaves out scenes whose objects have the same size, colour and shape, because a word in their captions
+# could mean either object. `group_by="image"` keeps the captions of a scene in one batch.)
 
 
 # %%
@@ -333,12 +333,12 @@ for name, ids in zip(("read", "predict"), first_batch[1:3]):
 
 
 # %% [markdown]
-# At each word the model reads the *true* previous one: teacher forcing.
+# At each word the model reads the *true* previous word, which is teacher forcing.
 #
 # Now make a model with random weights.
 #
-# **Predict.** It knows nothing. There are 45 tokens, and the captions of this batch have 11 or fewer of them, with
-# `<end>`. How large is the first term of its loss?
+# **Predict.** There are 45 tokens, and the captions of this batch have at most 11 tokens, including `<end>`. How large
+# is the first term of the loss for a model that has not learned anything?
 
 
 # %%
@@ -362,16 +362,16 @@ print(f"log 45 = {np.log(45):.2f}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# All words are about equally probable, so each costs $\log 45 = 3.8$, and the caption 3.8 times its number of words. A
-# loss that starts far from this number is a sign of a mistake.
+# All words are about equally probable, so each word adds $\log 45 = 3.8$ to the loss, and the loss of a caption is 3.8
+# times its number of words. If the loss of a new model is far from this number, there is probably a mistake.
 #
 # </details>
 #
 # ## Is it the same model?
 #
-# Give a `ShowAttendTell` of the package your weights, and compare: logits, maps and the loss. `get_weights` lists the
-# weights in the order in which the layers were made, which is the same here. The first one of the package's is the
-# baseline, a number that only hard attention needs.
+# Give your weights to the package's `ShowAttendTell`, and compare the logits, the maps and the loss. `get_weights`
+# lists the weights in the order in which the layers were created, which is the same in both classes. The package's
+# class has one more weight, at the beginning of its list: the baseline, a number that only hard attention needs.
 
 
 # %%
@@ -398,17 +398,17 @@ for name, candidate in (("random weights", model), ("chapter 3's", finished)):
     print(f"{name:15}", *(f"{part} differ by at most {difference:.0e}; " for part, difference in equal[name].items()))
 
 # %% [markdown]
-# You have written the paper's model. The file in the package has two more things: the draw of hard attention
-# ([chapter 6](06_hard_attention.ipynb)), and the keys computed anew at each word, so that each equation stands in one
-# place. (Yours, computed once, are faster. The paper's own code does that, too.)
+# You have written the paper's model. The package's file differs in two ways: it also implements the sampling of hard
+# attention ([chapter 6](06_hard_attention.ipynb)), and it computes the keys again at each word, so that each equation
+# is in one place. (Your class computes the keys only once, as the authors' code does, which is faster.)
 #
 # ## A training step, taken apart
 #
-# A step has three parts: the gradient of the loss, *clipping*, and the update. The tape of TensorFlow writes down what
-# is computed, and can then go back through it.
+# A step has three parts: the gradient of the loss, *clipping*, and the update. TensorFlow's `GradientTape` records what
+# is computed, and then computes the gradient backwards through the record.
 #
-# Clipping guards against a batch whose gradient is very large: if the norm of all gradients together is above a
-# bound, all are made shorter by the same factor. The direction stays.
+# Clipping protects against batches with a very large gradient: if the norm of all gradients together is above a bound,
+# all gradients are multiplied by the same factor, so that the norm equals the bound. The direction stays the same.
 
 
 # %%
@@ -436,21 +436,21 @@ print(f"{len(gradients)} gradients; their norm is {norm_of(gradients):.1f}, afte
 
 # %% [markdown]
 # *Adam* keeps two moving averages for each weight $\theta$: $\bar{d}$ of its gradient $d$, and $\overline{d^2}$ of the
-# gradient's square. The step is the first, divided by the root of the second:
+# gradient's square. The step is the first average divided by the root of the second:
 #
 # $$\bar{d} \leftarrow .9\, \bar{d} + .1\, d \qquad
 #   \overline{d^2} \leftarrow .999\, \overline{d^2} + .001\, d^2 \qquad
 #   \theta \leftarrow \theta - \eta\, \frac{\sqrt{1 - .999^k}}{1 - .9^k}\,
 #   \frac{\bar{d}}{\sqrt{\overline{d^2}} + \epsilon}$$
 #
-# Both averages start at 0, and in update $k$ the first fraction makes up for that; $\epsilon = 10^{-7}$ prevents a
-# division by 0. *RMSProp* divides the gradient itself, $d$, by the root of such an average, and makes up for nothing.
-# The paper found RMSProp to work best on Flickr8k, and used Adam on the larger Flickr30k and COCO (section 4.3). Both
-# give each weight a step length of its own. Plain *stochastic gradient descent*, $\theta \leftarrow \theta - \eta\, d$,
-# takes longer steps where the gradient is larger.
+# Both averages start at 0, and the first fraction corrects for this in update $k$; $\epsilon = 10^{-7}$ prevents a
+# division by 0. *RMSProp* divides the gradient $d$ itself by the root of such an average, without a correction. The
+# paper found RMSProp to work best on Flickr8k, and used Adam on the larger Flickr30k and COCO (section 4.3). Both
+# optimizers give each weight a step length of its own. Plain *stochastic gradient descent*, $\theta \leftarrow \theta -
+# \eta\, d$, takes longer steps where the gradient is larger.
 #
 # **Predict.** Some gradients are a thousand times larger than others. In the very first update, with $\eta = .01$, how
-# far do the weights move? And what does clipping change about it?
+# far do the weights move? Does clipping change this distance?
 
 # %%
 eta = 1e-2
@@ -475,21 +475,21 @@ for ax, values, title in zip(axes, (sizes, moves), ("size of the gradient", "how
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# By $\eta$, most of them: with a single gradient, what is left of the fractions is its sign. The gradients spread over
-# several powers of ten, the moves do not. (Weights whose gradient is below about $10^{-5}$ move noticeably less: there,
-# $\epsilon$ counts next to the root. Not drawn are
-# those whose gradient is exactly 0, such as the vectors of words that do not occur in the batch.) Where
-# $\epsilon$ does not count, clipping changes nothing here: a factor of all gradients cancels. In later updates it does
-# not, since the averages hold the
-# gradients of other batches, too: there, clipping limits what one batch can add to them.
+# Most weights move by $\eta$: after a single gradient, the two fractions together are just its sign. The gradients
+# differ by several powers of ten, but the moves do not. (Weights whose gradient is below about $10^{-5}$ move
+# noticeably less, because $\epsilon$ is then no longer small compared with the root. The figure leaves out weights
+# whose gradient is exactly 0, such as the vectors of words that do not occur in the batch.) Where $\epsilon$ is
+# negligible, clipping changes nothing in the first update, because a common factor of all gradients cancels. In later
+# updates the factor does not cancel, since the averages also contain the gradients of other batches. Clipping then
+# limits the influence of a single batch on the averages.
 #
 # </details>
 #
 # ## Train it
 #
-# `tf.function` turns the step into a graph, which is much faster. It makes one for each length of captions. The
-# learning rate rises for 50 updates, while Adam's averages still depend on few batches, and then falls to 0 along a
-# cosine. This is the long cell of the chapter: about a minute and a half.
+# `tf.function` turns the step into a graph, which is much faster. TensorFlow builds one graph for each length of
+# captions. The learning rate rises for 50 updates, while Adam's averages still depend on few batches, and then falls to
+# 0 along a cosine. The next cell is the slowest of the chapter: it takes about a minute and a half.
 
 
 # %%
@@ -536,23 +536,24 @@ ax.legend()
 print(f"-log p: {smooth[-1]:.1f} for training scenes in the end, {unseen_nll:.1f} for unseen ones")
 
 # %% [markdown]
-# About nine captions in ten are true. The loss stays far above 0, and has to: where "left of" and "to the left of" are
-# both true, nobody can know which of them a caption will use.
+# About nine captions in ten are true. The loss cannot come near 0: "left of" and "to the left of" mean the same, so no
+# model can predict which of them a caption will use.
 #
-# For the unseen scenes it is a little higher. That may be chance (400 captions), or the model has begun to learn its
-# training captions by heart (*overfitting*). With 9,000 scenes and a small model this is so little that the chapter
-# does nothing about it: dropout
-# is switched off, and training ends after 2,000 updates. On Flickr8k, with 6,000 photos for training and a large model,
-# overfitting goes further. The loss of the training captions keeps falling, while that of unseen ones rises. Dropout
-# delays it. *Early stopping* ends it: score the dev split after each epoch, keep the weights of the best one, and stop
-# when there has been no better one for a while. The paper stops by BLEU, because captions with a lower loss are not
-# always the better ones (section 4.3). In exercise 2 you take scenes away until the model overfits.
+# The loss of the unseen scenes is a little higher than that of the training scenes. The difference may be due to chance
+# (there are 400 unseen captions), or the model may have begun to memorise its training captions (*overfitting*). With
+# 9,000 scenes and a small model, overfitting is so small that this chapter does nothing about it: dropout is switched
+# off, and training ends after 2,000 updates. On Flickr8k, with 6,000 training photos and a large model, there is more
+# overfitting: the loss of the training captions keeps falling, while the loss of unseen captions rises. Dropout delays
+# overfitting. *Early stopping* ends training before overfitting does harm: score the dev split after each epoch, stop
+# when the score has not improved for a while, and keep the weights of the best epoch. The paper uses BLEU as this
+# score, because captions with a lower loss are not always better (section 4.3). In exercise 2 you remove scenes until
+# the model overfits.
 #
 # ## It speaks
 #
-# Here are two captions word by word, with the three most probable words of each step. The true one is about the scene
-# of chapter 3, now with your own weights. The false one is about a scene with two colours, so that each word means one
-# of the objects.
+# The next figure shows two captions word by word, with the three most probable words of each step. The true caption
+# describes the scene of chapter 3, now with your own weights. The false caption is about a scene with two colours, so
+# that each word refers to one of the objects.
 
 # %%
 two_colours = np.array([scene.objects[0].colour != scene.objects[1].colour for scene in unseen])
@@ -569,19 +570,19 @@ for ax, number in zip(axes, (true_one, false_one)):
         print("".join(f"{vocabulary.tokens[token_id]:>10} {p[token_id]:6.1%}" for token_id in np.argsort(-p)[:3]))
 
 # %% [markdown]
-# Where the grammar allows only one word ("of" after "picture"), the model is nearly certain. Where several would be
-# true ("under", "below"), they share the probability. Either object may be named first, but four in
-# five of the training captions keep to one order of colours (yellow before blue, red before black).
+# Where the grammar allows only one word ("of" after "picture"), the model is nearly certain. Where several words would
+# be true ("under", "below"), they share the probability. Either object may be named first, but four in five training
+# captions keep to one order of colours (yellow before blue, red before black).
 #
-# The caption on the right is false. Find its first false word. How sure was the model of it, and was a true one among
-# the three?
+# The caption on the right is false. Find its first false word. How probable was this word, and was there a true word
+# among the three most probable words?
 #
 # <details><summary>What happened</summary>
 #
-# In the stored output, "a picture of a red" can still become true. Then comes "star", but the red object is a square.
-# The model was almost sure (99.5 %). The true word, "square", is second, with .5 %. If your model wrote another
-# caption, there may be no true word among the three: then the mistake was made earlier. After "to the", for instance,
-# only "left" and "right" can follow.
+# In the stored output, the beginning "a picture of a red" could still become a true caption. The next word is "star",
+# but the red object is a square. The model was almost certain of "star" (99.5 %). The true word, "square", is second,
+# with .5 %. If your model wrote another caption, there may be no true word among the three. In that case the mistake
+# was made at an earlier word. After "to the", for instance, only "left" and "right" can follow.
 #
 # </details>
 #
@@ -594,12 +595,14 @@ for number in true_ones:
     AttentionDisplay(unseen[number].image, words, maps).plot(width=10)
 
 # %% [markdown]
-# Both captions are true (the first scene is again that of chapter 3). Nobody has marked an object, and still the light
-# is on the object that a colour or a shape names. It lies a little left of the middle:
-# [chapter 3](03_one_step_of_attention.ipynb) finds out why. At the words for the first object, part of it lies on
-# the second one, perhaps because a word will soon have to say which of them is left, or above.
+# Both captions are true (the first scene is again that of chapter 3). The model was never given the positions of
+# objects, and yet the attention is on the object that a colour or a shape names. The attention lies a little to the
+# left of the middle of the object; [chapter 3](03_one_step_of_attention.ipynb) finds out why. At the words for the
+# first object, part of the attention lies on the second object, perhaps because one of the next words has to say which
+# object is on the left, or above.
 #
-# Over all captions that are true (in a false one, a word may name nothing that is there):
+# The next cell computes the mean attention on the named object over all true captions. (In a false caption, a word may
+# name an object that is not in the scene.)
 
 
 # %%
@@ -612,8 +615,8 @@ print(f"the largest weight is on the named object for {grounding.pointing:.0%} o
 print(f"attention on the object: {grounding.mass:.0%} (a uniform map: {grounding.uniform_mass:.0%})")
 
 # %% [markdown]
-# The player shows every word: point at one, or press play. (GitHub shows no player; the figures above are the same
-# maps.)
+# The player shows the map of every word: point at a word, or press play. (GitHub does not show the player; the figures
+# above show the same maps.)
 
 # %%
 words, maps, _ = results[true_ones[0]]
@@ -622,19 +625,20 @@ AttentionDisplay(unseen[true_ones[0]].image, words, maps)
 # %% [markdown]
 # ## The penalty: what it asks for
 #
-# By construction, the weights of a word sum to 1 over the regions. The second term of (14),
-# $\sum_i (1 - \sum_t \alpha_{ti})^2$, asks that the weights of a *region* sum to 1 over the words, too: hence the name
-# *doubly stochastic*. Each region should be looked at, once in all.
+# By construction, the weights of a word sum to 1 over the regions. The second term of (14), $\sum_i (1 - \sum_t
+# \alpha_{ti})^2$, also asks that the weights of a *region* sum to 1 over the words: hence the name *doubly stochastic*.
+# Each region should get a total attention of 1 over the caption.
 #
-# Can that be? Let $S_i = \sum_t \alpha_{ti}$ be what region $i$ gets over the caption. All regions together get
-# $\sum_i S_i = C$, one for each word, so their mean is $C/L$: here about 11.5/256 on average. Split off this mean:
+# Is this possible? Let $S_i = \sum_t \alpha_{ti}$ be the total attention of region $i$ over the caption. All regions
+# together get $\sum_i S_i = C$, one for each word, so the mean of $S_i$ is $C/L$: in this chapter about 11.5/256. Split
+# off this mean:
 #
 # $$\sum_i (1 - S_i)^2 = \sum_i \Big( \big(1 - \tfrac{C}{L}\big) - \big(S_i - \tfrac{C}{L}\big) \Big)^2
 #   = L \big(1 - \tfrac{C}{L}\big)^2 + \sum_i \big(S_i - \tfrac{C}{L}\big)^2 .$$
 #
-# The mixed term is gone, because $\sum_i (S_i - C/L) = 0$. Nothing can change the first part: it depends on the length
-# of the caption alone. What is left is the second: how *unevenly* the attention falls on the regions. The target of 1
-# is out of reach, and what the penalty really asks for is *the same for each region*.
+# The mixed term vanishes, because $\sum_i (S_i - C/L) = 0$. The first part is constant: it depends only on the length
+# of the caption. The second part measures how *unevenly* the attention is distributed over the regions. The target of 1
+# is out of reach, and what the penalty really asks for is *the same total attention for each region*.
 
 
 # %%
@@ -653,14 +657,13 @@ penalty = float(losses(model, unseen_batch)[1])
 print(f"the penalty is {penalty:.1f} = {fixed:.1f} that nothing can change + {free:.1f}; -log p is {unseen_nll:.1f}")
 
 # %% [markdown]
-# With $\lambda = .33$, 77 of the loss come from the part that nothing can change. So compare models by $-\log p$, not
-# by the loss.
+# With $\lambda = .33$, the constant part adds 77 to the loss. So compare models by $-\log p$, not by the loss.
 #
-# **Predict.** Your model was trained with $\lambda = 0$. Train it on, with $\lambda = .33$. What will the maps look
-# like? Will the captions be truer? And how much of the attention will be on the object that a word names?
+# **Predict.** Your model was trained with $\lambda = 0$. If you continue training it with $\lambda = .33$, what will
+# the maps look like? Will more captions be true? How much of the attention will be on the object that a word names?
 #
-# For a fair comparison, the model is also trained on for as many updates with $\lambda = 0$. Both trainings start from
-# your weights.
+# For a fair comparison, the next cell also continues training with $\lambda = 0$, for the same number of updates. Both
+# runs start from your weights.
 
 # %%
 more = {}
@@ -689,8 +692,8 @@ for row, penalty_weight in zip(axes, more):
     row[0].set_ylabel(f"λ = {penalty_weight}")
 
 # %% [markdown]
-# The figure shows what each region gets over a whole caption: dark purple is nothing, yellow is .5 or more. And here is
-# the first scene from above again, with the same words, read by the model with $\lambda = .33$:
+# The figure shows the total attention of each region over a whole caption: dark purple is 0, yellow is .5 or more. The
+# next figure shows the first scene from above again, with the same words, for the model trained with $\lambda = .33$.
 
 # %%
 words, _, _ = results[true_ones[0]]
@@ -704,32 +707,32 @@ _ = AttentionDisplay(unseen[true_ones[0]].image, words, alpha[0, : len(words)].n
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Nearly all of the unevenness is gone. About half of the attention that was on the named object is left there. The rest
-# has gone to the other object and into the background, where nothing is to be seen. In the four maps above, only that
-# of "star" is spread over the background. The others have become wider, but are still brightest on the objects: at
-# "yellow" and "circle" on both of them. Looking away costs least at words that do not need the picture: chapter 3's
+# Nearly all of the unevenness is gone. Of the attention that was on the named object, only about half is still there.
+# The rest is on the other object and on the empty background. Of the four maps above, only that of "star" is spread
+# over the background. The other maps have become wider, but are still brightest on the objects, and those of "yellow"
+# and "circle" are bright on both objects. Looking away costs least at words that do not need the picture: chapter 3's
 # model said "star" from memory.
 #
-# The captions are not truer: fewer are true (89 % in the stored output, and 94 % without the penalty), and $-\log p$ is
-# a little higher. This is one training of each kind, which cannot show how much of the difference is due to chance.
+# With the penalty, fewer captions are true (89 % in the stored output, and 94 % without the penalty), and $-\log p$ is
+# a little higher. There was only one run of each kind, which cannot show how much of the difference is due to chance.
 #
 # </details>
 #
-# So the penalty is a wish for even attention, whatever the picture shows. It fits a photo in which many places have
-# something to say. The paper reports higher BLEU with it, and richer captions. It harms where most regions are
-# background and where you want to read the maps: less of the attention is on what a word names. The bundled captioners
-# of scenes were trained without it.
+# So the penalty rewards even attention, whatever the picture shows. It suits photos in which many regions are worth
+# describing: the paper reports higher BLEU and richer captions with the penalty. The penalty does harm if most regions
+# are background, or if you want to read the maps, because less of the attention is on the object that a word names. The
+# bundled captioners for scenes were trained without the penalty.
 #
-# Where does .33 come from? The paper gives no value. In the code that its authors released, the script for COCO has
-# a weight of 1, but it averages the penalty over the 196 regions and sums it over the 64 captions of a batch. Equation
-# (14) sums over regions, and losses are averaged over captions. In its terms the weight is $64 / 196 = .33$, and this
-# is the default of the package. (With the 256 regions of this chapter, it would be .25.)
+# Where does .33 come from? The paper gives no value. In the authors' code, the script for COCO has a weight of 1, but
+# averages the penalty over the 196 regions and sums it over the 64 captions of a batch. Equation (14) sums over the
+# regions, and the package averages the loss over captions. So the corresponding weight in (14) is $64 / 196 = .33$,
+# which is the package's default. (With the 256 regions of this chapter, the weight would be .25.)
 #
 # ## Keep your weights
 #
-# [Chapter 6](06_hard_attention.ipynb) goes on from the weights that you have trained (with $\lambda = 0$). This saves
-# them beside the notebook, in the package's order, under the paper's letters. (The package holds a copy of such weights
-# for those who begin with chapter 6.)
+# [Chapter 6](06_hard_attention.ipynb) starts from the weights that you have trained (with $\lambda = 0$). The next cell
+# saves these weights beside the notebook, in the package's order, under the paper's letters. (The package has a copy of
+# such weights for readers who begin with chapter 6.)
 
 # %%
 model.set_weights(trained)
@@ -743,37 +746,35 @@ print(len(arrays), "arrays:", *arrays)
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Do the first update of RMSProp by hand for one weight matrix, and compare with `keras.optimizers.RMSprop(1e-3,
-# rho=0.9, epsilon=1e-7)`. (Its $\epsilon$ is added inside the root.) How far does a weight move, in units of the
-# learning rate, and why?
+# **1.** Compute the first update of RMSProp by hand for one weight matrix, and compare it with
+# `keras.optimizers.RMSprop(1e-3, rho=0.9, epsilon=1e-7)`. (Its $\epsilon$ is added inside the root.) How far does a
+# weight move, in units of the learning rate, and why?
 #
 # [solution 1]
 #
-# **2.** Train on three batches only, again and again, and watch the loss of the unseen scenes. When would you stop?
+# **2.** Train on the same three batches again and again, and watch the loss of the unseen scenes. When would you stop?
 #
 # [solution 2]
 #
-# **3.** Replace the target 1 of the penalty by $C/L$, which can be reached. Which gradient changes?
+# **3.** Replace the penalty's target of 1 by $C/L$, which can be reached. Which gradients change?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# Soft attention is smooth from the words to the scores, so one loss trains all of it, and nobody says where to look.
-# A training step computes the gradient, clips it, and lets Adam give each weight a step of its own length. Dropout
-# and early stopping keep a model from learning its training captions by heart; here there were scenes enough to do
-# without. The doubly stochastic penalty has a part that nothing can change, and what is left asks for even attention.
-# On scenes that are mostly background, it takes about half of the attention off the object that a word names, and the
-# captions are no truer.
+# Soft attention is differentiable, so one loss trains the whole decoder, without data about where to look. A training
+# step computes the gradient, clips it, and lets Adam give each weight a step of its own length. Dropout and early
+# stopping keep a model from memorising its training captions; this chapter's model needed neither, because there were
+# enough scenes. One part of the doubly stochastic penalty is constant, and the other part asks for even attention. On
+# scenes that are mostly background, the penalty moves about half of the attention away from the object that a word
+# names, and does not make more captions true.
 #
 # ## Next
 #
-# [Chapter 6](06_hard_attention.ipynb) looks at one place only, and has to learn without a smooth way. To read:
-# [Kingma and Ba](https://arxiv.org/abs/1412.6980) on Adam, [Srivastava et
-# al.](https://jmlr.org/papers/v15/srivastava14a.html)
-# on dropout, and
-# [Karpathy, *A Recipe for Training Neural Networks*](https://karpathy.github.io/2019/04/25/recipe/), on how to find
-# mistakes by looking at losses.
+# In [chapter 6](06_hard_attention.ipynb), the model attends to one region at a time, and backpropagation alone cannot
+# train it. For further reading, see [Kingma and Ba](https://arxiv.org/abs/1412.6980) on Adam, [Srivastava et
+# al.](https://jmlr.org/papers/v15/srivastava14a.html) on dropout, and [Karpathy, *A Recipe for Training Neural
+# Networks*](https://karpathy.github.io/2019/04/25/recipe/), on how to find mistakes by looking at losses.
 # [docs/backward.md](../docs/backward.md) derives every gradient of this model by hand.
 
 # %% maintainers=true

@@ -3,21 +3,22 @@
 #
 # **You will be able to**
 #
-# * draw a region with the *Gumbel-max trick*, and say why the draw stops the gradient
+# * sample a region with the *Gumbel-max trick*, and say why no gradient passes through the sample
 # * derive equation (11) from (10), and estimate it with REINFORCE
-# * say what the baseline, the entropy term and the expectation in half of the photos do
-# * train hard attention, and decide between soft and hard with numbers
+# * say what the baseline, the entropy term and the expectation for half of the photos do
+# * train hard attention, and use measurements to decide between soft and hard attention
 #
-# **You need** [chapter 3](03_one_step_of_attention.ipynb) for the symbols, and the derivative of a logarithm. The
-# model that is trained here starts from the weights of [chapter 5](05_build_it_train_it.ipynb); if you have not
-# trained yours, the package has a copy.
+# **You need** [chapter 3](03_one_step_of_attention.ipynb) for the symbols, and the derivative of a logarithm. Training
+# starts from the weights of [chapter 5](05_build_it_train_it.ipynb); if you have not trained them, the notebook uses a
+# copy in the package.
 #
 # **2 minutes on two cores**; allow two hours to think.
 #
 # [diagram]
 #
-# Soft attention reads a weighted mean of all regions. Hard attention draws one region for each word, and reads only
-# that. A draw has no gradient. Still the model can learn where to look: by trial and reward.
+# Soft attention reads a weighted mean of all regions. Hard attention *draws* (samples) one region for each word, and
+# reads only this region. No gradient passes through a draw. But the model can still learn where to look, from trials
+# and rewards.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -41,29 +42,29 @@ from keras_sat.show_attend_tell import ShowAttendTell, objective, train_step
 plt.rcParams["figure.dpi"] = 100
 
 # %% [markdown]
-# ## Draw a place
+# ## Draw a region
 #
-# In hard attention the weights of (5) are probabilities. A place $s_t$ is drawn with them, written as a vector of
-# zeros with a single 1, and the context is the annotation vector of that place, equations (8) and (9):
+# In hard attention the weights of (5) are probabilities. The model draws a region with these probabilities. The drawn
+# region is written as a one-hot vector $s_t$, and the context is the annotation vector of the region, equations (8) and
+# (9):
 #
 # $$p(s_{t,i} = 1 \mid s_{j<t}, \mathbf{a}) = \alpha_{t,i} \qquad
 #   \hat{\mathbf{z}}_t = \sum_i s_{t,i}\, \mathbf{a}_i$$
 #
-# The paper calls this distribution a Multinoulli; it is also called categorical. A network has the logarithms
-# $\log \alpha_i$, and wants to draw for many captions at once. The *Gumbel-max trick* does it without a loop: add noise
-# $g_i = -\log(-\log u_i)$ to each $\log \alpha_i$, where the $u_i$ are uniform from 0 to 1, and take the place of the
-# largest sum.
+# The paper calls this distribution a Multinoulli; it is also called categorical. The *Gumbel-max trick* draws regions
+# for many captions without a loop: add noise $g_i = -\log(-\log u_i)$ to each $\log \alpha_i$, where the $u_i$ are
+# uniform between 0 and 1, and take the region with the largest sum.
 #
-# Why is that a draw with the probabilities $\alpha_i$? The sum is $-\log(x_i / \alpha_i)$ with $x_i = -\log u_i$, so
-# the largest sum is where $x_i / \alpha_i$ is smallest. Now $x_i$ has the exponential distribution,
-# $p(x_i > x) = e^{-x}$, so think of one alarm clock for each place, which rings at the time $x_i / \alpha_i$: early,
-# mostly, if $\alpha_i$ is large. Clock $i$ is first if it rings at some time $x$ (with the density
-# $\alpha_i e^{-\alpha_i x}$) and none of the others has rung by then:
+# Why does this trick draw region $i$ with probability $\alpha_i$? The sum is $-\log(x_i / \alpha_i)$ with $x_i = -\log
+# u_i$, so the region with the largest sum is the region with the smallest $x_i / \alpha_i$. The number $x_i$ has the
+# exponential distribution, $p(x_i > x) = e^{-x}$. So imagine one alarm clock for each region, which rings at the time
+# $x_i / \alpha_i$. If $\alpha_i$ is large, the clock is likely to ring early. Clock $i$ is first if it rings at some
+# time $x$ (with the density $\alpha_i e^{-\alpha_i x}$) and no other clock has rung by then:
 #
 # $$p(i \text{ is first}) = \int_0^\infty \alpha_i e^{-\alpha_i x} \prod_{j \ne i} e^{-\alpha_j x}\, dx
 #   = \alpha_i \int_0^\infty e^{-x}\, dx = \alpha_i, \qquad \text{since } \sum_j \alpha_j = 1.$$
 #
-# **Your turn.** Draw.
+# **Your turn.** Write the draw of a region.
 
 
 # %% gap="draw"
@@ -80,7 +81,7 @@ message = "These are not draws with the probabilities alpha: is the noise added 
 np.testing.assert_allclose(frequencies, trial_alpha, atol=0.02, err_msg=message)
 
 # %% [markdown]
-# Now count the draws, for the weights of eight regions.
+# Now draw many times with the weights of eight regions, and count how often each region is drawn.
 
 # %%
 rng = np.random.default_rng(0)
@@ -106,12 +107,12 @@ plt.show()
 # %% [markdown]
 # ## Why a draw stops the gradient
 #
-# Take a picture of three regions and a caption of one word. A look at each region gives the word another probability,
-# $p(y \mid s, \mathbf{a})$: .6, .3 and .05. The scores $e_i$ of the attention say how often each is drawn. Training has
-# to raise the score of the first region.
+# Take a picture of three regions and a caption of one word. The probability of the word, $p(y \mid s, \mathbf{a})$,
+# depends on the region that was drawn: it is .6, .3 or .05. The scores $e_i$ of the attention determine how often each
+# region is drawn. Training has to raise the score of the first region.
 #
-# **Predict.** You have drawn a place, and keep the noise. Raise the score $e_1$ of the first region by .001. How much
-# does $\log p(y \mid s, \mathbf{a})$ change?
+# **Predict.** You have drawn a region. If you keep the same noise and raise the score $e_1$ of the first region by
+# .001, how much does $\log p(y \mid s, \mathbf{a})$ change?
 
 # %%
 scores = np.array([0.5, 0.2, -0.4])
@@ -136,26 +137,27 @@ plt.show()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Nothing changes, in all or nearly all draws. Each coloured line is a staircase: the *argmax* in the draw is constant
-# while the score moves a little, and then it jumps. Its derivative is 0 wherever it has one, so back-propagation
-# through the draw returns zeros, however wrong the place was. The black line, the mean over all draws, is smooth.
+# In nearly all draws, $\log p$ does not change. Each coloured line is a step function: while the score changes a
+# little, the *argmax* stays the same, and then it jumps. The derivative of a step function is 0 wherever it exists. So
+# backpropagation through the draw returns zeros, however bad the drawn region was. The black line, the mean over all
+# draws, is smooth.
 #
 # </details>
 #
 # ## What is maximised: equation (10)
 #
-# So maximise a mean over all draws. What is wanted is the probability of the caption, a sum over all ways to look,
-# $s = (s_1, \dots, s_C)$ with a place for each word:
-# $p(\mathbf{y} \mid \mathbf{a}) = \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s, \mathbf{a})$. But the logarithm of
-# a sum has an awkward gradient. The logarithm is concave, so the mean of logarithms is at most the logarithm of the
-# mean. That is *Jensen's inequality*, and it gives the bound of the paper:
+# Since the mean over all draws is smooth, hard attention maximises such a mean. Ideally, it would be the probability of
+# the caption. A *path* $s = (s_1, \dots, s_C)$ has a region for each word, and the probability of the caption is a sum
+# over all paths: $p(\mathbf{y} \mid \mathbf{a}) = \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s, \mathbf{a})$. But
+# it is hard to estimate the gradient of the logarithm of this sum. The logarithm is concave, so the mean of logarithms
+# is at most the logarithm of the mean. This is *Jensen's inequality*, and it gives the paper's bound:
 #
 # $$L_s = \sum_s p(s \mid \mathbf{a}) \log p(\mathbf{y} \mid s, \mathbf{a}) \;\le\;
 #   \log \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s, \mathbf{a}) = \log p(\mathbf{y} \mid \mathbf{a})
 #   \tag{10}$$
 #
-# The paper calls it a *variational lower bound*: raising $L_s$ raises a floor under
-# $\log p(\mathbf{y} \mid \mathbf{a})$. Both sides are equal if all places say the same, or if only one place is ever
+# The paper calls $L_s$ a *variational lower bound*: raising $L_s$ raises a lower bound of $\log p(\mathbf{y} \mid
+# \mathbf{a})$. Both sides are equal if all paths give the caption the same probability, or if only one path is ever
 # drawn.
 
 # %%
@@ -177,18 +179,19 @@ print(f"alpha {alpha.round(2)}: L_s = {bound_of_word:.3f}, log p(y | a) = {log_m
 # &= \sum_s p_s \big[ \nabla R_s + R_s \nabla \log p_s \big] && (11)
 # \end{aligned}$$
 #
-# The third line is the trick. After it, $p_s$ stands in front of everything: the gradient is a *mean over draws* of
-# the bracket. So draw some places, compute the bracket for each, and average. On average over all draws, you get
-# exactly $\nabla L_s$. Such a mean is a *Monte Carlo* estimate. This one is called *the score function estimator*, and
-# in
-# reinforcement learning REINFORCE ([Williams, 1992](https://link.springer.com/article/10.1007/BF00992696)).
-# $\nabla \log p_s$ points to where the drawn places become more probable, and the reward $R_s$ says how far to go.
+# The important step is from the second line to the third. Now $p_s$ is a factor of every term, so the gradient is the
+# *mean over draws* of the bracket. To estimate it, draw some paths, compute the bracket for each path, and average. The
+# expected value of this average is exactly $\nabla L_s$. Such an average is a *Monte Carlo* estimate. This estimate is
+# called *the score function estimator*, and in reinforcement learning REINFORCE ([Williams,
+# 1992](https://link.springer.com/article/10.1007/BF00992696)). $\nabla \log p_s$ is the direction in which the drawn
+# path becomes more probable, and the reward $R_s$ decides how far to move in this direction.
 #
-# Section 4.1 subtracts a *baseline* $b$ from the reward; below you will see what it does. In the example of one word,
-# $W$ is the three scores. $R_s$ does not depend on them, so $\nabla R_s = 0$. If place $i$ is drawn, $\log p_s$ is
-# $\log \alpha_i = e_i - \log \sum_l \exp(e_l)$. Its derivative for the score $e_j$ is 1 if $j = i$, else 0, minus
-# $\exp(e_j) / \sum_l \exp(e_l) = \alpha_j$. So for all three scores, $\nabla \log p_s$ is the one-hot vector of the
-# drawn place minus $\alpha$. (`alpha` and `log_p_word` are those above.)
+# Section 4.1 of the paper subtracts a *baseline* $b$ from the reward; you will find out below what the baseline does.
+# In the example with one word, the weights $W$ are the three scores. $R_s$ does not depend on the scores, so $\nabla
+# R_s = 0$. If region $i$ is drawn, $\log p_s$ is $\log \alpha_i = e_i - \log \sum_l \exp(e_l)$. The derivative of $\log
+# p_s$ with respect to the score $e_j$ is 1 if $j = i$, else 0, minus $\exp(e_j) / \sum_l \exp(e_l) = \alpha_j$. So for
+# all three scores, $\nabla \log p_s$ is the one-hot vector of the drawn region minus $\alpha$. (`alpha` and
+# `log_p_word` were defined above.)
 #
 # **Your turn.** Compute the bracket for each draw.
 
@@ -215,15 +218,16 @@ for number in (10, 1000, 100_000):
     print(f"mean of {number:7,} draws ", brackets(places).mean(axis=0).round(3))
 
 # %% [markdown]
-# Ten draws came close by chance: usually they are about .4 away from the exact gradient, and a thousand draws .04.
+# In this run, ten draws came close by chance: the estimate from ten draws is usually about .4 away from the exact
+# gradient, and the estimate from a thousand draws about .04.
 #
-# ## A whole caption: 27 ways to look
+# ## A whole caption: 27 paths
 #
-# A caption of several words has a draw for each of them, and an early draw changes the state and so all that comes
-# later. Take the model of the paper, so small that all ways to look can be listed: three regions, three words, random
-# weights. There are $3^3 = 27$ paths $s$. To follow a given path, the noise is 10,000 at its places: then these are
-# drawn, whatever $\alpha$ is. (`sampled` is 1 for captions whose places are drawn, and 0 for those that read the
-# weighted mean.)
+# A caption of several words has a draw for each word, and an early draw changes the state and therefore everything that
+# follows. Take the paper's model, but so small that you can list all paths: three regions, three words, random weights.
+# There are $3^3 = 27$ paths $s$. To make the model follow a given path, set the noise to 10,000 for the regions of the
+# path: these regions are then drawn, whatever $\alpha$ is. (`sampled` is 1 for captions whose regions are drawn, and 0
+# for captions that read the weighted mean.)
 
 # %%
 keras.utils.set_random_seed(0)
@@ -265,8 +269,8 @@ spread = np.sqrt(p @ (R - bound) ** 2)
 print(f"log p(y | s, a) from {R.min():.1f} to {R.max():.1f}, with a standard deviation of {spread:.2f}")
 
 # %% [markdown]
-# `exact` is the gradient of $L_s$ by back-propagation through all paths. With 196 regions and ten words there are
-# $196^{10}$ of them, so equation (12) draws $N$ paths instead:
+# `exact` is the gradient of $L_s$, computed by backpropagation through all paths. With 196 regions and ten words there
+# are $196^{10}$ paths, so equation (12) draws $N$ of them instead:
 #
 # $$\frac{\partial L_s}{\partial W} \approx \frac{1}{N} \sum_{n=1}^N \Big[
 #   \frac{\partial \log p(\mathbf{y} \mid \tilde s^n, \mathbf{a})}{\partial W} + \lambda_r
@@ -274,10 +278,11 @@ print(f"log p(y | s, a) from {R.min():.1f} to {R.max():.1f}, with a standard dev
 #   \frac{\partial \log p(\tilde s^n \mid \mathbf{a})}{\partial W} + \lambda_e
 #   \frac{\partial H[\tilde s^n]}{\partial W} \Big]$$
 #
-# This is the bracket of (11), with the baseline $b$, an entropy term (below; here $\lambda_e = 0$) and a weight
-# $\lambda_r$ (1 for now). An optimiser wants a function that it can differentiate, a *surrogate*: not $L_s$ itself, but
-# with the bracket as its gradient. The reward has to be a plain number in it: its own gradient is already there, as
-# the first term. `ops.stop_gradient(x)` is `x`, held as a number.
+# This is the bracket of (11) with three additions: the baseline $b$, an entropy term (explained below, and 0 for now)
+# and a weight $\lambda_r$ (1 for now). To train with this gradient, you need a function to differentiate, a
+# *surrogate*: a function that is not $L_s$ itself, but has the bracket as its gradient. The reward has to be a constant
+# in the surrogate, because the gradient of the reward is already the first term. `ops.stop_gradient(x)` has the value
+# of `x`, but no gradient passes through it.
 #
 # **Your turn.** Write the surrogate for $\lambda_r = 1$.
 
@@ -296,10 +301,10 @@ message = "Its mean gradient over all paths is not that of L_s: look at the sign
 np.testing.assert_allclose(flat(tape.gradient(trial_mean, weights)), exact, atol=1e-4, err_msg=message)
 
 # %% [markdown]
-# The check averaged your surrogate over all 27 paths, each as often as it is drawn, and its gradient is exactly that
-# of $L_s$. Such an estimate is called *unbiased*. `keras_sat.show_attend_tell.objective` has the same surrogate.
+# The check averaged your surrogate over all 27 paths, weighted by their probabilities. The gradient of this average is
+# exactly that of $L_s$, so the estimate is *unbiased*. `keras_sat.show_attend_tell.objective` has the same surrogate.
 #
-# Now take (12) apart. Here are the gradients of its first two parts, for each path.
+# Now look at the parts of (12). The next cell computes the gradients of its first two parts for each path.
 
 
 # %%
@@ -331,19 +336,20 @@ for reward_weight in (1.0, 0.0):
     print(f"lambda_r = {reward_weight}: {away:.0%} away from the exact gradient; that of f_att has length {length:.2f}")
 
 # %% [markdown]
-# Without the second part, the weights of $f_{\text{att}}$ have no gradient at all, however many paths are drawn:
-# nothing says where to look.
+# Without the second part, the weights of $f_{\text{att}}$ have no gradient at all, however many paths are drawn. So
+# attention would not learn anything.
 #
 # ## The baseline
 #
-# A caption of three words here has a log-probability of about -9, give or take 1. So *every* path is punished, a good
-# one a little less. The baseline $b$ makes that a comparison: paths that do better than $b$ are rewarded, others are
-# punished. It may be any number that does not depend on the draw, since it changes nothing in the mean:
+# A caption of three words has a log-probability of about -9 in this model, give or take 1. So *every* path is punished,
+# and a good path is only punished a little less. With the baseline $b$, the reward becomes a comparison: paths that do
+# better than $b$ are rewarded, and the others are punished. The baseline may be any number that does not depend on the
+# draw, because it does not change the mean:
 #
 # $$\sum_s p_s\, b\, \nabla \log p_s = b \sum_s \nabla p_s = b\, \nabla \sum_s p_s = b\, \nabla 1 = 0.$$
 #
-# **Predict.** What it changes is the variance. Without a baseline ($b = 0$), by which factor is the variance of a
-# single draw's estimate larger than with $b = L_s$?
+# **Predict.** The baseline changes the variance. By which factor is the variance of an estimate from a single draw
+# larger without a baseline ($b = 0$) than with $b = L_s$?
 
 
 # %%
@@ -378,19 +384,20 @@ plt.show()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Forty times. The reward is now about 1 from zero instead of 9, and a variance goes with its square: in the second part
-# of (12) it falls from 586 to 5.5. The first part has no baseline, and its variance stays 9.4. The best baseline is
-# near $L_s$ (left), and wherever it is, the mean stays exact. On the right, distances are fractions of the length of
-# the exact gradient: without a baseline, about a thousand draws give what 25 draws give with it. Both fall as
-# $1 / \sqrt N$: a hundred times the draws for one more digit. That is why a better baseline is worth more than more
-# draws.
+# The variance is forty times larger without the baseline. With the baseline, the size of the reward is about 1 instead
+# of 9. The variance is proportional to the square of this size: the variance of the second part of (12) falls from 586
+# to 5.5. The first part has no baseline, and its variance stays 9.4. The best baseline is near $L_s$ (figure on the
+# left), and the mean is exact for any baseline. On the right, distances are fractions of the length of the exact
+# gradient: with the baseline, 25 draws come as close as about a thousand draws without it. Both distances fall as $1 /
+# \sqrt N$, so each further digit takes a hundred times as many draws. A better baseline is therefore worth more than
+# more draws.
 #
 # </details>
 #
-# While you train, $L_s$ is not known. The paper takes a moving average of what was drawn:
-# $b_k = 0.9\, b_{k-1} + 0.1 \log p(\mathbf{y} \mid \tilde s_k, \mathbf{a})$ in update $k$. With several captions in a
-# batch, it takes their mean. Since $b_{k-1}$ comes from earlier draws, it does not depend on the one that it is
-# compared with.
+# During training, $L_s$ is not known. The paper's baseline is a moving average of the log-probabilities so far: $b_k =
+# 0.9\, b_{k-1} + 0.1 \log p(\mathbf{y} \mid \tilde s_k, \mathbf{a})$ in update $k$, where the logarithm is averaged
+# over the captions of a batch. Since $b_{k-1}$ was computed from earlier draws, it does not depend on the draw that it
+# is compared with.
 #
 # **Your turn.** Write the moving average.
 
@@ -419,14 +426,14 @@ plt.show()
 # %% [markdown]
 # ## The entropy term
 #
-# REINFORCE learns only about places that are drawn. Say attention has become nearly sure of a region that is good,
-# but not the best. The others are hardly ever drawn, so nothing shows that one of them would be better. The last term
-# of (12) raises the entropy $H[s] = -\sum_i \alpha_i \log \alpha_i$, which is largest if all places are equally
-# probable.
+# REINFORCE learns only about regions that are drawn. Suppose that nearly all of the probability is on a region that is
+# good, but not the best. The other regions are then hardly ever drawn, so the model does not find out that one of them
+# would be better. The last term of (12) raises the entropy $H[s] = -\sum_i \alpha_i \log \alpha_i$, which is largest if
+# all regions are equally probable.
 #
-# **Predict.** Three regions give the word the log-probabilities -.7, -.1 and -3, and attention starts with 96 % on
-# the first. A thousand models learn with 300 draws each. How many find the second region, without the term and with
-# $\lambda_e = .1$?
+# **Predict.** With the three regions, the word has the log-probabilities -.7, -.1 and -3, and attention starts with 96
+# % on the first region. A thousand models learn from 300 draws each. How many models find the second region without the
+# entropy term, and how many with $\lambda_e = .1$?
 
 
 # %%
@@ -463,19 +470,20 @@ plt.show()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without the term half of them have not found it after 300 draws; with it most have. The figure shows how sure the
-# models are, not of what. Blue and orange end close together: without the term half of the models are sure of the first
-# region, and with $\lambda_e = .1$ most are sure of the second. The term has a price: with $\lambda_e = .5$ all find
-# the second region, and then keep on drawing the others. The code that the authors released has $\lambda_e = .002$.
+# After 300 draws, half of the models have not found the second region without the entropy term, but with the term most
+# models have. The figure shows how certain the models are, but not of which region. The blue and the orange line end
+# close together: without the term, half of the models are certain of the first region, and with $\lambda_e = .1$, most
+# models are certain of the second. The term has a price: with $\lambda_e = .5$, all models find the second region, but
+# then still draw the others often. In the authors' code, $\lambda_e = .002$.
 #
 # </details>
 #
 # ## Why half of the photos use the expectation
 #
-# Section 4.1 has one more means against variance. For each photo a coin decides: with probability one half, the
-# context is a draw (9); otherwise it is the expectation of all draws, $\sum_i \alpha_i \mathbf{a}_i$. The latter is
-# soft attention, and its gradient comes by back-propagation alone. It does not scatter at all, but it is the gradient
-# of something else than $L_s$. In the tiny model both effects can be computed exactly.
+# Section 4.1 has another method to reduce the variance. For each photo, a coin toss decides: with probability one half,
+# the context is a draw (9); otherwise it is the expectation over all draws, $\sum_i \alpha_i \mathbf{a}_i$. The
+# expectation is soft attention, whose gradient is computed by backpropagation. This gradient has no variance, but it is
+# not the gradient of $L_s$. In the tiny model both effects can be computed exactly.
 
 # %%
 with tf.GradientTape() as tape:
@@ -490,17 +498,17 @@ print(f"always a draw: variance {variance['with']:.1f}, the mean is exact")
 print(f"with the coin: variance {variance['coin']:.1f}, the mean is {bias:.0%} away")
 
 # %% [markdown]
-# So the coin has about half the variance, and pays with a bias: its mean is halfway between the gradient of $L_s$ and
-# that of soft attention.
+# So the coin toss about halves the variance, but introduces a bias: the mean of the estimate is halfway between the
+# gradient of $L_s$ and that of soft attention.
 #
 # ## Train it
 #
-# Now the real thing: the sizes of chapter 5, about a third of its scenes, and the model of the paper
-# (`keras_sat/show_attend_tell.py`), with `attention="hard"`. Its `train_step` does what you have seen: Gumbel noise,
-# the coin, the surrogate, the moving
-# average, the entropy. It starts from the soft weights. From random weights, the rewards would at first be about
-# words that the model cannot say yet, and the places would be noise. (Two captions of each scene, of at most 11
-# words: TensorFlow compiles a graph for each length of captions, and so there is mostly one.)
+# Now train the paper's model (`keras_sat/show_attend_tell.py`) with `attention="hard"`, with the sizes of chapter 5 and
+# about a third of its scenes. Its `train_step` contains all that you have just learned: Gumbel noise, the coin toss,
+# the surrogate, the moving average and the entropy. Training starts from the soft weights. With random weights, the
+# model could not predict any word at first, so the rewards would tell nothing about where to look. (There are two
+# captions of each scene, of at most 11 words. TensorFlow compiles a graph for each length of captions, so most batches
+# share one graph.)
 
 # %%
 bundled = Captioner.from_pretrained("scenes")  # its encoder and vocabulary
@@ -524,10 +532,10 @@ with np.load(path, allow_pickle=False) as arrays:
 print(f"{len(captioned):,} scenes, {len(batches)} batches; {'your weights' if path is yours else 'the copy'}")
 
 # %% [markdown]
-# The file has the constants of the released code: $\lambda = .33$, $\lambda_r = .1$ and $\lambda_e = .002$. Here
-# $\lambda$ is set to 0 (no penalty, as in chapter 5) and $\lambda_r$ to 1, as in (11); $\lambda_e$ stays. Because of
-# the coin and the entropy term, the updates follow the gradient of $L_s$ only approximately. To be fair, soft attention
-# trains three more epochs, too. This takes a minute or so.
+# The file has the constants of the authors' code: $\lambda = .33$, $\lambda_r = .1$ and $\lambda_e = .002$. The next
+# cell sets $\lambda$ to 0 (no penalty, as in chapter 5) and $\lambda_r$ to 1, as in (11), and leaves $\lambda_e$
+# unchanged. Because of the coin toss and the entropy term, the updates follow the gradient of $L_s$ only approximately.
+# For a fair comparison, soft attention is trained for three more epochs, too. Training takes about a minute.
 
 # %%
 show_attend_tell.PENALTY_WEIGHT = 0.0
@@ -566,12 +574,12 @@ for name, attention in (("soft", "soft"), ("hard", "hard")):
 # %% [markdown]
 # ## Write captions, with the expectation and with draws
 #
-# A caption can be written in two ways with the same weights: with the expectation, as the paper does, or with one
-# drawn place for each word. Each cell of the grid sees 8 x 8 pixels of 64 x 64, less than an object.
-# (In the package, `captioner.caption(..., sample_attention=True)` writes with draws.)
+# The same weights can write a caption in two ways: with the expectation, as in the paper, or with one drawn region for
+# each word. Each region of the grid sees 8 x 8 of the picture's 64 x 64 pixels, which is less than an object. (In the
+# package, `captioner.caption(..., sample_attention=True)` writes captions with draws.)
 #
-# **Predict.** With soft attention, more than nine in ten captions are true. How many are true if the same model is
-# given one drawn place at each word? And the model that was trained with draws?
+# **Predict.** With soft attention, more than nine in ten captions are true. How many captions are true if the same
+# model gets one drawn region for each word? How many are true for the model that was trained with draws?
 
 # %%
 unseen = [scene for scene in draw_scenes(1000, seed=1502, twin_share=0) if len(scene.objects) == 2]
@@ -611,20 +619,21 @@ for name, model in models.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# With the expectation, most captions of both are true. After the same updates soft attention is a few points ahead,
-# probably since its gradient does not scatter and it has only one kind of context to learn. Other
-# captioners, trained for longer and tested on other scenes, are one point apart
+# With the expectation, most captions of both models are true. After the same number of updates, soft attention is a few
+# points ahead, probably because its gradient has no variance and because it learns from only one kind of context.
+# Captioners that were trained for longer, and tested on other scenes, are only one point apart
 # ([docs/training.md](../docs/training.md): 93.6 % and 92.5 % for scenes of two objects). With draws, soft attention
-# fails: it was never trained on single places. Hard attention was, and most of its captions are true although it reads
-# a single cell at each word. That is still fewer than with the expectation: a single cell may miss the object, and the
-# training was short.
+# fails, because it was never trained on single regions. Hard attention was, and most of its captions are true although
+# it reads a single region for each word. More of its captions are true with the expectation, because a single region
+# may miss the object, and because training was short.
 #
 # </details>
 #
 # ## Where does it look?
 #
-# One scene, whose three captions are all true. First row: the weights of soft attention. Second: the weights of hard
-# attention. Third: the places that hard attention drew, while it wrote its own caption.
+# The next figure shows one scene with three true captions. The first row has the weights of soft attention, and the
+# second row the weights of hard attention. The third row has the regions that hard attention drew while it wrote its
+# own caption.
 
 # %%
 shown = [("soft", False, 1), ("hard", False, 1), ("hard", True, 2)]  # 1: alpha, 2: s
@@ -648,28 +657,29 @@ for name in models:
     print(f"{name:10} mean entropy of alpha {entropy[name]:.2f}, as of {np.exp(entropy[name]):.1f} equal places")
 
 # %% [markdown]
-# Draws make attention sharper: the entropy falls, and with it the number of places between which it hesitates. (Why
-# attention lies a little left of the objects is explained in [chapter 3](03_one_step_of_attention.ipynb).) Still the
-# place is drawn anew for each word, and some draws miss the object. In the third row (as stored; yours may differ), the
-# place drawn at *star* is on the yellow circle. The shape is right nevertheless, perhaps from an earlier draw, or by
-# luck.
+# Training with draws makes attention sharper: its entropy falls, so it is spread over fewer regions. ([Chapter
+# 3](03_one_step_of_attention.ipynb) explains why attention lies a little to the left of the objects.) But each word has
+# a draw of its own, and some draws miss the object. In the third row (as stored; yours may differ), the region drawn at
+# *star* is on the yellow circle. The shape is right nevertheless, perhaps because of an earlier draw, or by luck.
 #
 # ## Soft attention is the expectation of hard attention
 #
-# Turn it round. The mean of all places that hard attention may draw is soft attention's context,
-# $\mathbb{E}[\hat{\mathbf{z}}_t] = \sum_i \alpha_{t,i} \mathbf{a}_i$, equation (13). But the mean of the *contexts* is
-# not what is wanted. Wanted is the mean of the *word probabilities* after all possible looks, and between both stand
-# an LSTM and a softmax. Section 4.2 argues in two steps. First, the mean is near the *normalised weighted geometric
-# mean*
+# Soft attention can also be derived from hard attention. The mean of the contexts that hard attention may draw is soft
+# attention's context, $\mathbb{E}[\hat{\mathbf{z}}_t] = \sum_i \alpha_{t,i} \mathbf{a}_i$, equation (13). But what you
+# need is not the mean of the *contexts*, but the mean of the *word probabilities* over all draws, and the word
+# probabilities depend on the context through an LSTM and a softmax. Section 4.2 of the paper argues in two steps that
+# the two means lead to similar results. First, the mean of the word probabilities is near their *normalised weighted
+# geometric mean*
 #
 # $$\mathrm{NWGM}[p(y_t = k \mid \mathbf{a})] = \frac{\prod_i \exp(n_{t,k,i})^{\alpha_{t,i}}}
 #   {\sum_j \prod_i \exp(n_{t,j,i})^{\alpha_{t,i}}}
 #   = \frac{\exp(\mathbb{E}[n_{t,k}])}{\sum_j \exp(\mathbb{E}[n_{t,j}])},$$
 #
-# where $n_{t,k,i}$ is the logit of word $k$ after a look at place $i$. (The letters are the paper's: here $n$ is no
-# draw, and $j$ is a word.) Second, the mean logit is near the logit of the mean context, because the logits are nearly
-# linear in the context. With 256 places both can be measured: try each of them at each word. The distance is the
-# probability that lies on other words, from 0 to 1 (the *total variation distance*).
+# where $n_{t,k,i}$ is the logit of word $k$ if region $i$ is drawn. (The letters are the paper's: in this formula, $n$
+# is not the number of a draw, and $j$ is a word.) Second, the mean logit is near the logit of the mean context, because
+# the logits are nearly linear in the context. With only 256 regions, you can measure both approximations by trying each
+# region at each word. The measure is the *total variation distance* of two distributions, the share of probability that
+# has to move from some words to others, between 0 and 1.
 
 
 # %%
@@ -696,16 +706,17 @@ for name in ("soft", "hard"):
     print(f"{name}, {len(mean)} words:", ", ".join(f"{pair} {value:.3f}" for pair, value in distance[name].items()))
 
 # %% [markdown]
-# The approximation is good for the model that was trained with draws: it had to be right at single places too, so its
-# answer to their mean is nearly the mean of its answers. For the soft model it is worse: it was never asked about
-# single places, and its maps are less sharp, so there is more to average. So soft attention *is* the expectation of
-# hard attention, approximately, in a model that is
-# used to both; and that is why captions are written with the expectation even after training with draws.
+# The approximation is good for the model that was trained with draws. This model had to predict words from single
+# regions, too, and its prediction for the mean context is nearly the mean of its predictions for single regions. For
+# the soft model the approximation is worse: this model was never trained on single regions, and its maps are less
+# sharp, so there is more to average. So in a model that was trained with both, soft attention is approximately the
+# expectation of hard attention. This is why captions are written with the expectation even after training with draws.
 #
 # ## Soft or hard?
 #
-# Last, the variance. Take one batch, and compute its gradient eight times, each time with other draws. How large is
-# the variance, next to the squared length of the mean gradient? (Soft attention draws nothing, so it has none.)
+# The last measurement is that of the variance. The next cell computes the gradient of one batch eight times, with new
+# draws each time. How large is the variance compared with the squared length of the mean gradient? (With soft attention
+# there are no draws, so the variance is 0.)
 
 
 # %%
@@ -739,59 +750,60 @@ print(f"{'variance of a gradient':24}{0:8.1f}{scattered['with the coin']:8.1f}  
 print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 
 # %% [markdown]
-# Hard attention costs as much or little more for each update, since the weights of all places are needed either way.
-# (Only when it *writes* could it save something: it reads a single vector.) What it costs is variance, and with it a
-# baseline, two more constants to choose and a start from soft attention. What it gives is a model
-# that is mostly right when it looks at a single place, and sharper maps. Here its captions are less often true.
-# (The mean of eight gradients is noisy itself, so the ratio in the table is too small: the variance is larger.) In the
-# paper's table 1 hard attention is ahead of soft in BLEU-4 on all three data sets, and behind in METEOR on two of them;
-# [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k. Later captioners mostly took soft
-# attention, which is trained by plain back-propagation. Draws are needed where a mean makes no sense, or reading all
-# places costs too much: where to point a camera, which part of a large network to compute.
+# An update with hard attention takes as long as one with soft attention, or a little longer, since both need the
+# weights of all regions. (Hard attention could save time only when *writing* captions, because it reads a single
+# vector.) The price of hard attention is the variance of its gradient, which requires a baseline, two more constants
+# and a start from soft attention. (The mean of eight gradients is noisy itself, so the real ratio is larger than the
+# one in the table.) In return, hard attention has sharper maps, and its captions are mostly true even if it reads a
+# single region for each word. With the expectation, fewer of its captions are true than those of soft attention. In the
+# paper's table 1, hard attention is ahead of soft attention in BLEU-4 on all three data sets, and behind in METEOR on
+# two of them; [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k. Most later captioners
+# use soft attention, which is trained by plain backpropagation. Draws are needed where a mean makes no sense, as in the
+# decision where to point a camera, or where reading everything is too expensive, as in a large network of which only a
+# part is computed.
 #
 # ## Exercises
 #
-# **1.** Which constant baseline is the best for the tiny model? The variance is a parabola in $b$: fit one to three
-# points. Is it $L_s$?
+# **1.** Which constant baseline is the best for the tiny model? The variance is a parabola in $b$, so you can fit it to
+# three points. Is the best baseline $L_s$?
 #
 # [solution 1]
 #
-# **2.** The released code has $\lambda_r = .1$. In the tiny model, what does that change in the variance and in the
-# mean of the gradient of $f_{\text{att}}$?
+# **2.** In the authors' code, $\lambda_r = .1$. How does this value change the variance and the mean of the gradient of
+# $f_{\text{att}}$ in the tiny model?
 #
 # [solution 2]
 #
-# **3.** Let the hard model look at its most probable place, instead of a drawn one. (With noise of zeros the largest
-# $\log \alpha_i$ wins.) How many captions are true?
+# **3.** Let the hard model read its most probable region instead of a drawn region. (With zeros as the noise, the
+# largest $\log \alpha_i$ wins.) How many captions are true?
 #
 # [solution 3]
 #
 # **4.** *Gumbel-softmax* ([Jang et al.](https://arxiv.org/abs/1611.01144), [Maddison et
-# al.](https://arxiv.org/abs/1611.00712)) replaces the largest of $\log \alpha_i + g_i$ by a softmax with a
-# temperature,
+# al.](https://arxiv.org/abs/1611.00712)) replaces the argmax of $\log \alpha_i + g_i$ by a softmax with a temperature,
 # $\mathbf{q} = \mathrm{softmax}((\log \alpha + \mathbf{g}) / \tau)$: a *reparameterisation*, through which the gradient
-# flows. For the picture with one word, the gradient of $\sum_i q_i R_i$ for the scores is
-# $\mathbf{q} \odot (\mathbf{R} - \sum_i q_i R_i) / \tau$. Compare its mean and variance with the exact gradient, for
-# $\tau$ = 2, .5 and .1.
+# flows. For the picture with three regions and a caption of one word, the gradient of $\sum_i q_i R_i$ with respect to
+# the scores is $\mathbf{q} \odot (\mathbf{R} - \sum_i q_i R_i) / \tau$. Compare its mean and variance with the exact
+# gradient, for $\tau$ = 2, .5 and .1.
 #
 # [solution 4]
 #
 # ## In five sentences
 #
-# A place is drawn as the largest of $\log \alpha$ plus Gumbel noise, and that is a staircase, whose gradient is zero.
-# So hard attention maximises a mean over all draws, a lower bound by Jensen's inequality. Since
-# $\nabla p = p \nabla \log p$, its gradient is a mean over draws too, and a surrogate with the reward held as a
-# number lets an optimiser use it. A baseline, the entropy and the coin keep the variance low and the attention open.
-# Trained like this, nine in ten captions are true, a few points fewer than with soft attention, and most of them are
-# true even if the model looks at a single place for each word.
+# A region is drawn as the argmax of $\log \alpha$ plus Gumbel noise, which is a step function with zero gradient. So
+# hard attention maximises a mean over all draws, which is a lower bound of $\log p$ by Jensen's inequality. Since
+# $\nabla p = p \nabla \log p$, the gradient of this bound is also a mean over draws, and a surrogate in which the
+# reward is a constant lets an optimizer use it. A baseline and the coin toss reduce the variance, and the entropy term
+# keeps attention from settling on a region too early. After such training, nine in ten captions are true, a few points
+# fewer than with soft attention, and most captions are true even if the model reads a single region for each word.
 #
 # ## Next
 #
-# [Chapter 7](07_words_out.ipynb) is about the other choice: which word, when the probabilities are there. The
-# gradients of a draw in plain numpy are in [docs/backward.md](../docs/backward.md). To read: [Mnih et al.,
-# 2014](https://arxiv.org/abs/1406.6247) and [Ba et al., 2014](https://arxiv.org/abs/1412.7755), from whom the paper
-# has its hard attention, and [Mohamed et al.](https://arxiv.org/abs/1906.10652) on all ways to estimate such
-# gradients.
+# [Chapter 7](07_words_out.ipynb) is about the choice of words, given their probabilities.
+# [docs/backward.md](../docs/backward.md) derives the gradients of hard attention and computes them in plain numpy. For
+# further reading, see [Mnih et al., 2014](https://arxiv.org/abs/1406.6247) and [Ba et al.,
+# 2014](https://arxiv.org/abs/1412.7755), whose methods the paper's hard attention uses, and [Mohamed et
+# al.](https://arxiv.org/abs/1906.10652) on the ways to estimate such gradients.
 
 # %% maintainers=true
 assert np.abs(counts / 2000 - alpha_of_eight).max() < 0.04
