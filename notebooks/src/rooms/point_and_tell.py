@@ -3,9 +3,9 @@
 #
 # **You will be able to**
 #
-# * say where a photo enters the decoder, and hide a part of the photo exactly
+# * say where a photo enters the decoder, and hide part of the photo so that nothing gets through
 # * train a captioner on *phrases* that describe regions, together with whole captions
-# * measure whether it says what you point at, and whether its captions of whole pictures suffer
+# * measure whether the captioner names what you point at, and whether its captions of whole pictures become worse
 #
 # **You need** [chapter 3](../03_one_step_of_attention.ipynb), or to know what attention weights and the mean annotation
 # vector are.
@@ -14,9 +14,9 @@
 #
 # [diagram]
 #
-# A caption describes the whole picture. In this room, you point at a rectangle, and the captioner says what is there.
-# The architecture stays the same. The vocabulary gets one new token, `<region>`, which begins a phrase as `<start>`
-# begins a caption, and the decoder sees only the cells of the grid that you point at.
+# A caption describes the whole picture. In this notebook, you point at a rectangle, and the captioner describes what is
+# inside. The architecture stays the same. The vocabulary gets one new token, `<region>`, which begins a phrase as
+# `<start>` begins a caption, and the decoder sees only the cells of the grid that you point at.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -40,7 +40,7 @@ plt.rcParams["figure.dpi"] = 100
 #
 # In the course's model, the photo enters the decoder in two ways: at each word through attention, and before the first
 # word through the mean annotation vector, from which $\mathbf{h}_0$ and $\mathbf{c}_0$ are computed. To hide cells,
-# take the mean of the visible cells only, and give the hidden ones attention weights of exactly 0, by setting their
+# take the mean of the visible cells only, and give the hidden cells attention weights of exactly 0, by setting their
 # scores to $-\infty$ *before* the softmax:
 #
 # $$\alpha_{ti} = \frac{v_i \exp(e_{ti})}{\sum_{k=1}^{L} v_k \exp(e_{tk})}, \qquad
@@ -70,9 +70,9 @@ mean = ops.convert_to_numpy(equations.mean_annotation(shown))
 print("mean of the visible vectors:", mean[0])
 
 # %% [markdown]
-# Does anything from a hidden cell get through? Take the bundled captioner of scenes and a picture with two shapes, and
-# compute its 16 x 16 annotation vectors. Caption a rectangle twice: first with these vectors, then with noise in place
-# of those outside the rectangle.
+# Does anything from a hidden cell get through? Take the bundled captioner of scenes, and compute the 16 x 16 annotation
+# vectors of a picture with two shapes. Caption a rectangle twice: first with these vectors, then with noise in place of
+# the vectors outside the rectangle.
 
 # %%
 before = Captioner.from_pretrained("scenes")
@@ -96,14 +96,14 @@ print(f"{is_visible.sum()} of {is_visible.size} cells are visible")
 print(f"log p {float(whole.log_probs[0, 0]):.6f}, with noise in the others {float(hidden.log_probs[0, 0]):.6f}")
 
 # %% [markdown]
-# Nothing gets through: the two numbers agree to the last bit. But what you hide is annotation vectors, not pixels. A
-# cell at the rectangle's edge has seen a little of its hidden neighbours, because its *receptive field*
-# ([chapter 2](../02_a_picture_as_vectors.ipynb)) is larger than its own square.
+# Nothing gets through: the log-probabilities of the two captions agree to the last bit. But you hide annotation
+# vectors, not pixels. A cell at the rectangle's edge has seen a little of its hidden neighbours, because its *receptive
+# field* ([chapter 2](../02_a_picture_as_vectors.ipynb)) is larger than its own square.
 #
-# So you can ask any captioner about a region.
+# So you can ask any captioner to describe part of a picture.
 #
 # **Predict.** This captioner was trained only on captions of whole pictures, most of which describe two shapes and
-# their relative position. What does it say when it sees only one shape?
+# their relative position. What does the captioner say when it sees only one shape?
 
 # %%
 print("whole picture:", before.caption(scene.image).caption)
@@ -114,9 +114,8 @@ for item, said in zip(scene.objects, said_before):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It recognises the colour and the shape, but invents other shapes: "two purple stars", left of a third one. It has
-# learned that captions describe more than one shape. The captioner sees well enough; it was just never trained to
-# describe a part of a picture.
+# The captioner recognises the colour and the shape, but invents other shapes: "two purple stars", left of a third star.
+# It has learned that captions describe more than one shape, and was never trained to describe part of a picture.
 #
 # </details>
 #
@@ -126,7 +125,7 @@ for item, said in zip(scene.objects, said_before):
 # phrase, the phrase is a caption of that box. For photos, annotators drew boxes for the phrases of Flickr8k's captions
 # ([Plummer et al., 2015](https://arxiv.org/abs/1505.04870)); for scenes, the boxes are known. With `region_weight`, the
 # phrases' cross-entropy is added to that of the captions, in the same batches. So the captioner is still trained on
-# whole captions, and does not forget how to write them.
+# whole captions, and does not forget how to write such captions.
 
 
 # %%
@@ -171,10 +170,10 @@ for item, result in zip(scene.objects, captioner.caption(scene.image, region=reg
 # %% [markdown]
 # ## How often is it right?
 #
-# Take forty scenes that neither captioner has seen, with eighty shapes. Count a phrase as *noun said* if it names the
-# shape, and as *the shape alone* if it also names the colour and has fewer than five words.
+# The next cell tests both captioners on forty unseen scenes with eighty shapes. A phrase counts as *noun said* if it
+# names the shape, and as *the shape alone* if it also names the colour and has fewer than five words.
 #
-# **Predict.** How often does each captioner name the shape alone? And does the training make the captions of whole
+# **Predict.** How often does each captioner name the shape alone? Does training on phrases make the captions of whole
 # pictures worse?
 
 
@@ -201,15 +200,15 @@ for name, values in measured.items():
 # <details><summary>What happened</summary>
 #
 # Before the training, the captioner never named the shape alone; after two epochs on 1,000 scenes, it (nearly) always
-# does. Its captions of whole pictures are as true as before, except for a picture or two of the forty. It could already
-# see; the two epochs taught it when to stop.
+# does. As many of its captions of whole pictures are true as before, give or take one or two of the forty. The
+# captioner could already recognise the shapes; the two epochs taught it when to stop.
 #
 # </details>
 #
 # ## Point
 #
-# Here are four pictures, with a phrase for each rectangle. Red words describe the red rectangle, blue words the blue
-# one.
+# The next figure has four pictures, with a phrase for each rectangle. Red words describe the red rectangle, and blue
+# words describe the blue rectangle.
 
 # %%
 _, axes = plt.subplots(1, 4, figsize=(10, 3.1), layout="constrained")
@@ -223,8 +222,9 @@ for ax, one in zip(axes, unseen):
         ax.text(0.5, height, result.caption, color=colour, ha="center", transform=ax.transAxes, fontsize=10)
 
 # %% [markdown]
-# Here are the attention maps of one phrase. Attention can only be inside the rectangle; outside, the weights are 0.
-# (Attention is a little left of the object's centre; [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
+# The next figure shows the attention maps of one phrase. Attention can only be inside the rectangle; outside, the
+# weights are 0. (Attention is a little to the left of the object's centre; [chapter
+# 3](../03_one_step_of_attention.ipynb) explains why.)
 
 # %%
 pointed = captioner.caption(scene.image, region=regions[0])
@@ -240,36 +240,35 @@ AttentionDisplay.from_result(pointed).plot(width=10)
 #
 # [solution 2]
 #
-# **3.** Shrink the rectangles around their centres. At what size is the noun lost? You can pass a function `box_of` to
-# `measure`.
+# **3.** Shrink the rectangles around their centres. At what size does the captioner no longer name the shape? You can
+# pass a function `box_of` to `measure`.
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# A captioner that sees only some of the cells describes those, and nothing from the others gets through. To hide cells,
-# give them an attention weight of exactly 0 and leave them out of the mean annotation vector. But a captioner trained
-# only on captions of whole pictures adds what such captions have: a second shape. Phrases with boxes are captions of
-# regions, and two short epochs on them, along with whole captions, teach it to name one thing and stop. The
-# architecture did not change; the training captions did.
+# A captioner that sees only some of the cells describes only these, and nothing from the hidden cells gets through. To
+# hide cells, give them an attention weight of exactly 0 and leave them out of the mean annotation vector. But a
+# captioner trained only on captions of whole pictures adds a second shape, as such captions do. Phrases with boxes are
+# captions of regions, and two short epochs on phrases and whole captions teach the captioner to name one thing and
+# stop. Only the training captions changed, not the architecture.
 #
 # ## Look back
 #
-# In [chapter 3](../03_one_step_of_attention.ipynb), attention chose what the decoder reads, word by word. In
-# [chapter 4](../04_why_attention.ipynb), a captioner without this choice could not say which object is where. Here
-# *you* chose, for all words at once. The architecture did not have to change for that, because attention is just a
-# weighted mean, and you can set some of its weights to 0.
+# In [chapter 3](../03_one_step_of_attention.ipynb), attention chose what the decoder reads, word by word. In [chapter
+# 4](../04_why_attention.ipynb), a captioner without this choice could not say which object is where. In this notebook,
+# *you* chose, for all words of a phrase. The architecture did not have to change, because attention is just a weighted
+# mean, and you can set some of its weights to 0.
 #
 # ## Next
 #
-# The bundled captioner of photos has learned this, too: use
-# `captioner.caption("photo.jpg", region=(0.1, 0.2, 0.4, 0.9))`, or `keras-sat caption photo.jpg --region .1,.2,.4,.9`.
-# [docs/training.md](../../docs/training.md) describes the options, and [When to look](when_to_look.ipynb) uses the same
-# boxes to supervise attention.
+# The bundled captioner of photos was also trained on phrases: use `captioner.caption("photo.jpg", region=(0.1, 0.2,
+# 0.4, 0.9))`, or `keras-sat caption photo.jpg --region .1,.2,.4,.9`. [docs/training.md](../../docs/training.md)
+# describes the options, and [When to look](when_to_look.ipynb) uses the same boxes to supervise attention.
 #
-# To read: [DenseCap](https://arxiv.org/abs/1511.07571) (Johnson et al., 2016), which finds the regions by itself, and
-# [Show, Control and Tell](https://arxiv.org/abs/1811.10652) (Cornia et al., 2019), in which the user chooses the
-# regions and their order.
+# For further reading, see [DenseCap](https://arxiv.org/abs/1511.07571) (Johnson et al., 2016), which finds the regions
+# by itself, and [Show, Control and Tell](https://arxiv.org/abs/1811.10652) (Cornia et al., 2019), in which the user
+# chooses the regions and their order.
 
 # %% maintainers=true
 np.testing.assert_allclose(weights, [0.731, 0, 0.269, 0], atol=1e-3)

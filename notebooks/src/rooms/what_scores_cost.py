@@ -4,18 +4,18 @@
 # **You will be able to**
 #
 # * write additive, dot and bilinear scores, and get the same numbers as the package's layers
-# * count the weights of each, and its multiplications once for each photo and at each word
-# * train the same captioner with each of them, and say what a single run can show
+# * count the weights of each score, and its multiplications for each photo and for each word
+# * train the same captioner with each score, and say what a single run can show
 #
-# **You need** [chapter 3](../03_one_step_of_attention.ipynb), where you build one of the three.
+# **You need** [chapter 3](../03_one_step_of_attention.ipynb), where you compute one of the three scores.
 #
 # **2 minutes on two cores**; allow 30 to think.
 #
 # [diagram]
 #
 # Attention has three steps: score the regions, turn the scores into weights that sum to 1, and take the weighted mean
-# of the regions. Only the first step leaves a choice. The paper's choice is "a multilayer perceptron", about which it
-# says no more. Here you compare this score with two others.
+# of the regions. There are different ways to compute the scores. The paper uses "a multilayer perceptron", without any
+# details. In this notebook, you compare this score with two others.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -38,21 +38,20 @@ keras.utils.set_random_seed(0)
 # ## Three scores
 #
 # The encoder of the bundled captioner `scenes` turns a scene into 16 x 16 annotation vectors $\mathbf{a}_i$ of 66
-# numbers. The state $\mathbf{h}_{t-1}$ is the decoder's memory. Here it is sampled at random, and so are the layers'
-# weights, since the formulas are the same for any numbers.
+# numbers. The state $\mathbf{h}_{t-1}$ is the decoder's memory. In this section, the state and the layers' weights are
+# random, since the formulas are the same for any numbers.
 #
-# * **Additive** (Bahdanau et al.): a hidden layer that reads the region and the state,
-#   $e_{ti} = \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{W}_h \mathbf{h}_{t-1} + \mathbf{b})$. The part
-#   $\mathbf{W}_a \mathbf{a}_i + \mathbf{b}$ depends only on the photo, so it is computed once, and not again at each
-#   word.
+# * **Additive** (Bahdanau et al.): a hidden layer that reads the region and the state, $e_{ti} = \mathbf{v}^\top
+#   \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{W}_h \mathbf{h}_{t-1} + \mathbf{b})$. The part $\mathbf{W}_a \mathbf{a}_i
+#   + \mathbf{b}$ depends only on the photo, so it is computed only once, and not again for each word.
 # * **Dot**: $e_{ti} = \mathbf{a}_i^\top \mathbf{h}_{t-1}$. The more a region's vector points in the direction of the
 #   state, the higher its score. This score has no weights to learn, and the two vectors must have the same dimension.
-# * **Bilinear** (Luong et al.'s *general*): $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$. With the matrix,
-#   the two vectors may differ in dimension, and the model learns which features of the state match which features of a
-#   region. If $\mathbf{W} = \mathbf{I}$, this is the dot score.
+# * **Bilinear** (Luong et al.'s *general*): $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$. Because of the
+#   matrix, the two vectors may differ in dimension, and the model learns which features of the state match which
+#   features of a region. If $\mathbf{W} = \mathbf{I}$, the bilinear score is the dot score.
 #
-# **Your turn.** Write the last two. `a` has one row for each region, and `W` is stored as in Keras, with one row for
-# each number of the state, so compute `h @ W`.
+# **Your turn.** Write the dot score and the bilinear score. `a` has one row for each region. `W` is stored as in Keras,
+# with one row for each number of the state, so compute `h @ W`.
 
 
 # %% gap="scores"
@@ -104,13 +103,13 @@ for name in by_hand:
 # %% [markdown]
 # ## What they cost
 #
-# Take the paper's sizes: $L = 196$ regions, and 512 for the three other sizes: $D$ of a region, $n$ of the state and
-# $k$ of the hidden layer. Count the multiplications, both those that are needed once for each photo ("once") and those
-# that are needed again at each word ("each word").
+# Take the paper's sizes: $L = 196$ regions, and a length of 512 for the vector of a region ($D$), for the state ($n$)
+# and for the hidden layer ($k$). Count the multiplications, both those that are needed once for each photo ("once") and
+# those that are needed again for each word ("each word").
 #
-# **Predict.** Which scores need the most multiplications at each word?
+# **Predict.** Which scores need the most multiplications for each word?
 #
-# **Your turn.** Count the multiplications at each word.
+# **Your turn.** Count the multiplications for each word.
 
 
 # %% gap="each_word"
@@ -148,18 +147,18 @@ print(f"\nscoring {L} regions takes additive scores {seconds['additive'] / secon
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Additive and bilinear scores need the same number of multiplications at each word, since all sizes are 512. But
-# additive scores also need $L k$ = 100,352 values of *tanh*, each of which costs several multiplications, and none of
-# which is part of a fast matrix product. That is why [transformers](https://arxiv.org/abs/1706.03762) use dot products
-# of learned projections, which are in effect bilinear scores.
+# Additive and bilinear scores need the same number of multiplications for each word, since all sizes are 512. But
+# additive scores also need $L k$ = 100,352 values of *tanh*, each of which takes as long as several multiplications,
+# and cannot be part of a fast matrix product. This is one reason why [transformers](https://arxiv.org/abs/1706.03762)
+# use dot products of learned projections, which are in effect bilinear scores.
 #
 # </details>
 #
 # ## Train with each
 #
 # The encoder is frozen, and the scenes have two objects, as in [chapter 4](../04_why_attention.ipynb). Only the decoder
-# is trained, once with each of the three scores, with the same seed and the same batches. With `hidden_dim=66` the
-# state has the dimension of an annotation vector, as dot scores require.
+# is trained: once with each of the three scores, each time with the same seed and the same batches. With
+# `hidden_dim=66`, the state has the dimension of an annotation vector, as dot scores require.
 
 # %%
 scenes = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
@@ -189,9 +188,9 @@ for name, curve in curves.items():
 ax.set(xlabel="epoch", ylabel="cross-entropy for each word", xticks=range(1, 6))
 ax.legend()
 # %% [markdown]
-# Are the captions true, and is attention on what they name? For scenes you can check both. `ground` compares the maps
-# with the boxes of the objects that colour and shape words name: *attention on it* is the fraction of the attention
-# inside the box, and *peak* is how often the greatest weight is inside.
+# Are the captions true, and is attention on the objects that they name? For scenes you can check both. `ground`
+# compares the maps with the boxes of the objects that colour and shape words name: *attention on it* is the fraction of
+# the attention inside the box, and *peak* is how often the greatest weight is inside.
 #
 # **Predict.** Which scores will give the most diffuse maps?
 
@@ -216,10 +215,10 @@ print(f"even maps: attention on it {on_it.uniform_mass:.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# All three captioners look at what the word names. Dot scoring gives the most diffuse maps: it has no weights of its
-# own, so only a larger norm of the state can make the scores differ more. It also gives the fewest true captions, and
-# additive scoring the most. Is that due to the scores, or to the seed? One run of each cannot show that; see exercise
-# 3.
+# All three captioners attend to the object that a word names. Dot scores give the most diffuse maps: this score has no
+# weights of its own, so only a larger norm of the state can make the scores differ more. Dot scores also give the
+# fewest true captions, and additive scores the most. Is this difference due to the scores, or to the seed? One run of
+# each cannot answer this question; see exercise 3.
 #
 # </details>
 
@@ -234,8 +233,8 @@ for name, result in zip(captioners, said):
     print(f"{name}: {'true' if is_true(scene, result.caption) else 'false'}")
 
 # %% [markdown]
-# The lines printed above the figure say which of its captions are true. (Attention is a little left of the object's
-# centre; [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
+# The lines above the figure say which captions are true. (Attention is a little to the left of the object's centre;
+# [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
 #
 # ## Exercises
 #
@@ -251,23 +250,25 @@ for name, result in zip(captioners, said):
 #
 # [solution 2]
 #
-# **3.** Train with bilinear scores again, from another seed. Do these two runs differ by less than the three scores do?
+# **3.** Train with bilinear scores again, from another seed. Is the difference between these two runs smaller than the
+# differences between the three scores?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# A score may add region and state and pass the sum through a tanh, take their dot product, or put a matrix between
-# them. Additive and bilinear scores learn which features of the state match which features of a region; dot scores
-# leave that to the state and the encoder. What depends only on the photo is computed once, and what makes additive
-# scores slow at each word is the tanh. Here all three captioners learn to look at what they name, and dot scores give
-# the most diffuse maps. One run of each cannot show which score gives the most true captions.
+# An additive score passes the sum of the projected region and state through a tanh, a dot score is their dot product,
+# and a bilinear score has a matrix between them. Additive and bilinear scores learn which features of the state match
+# which features of a region; with dot scores, the state and the encoder have to learn this. Whatever depends only on
+# the photo is computed once for each photo; for each word, additive scores are slow because of the tanh. All three
+# captioners learned to attend to what they name, and dot scores gave the most diffuse maps. One run of each cannot show
+# which score gives the most true captions.
 #
 # ## Next
 #
-# [When to look](when_to_look.ipynb) uses bilinear scores, and asks what else improves the maps. To read: [Luong et al.,
-# 2015](https://arxiv.org/abs/1508.04025), who compare the three for translation; and
-# [docs/extending.md](../../docs/extending.md), where a score of your own becomes an option of `fit`.
+# [When to look](when_to_look.ipynb) uses bilinear scores, and asks what else improves the maps. For further reading,
+# see [Luong et al., 2015](https://arxiv.org/abs/1508.04025), who compare scores for translation.
+# [docs/extending.md](../../docs/extending.md) shows how to make a score of your own an option of `fit`.
 
 # %% maintainers=true
 for name in ("additive", "dot", "bilinear"):

@@ -3,10 +3,10 @@
 #
 # **You will be able to**
 #
-# * say why the paper's loss does not require attention to be on what a word names, and measure where it is
-# * add a *visual sentinel*, which lets attention look at nothing at all
-# * guide attention to the right region with word detectors that learn from captions alone
-# * test whether a word depends on the region that attention is on: remove that region and ask again
+# * say why the paper's loss does not require attention to be on what a word names, and measure where attention is
+# * add a *visual sentinel*, with which attention can ignore the photo
+# * guide attention to the right region with word detectors, which are trained only on captions
+# * test whether a word depends on the region that attention is on, by removing that region
 #
 # **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb).
 #
@@ -14,9 +14,10 @@
 #
 # [diagram]
 #
-# The figure of the paper that everybody remembers has attention on the dog at the word "dog". Nothing in the paper's
-# loss requires that. The loss rewards the right words, and a network may predict them while it looks elsewhere. On
-# photos it does. Here you try three changes that were proposed after the paper, and measure each of them.
+# In the paper's best-known figure, attention is on the dog at the word "dog". Nothing in the paper's loss requires
+# this. The loss rewards the right words, and a network may predict these words while it attends to other regions. On
+# photos, this happens often. In this notebook you try three changes that were proposed after the paper, and measure the
+# effect of each.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -43,9 +44,9 @@ plt.rcParams["figure.dpi"] = 100
 #
 # In [chapter 4](../04_why_attention.ipynb), attention found the objects by itself, for two reasons: each cell saw
 # little beyond its own square, and the captions said which object is to the left of which. Photos are different. Each
-# cell of a deep encoder has seen most of the photo, and captions mostly just name things: "a dog and a man". So make
-# the scenes more like photos. Average overlapping windows of 7 x 7 cells to get a grid of 8 x 8 cells, each of which
-# sees about half of the picture's width. And let the captions just name the two objects, in either order.
+# cell of a deep encoder has seen most of the photo, and most captions just name things: "a dog and a man". The next
+# cell makes the scenes more like photos. It averages overlapping windows of 7 x 7 cells to get a grid of 8 x 8 cells,
+# each of which sees about half of the picture's width. The captions just name the two objects, in either order.
 
 # %%
 trained = Captioner.from_pretrained("scenes")  # for its encoder: 16 x 16 annotation vectors of 66 numbers
@@ -88,7 +89,7 @@ def train(batches=batches, vocabulary=vocabulary, epochs=4, **options):
 captioners = {"before": train(attends="before")}  # the paper's order, explained below
 
 # %% [markdown]
-# To compare where captioners look, let all of them read the same captions. `attend_features` reads a caption word by
+# To compare where captioners look, let all captioners read the same captions. `attend_features` reads a caption word by
 # word, and returns the attention map with which each word was predicted. `ground` compares these maps with the boxes of
 # the objects that the words name, and counts how often the *peak*, the cell with the greatest weight, is in the box.
 #
@@ -127,12 +128,13 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# For one word in three. The colours and shapes of both objects are found in so many cells that the loss hardly cares
-# which cell is read. A captioner may be right for reasons that its attention maps do not show.
+# The peak is on the named object for one word in three. The colours and shapes of both objects are found in so many
+# cells that the loss hardly depends on which cell is read. A captioner may be right for reasons that its attention maps
+# do not show.
 #
-# (No captioner can have the peak on the named object at every word. When a sentence begins, nobody knows which of the
-# two objects it will name first, so at the first colour the captioner has to guess. At best, the peak is on the named
-# object at 75 % of the colours.)
+# (No captioner can have the peak on the named object at every word. At the beginning of a sentence, it is not known
+# which of the two objects will be named first, so at the first colour the captioner has to guess. At best, the peak is
+# on the named object at 75 % of the colours.)
 #
 # </details>
 #
@@ -140,9 +142,9 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 #
 # To choose where to look for word $t$, equation (4) of the paper uses $\mathbf{h}_{t-1}$, the state that has *not yet*
 # read the previous word, $\mathbf{y}_{t-1}$. After "a red", attention for the next word is computed from a state that
-# has read only "a". This state cannot know that the next word is a shape, let alone the shape of something red. With
-# `attends="after"`, the network first reads the previous word and then looks, as in *Knowing when to look* ([Lu et al.,
-# 2017](https://arxiv.org/abs/1612.01887)):
+# has read only "a". This state cannot contain the information that the next word is a shape, let alone the shape of
+# something red. With `attends="after"`, the network reads the previous word before it computes attention, as in
+# *Knowing when to look* ([Lu et al., 2017](https://arxiv.org/abs/1612.01887)):
 #
 # | | before (the paper) | after (here) | Lu et al. |
 # |---|---|---|---|
@@ -150,13 +152,13 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # | the LSTM reads | $\mathbf{y}_{t-1}$ and the context | $\mathbf{y}_{t-1}$ and the mean $\mathbf{a}_i$ | the same |
 # | predicts the word, (7) | $\mathbf{y}_{t-1}$, $\mathbf{h}_t$, the context | the same | $\mathbf{h}_t$, the context |
 #
-# This order has another consequence. With `attends="after"`, the context does not enter the LSTM. So in training, the
-# states of all words can be computed first, and then attention for all words at once.
+# Attending after reading has another consequence: the context does not enter the LSTM. So in training, the states of
+# all words can be computed first, and then attention for all words in parallel.
 #
 # ## A sentinel
 #
-# The regions' weights sum to 1, so even at "a", attention has to look at something. The *visual sentinel* is one more
-# vector that attention can look at. It is computed only from what the network remembers:
+# The regions' weights sum to 1, so even at "a", attention has to be on some regions. The *visual sentinel* is an
+# additional vector that can get attention instead. It is computed only from the network's memory:
 #
 # $$\mathbf{m}_t = \mathbf{P}\,\bigl(\sigma(\mathbf{W}_m \mathbf{h}_t) \odot \tanh(\mathbf{c}_t)\bigr).$$
 #
@@ -167,11 +169,12 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # $$\beta_t = \frac{\sum_i \exp(e_{ti})}{\exp(e_{tm}) + \sum_i \exp(e_{ti})}, \qquad
 #   \beta_t \hat{\mathbf{z}}_t + (1 - \beta_t)\,\mathbf{m}_t.$$
 #
-# So the sentinel replaces the paper's gate, and $\beta_t$ keeps its meaning from the course: at 1, all that is read
-# comes from the photo. Be careful when you read Lu et al.: *their* $\beta_t$ is the sentinel's share, which is
-# $1 - \beta_t$ here, and they write $\mathbf{s}_t$ for the sentinel, where this course means the sampled region. The
-# gate $\sigma$ of their sentinel reads $\mathbf{y}_{t-1}$, the mean annotation vector and $\mathbf{h}_{t-1}$, as the
-# LSTM's own gates do; here it reads $\mathbf{h}_t$, which is computed from all three.
+# So the sentinel replaces the paper's gate, and $\beta_t$ keeps its meaning from the course: if $\beta_t = 1$,
+# everything that is read comes from the photo. Be careful when you read Lu et al.: *their* $\beta_t$ is the sentinel's
+# share, which is $1 - \beta_t$ in this course, and they write $\mathbf{s}_t$ for the sentinel, which in this course is
+# the sampled region. The gate $\sigma$ of their sentinel reads $\mathbf{y}_{t-1}$, the mean annotation vector and
+# $\mathbf{h}_{t-1}$, as the LSTM's own gates do; in this course, the gate reads $\mathbf{h}_t$, which is computed from
+# all three.
 #
 # **Your turn.** Compute $\beta_t$.
 
@@ -190,7 +193,8 @@ np.testing.assert_allclose(share_from_photo(four, 1.0), float(expected[0, 0]), r
 assert abs(share_from_photo(four, -50.0) - 1) < 1e-6, "If the sentinel's score is very low, beta_t is nearly 1."
 
 # %% [markdown]
-# **Predict.** Now train with a sentinel. For which words will the share from the photo be near 0?
+# **Predict.** The next cell trains a captioner with a sentinel. For which words will the share from the photo be near
+# 0?
 
 # %%
 captioners["after"] = train(attends="after")
@@ -214,28 +218,29 @@ print({word: round(float(share), 2) for word, share in shares["sentinel"].items(
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Only for "a". "And" does not need the photo either, but nothing in the loss discourages looking where looking does no
-# harm.
+# The share is near 0 only for "a". "And" does not need the photo either, but the loss does not penalise attention that
+# does no harm.
 #
-# Reading first makes many more captions right. A state that has read "red" can look for the shape of something red, so
-# at shapes the peak is on the object more often. At colours there is no such gain, because a colour can be read from
-# nearly every cell.
+# With attention after reading, many more captions are right. A state that has read "red" can look for the shape of
+# something red, so for shapes the peak is on the object more often. For colours there is no such gain, because a colour
+# can be read from nearly every cell.
 #
 # </details>
 #
 # ## A guide
 #
-# No boxes are needed to learn where the object of each word is. A caption with "star" says that there is a star
+# A model can learn where the object of each word is without any boxes. A caption with "star" says that there is a star
 # *somewhere* in the picture. Let a small network, the *detectors*, predict $p_{iw}$, the probability that region $i$
-# shows word $w$. Then the probability that at least one region shows it is
+# shows word $w$. Then the probability that at least one region shows the word is
 #
 # $$p_w = 1 - \prod_i (1 - p_{iw}).$$
 #
 # The detectors are trained to make $p_w$ high for the words of the picture's captions, and low for all others. This is
 # *multiple-instance learning*: the examples come in bags (a picture is a bag of regions), and only the bag has a label.
 # A bag with the word must have at least one region that shows it; in a bag without the word, no region may show it. So
-# regions that are found only in pictures with the word get a high $p_{iw}$, and all others a low one: the detectors
-# learn *where* words are from captions alone ([Fang et al., 2015](https://arxiv.org/abs/1411.4952)).
+# regions that are found only in pictures with the word get a high $p_{iw}$, and all other regions get a low $p_{iw}$.
+# In this way the detectors learn *where* words are, although they are trained only on captions ([Fang et al.,
+# 2015](https://arxiv.org/abs/1411.4952)).
 #
 # **Your turn.** Compute $p_w$ for one word from the probabilities of the regions.
 
@@ -280,9 +285,10 @@ axes[0].invert_yaxis()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The position of the peak, at the *colours*: it is on the named object about twice as often as without the guide,
-# although no caption says where anything is. At shapes, little changes: attention was often on the object already, and
-# a guide that sees no better can only widen the maps. About as many captions are right as without the guide.
+# The guide changes the position of the peak, but only for *colours*: the peak is on the named object about twice as
+# often as without the guide, although no caption says where anything is. For shapes, little changes: attention was
+# often on the object already, and a guide that sees no better can only widen the maps. About as many captions are right
+# as without the guide.
 #
 # </details>
 #
@@ -294,19 +300,19 @@ compared = ("before", "sentinel", "guided")
 number = next(i for i in range(300) if ground(looked["guided"][i : i + 1], unseen[i : i + 1]).pointing == 1)
 AttentionDisplay.compare([looked[name][number] for name in compared], names=[*compared], words="all", width=10)
 # %% [markdown]
-# At the first colour, the guided map is on both objects, because the network cannot know yet which one the sentence
-# will name. At the second colour, only one object is left.
+# At the first colour, the guided map is on both objects, because the network cannot know yet which object the sentence
+# will name first. At the second colour, only one object is left.
 #
-# Does a guide always help? No. It assumes that each word names something in one part of the picture, and "left" does
-# not. With the captions of chapter 4, attention must look at an object to say "left of", and the guide draws it away,
-# as exercise 2 shows.
+# A guide does not always help. It assumes that each word names something in one part of the picture, and "left" does
+# not. With the captions of chapter 4, attention must be on an object to predict "left of", and the guide draws
+# attention away from the object, as exercise 2 shows.
 #
 # ## On photos
 #
 # Of the bundled captioners of photos, `flickr8k-paper` has the paper's attention, and was trained only on captions.
-# `flickr8k` looks after reading, has a sentinel, and was trained with a guide. For the phrases of one caption in five,
-# it was also trained with boxes that people drew. Let both read a sentence about a photo that comes with matplotlib
-# (Admiral Grace Hopper; U.S. Navy, in the public domain).
+# `flickr8k` attends after reading, has a sentinel, and was trained with a guide. For the phrases of one caption in
+# five, it was also trained with boxes that people drew. Let both captioners read a sentence about a photo that comes
+# with matplotlib (Admiral Grace Hopper; U.S. Navy, in the public domain).
 
 # %% stored="JPEG"
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
@@ -315,8 +321,9 @@ read = {name: Captioner.from_pretrained(name).attend(photo, sentence) for name i
 AttentionDisplay.compare([*read.values()], names=[*read], width=10)
 # %% [markdown]
 # The line encloses half of the attention. With `flickr8k-paper`, the line encloses a quarter of the photo or more at
-# every word. With `flickr8k`, attention is on the hat at "hat", but at "glasses" it is on the tie. The record of
-# `flickr8k` says how often attention is on the right thing in photos of Flickr8k that it was not trained on.
+# every word. With `flickr8k`, attention is on the hat at "hat", but at "glasses" it is on the tie. The next cell reads,
+# from the record of `flickr8k`, how often attention is on the named object in photos of Flickr8k that it was not
+# trained on.
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
@@ -331,17 +338,17 @@ for label, prefix in (
     print(f"{label:38} attention on it {on_it:.0%}, peak on it {peak:.0%}")
 
 # %% [markdown]
-# Two peaks in three are right, and one in three is not. A map whose maximum is always in the middle of the photo is
-# right for half of the phrases, because people photograph things in the middle. So compare the captioner with this map,
-# not with an even one. [docs/results.md](../../docs/results.md) says how much each of the changes helps on photos.
+# Two peaks in three are on the named object. A map whose maximum is always in the middle of the photo is right for half
+# of the phrases, because people put things in the middle of their photos. So compare the captioner with this fixed map,
+# not with an even map. [docs/results.md](../../docs/results.md) has the effect of each change on photos.
 #
 # ## Does the word depend on what is attended to?
 #
-# Attention on the hat does not prove that the decoder said "hat" because of what it saw there. It may infer the hat
-# from the previous words, or from the mean annotation vector, which has seen the whole photo ([Jain and Wallace,
-# 2019](https://arxiv.org/abs/1902.10186), *Attention is not explanation*). So remove that region and ask again: replace
-# the tenth of the cells with the most attention at "hat" by the mean of all cells, and let the decoder read the same
-# words once more. What does it predict now? As a control, replace the same number of random cells.
+# Attention on the hat does not prove that the decoder said "hat" because of the hat. It may infer the hat from the
+# previous words, or from the mean annotation vector, which has seen the whole photo ([Jain and Wallace,
+# 2019](https://arxiv.org/abs/1902.10186), *Attention is not explanation*). To find out, remove the attended region:
+# replace the tenth of the cells with the most attention at "hat" by the mean of all cells, and let the decoder read the
+# same words once more. As a control, replace the same number of random cells.
 #
 # **Predict.** By what factor does the probability of "hat" fall in each case?
 
@@ -380,46 +387,46 @@ axes[2].legend(title="removed")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without the attended cells, "hat" has less than a quarter of its probability; without a random tenth of the cells, it
-# has nearly all of it. So this word depends on the cells that attention is on.
+# Without the attended cells, the probability of "hat" is less than a quarter of what it was; without a random tenth of
+# the cells, it is nearly the same as before. So this word depends on the cells that attention is on.
 #
 # </details>
 #
-# One word of one photo proves nothing in general. `keras-sat evaluate --faithfulness` runs this test for every word
-# that names something, and [docs/evaluation.md](../../docs/evaluation.md) says how to read the result.
+# A test of one word in one photo proves nothing in general. `keras-sat evaluate --faithfulness` runs this test for
+# every word that names something, and [docs/evaluation.md](../../docs/evaluation.md) explains the result.
 #
 # ## Exercises
 #
-# **1.** Above, `flickr8k` read a true sentence. Let it read a false one, "a dog running on a beach". Where does it look
-# at "dog", and how much less probable is this sentence (`log_prob`)?
+# **1.** Let `flickr8k` read a false sentence about the photo of Grace Hopper, "a dog running on a beach". Where does it
+# look at "dog", and how much less probable is this sentence than the true one (`log_prob`)?
 #
 # [solution 1]
 #
 # **2.** Train "sentinel" and "guided" again, on the scenes' own captions, `scene.captions[:2]`, which say "left of" and
-# "above". How does the guide now change the fraction of true captions (`data_utils.is_true`)?
+# "above". How does the guide change the fraction of true captions (`data_utils.is_true`)?
 #
 # [solution 2]
 #
-# **3.** Do the words of "guided" depend on the attended cells, too? For 50 scenes, remove the ten cells with the most
-# attention at the first shape, and compare with removing ten random cells.
+# **3.** Do the words of the captioner "guided" depend on the attended cells, too? For 50 scenes, remove the ten cells
+# with the most attention at the first shape, and compare with removing ten random cells.
 #
 # [solution 3]
 #
 # ## In five sentences
 #
 # The loss rewards the right words, so if every cell has seen nearly everything, attention need not be on what a word
-# names. Looking after reading lets the last word decide where to look, and a sentinel lets words such as "a" do without
-# the photo; neither says *where* to look. Word detectors learn from captions alone which regions show a word, and as a
-# guide they bring attention there, if the word names something in one part of the picture. Boxes that people drew bring
-# it further, and still one peak in three is wrong. Whether a word depends on the region that attention is on is another
-# question: remove that region, and see.
+# names. If attention is computed after reading, it can depend on the last word, and with a sentinel, words such as "a"
+# do not have to read the photo; but neither change tells the network *where* to look. Word detectors learn from
+# captions which regions show a word, and guide attention to these regions, if the word names something in one part of
+# the picture. Boxes that people drew improve the maps further, but one peak in three is still wrong. To find out
+# whether a word depends on the region that attention is on, remove that region.
 #
 # ## Next
 #
-# In [Point and tell](point_and_tell.ipynb), you choose the region, and the captioner says what is there. To read: [Lu
-# et al., 2017](https://arxiv.org/abs/1612.01887); [Liu et al., 2017](https://arxiv.org/abs/1605.09553), who measured
-# how often attention in captioning is right, and supervised it; and [docs/training.md](../../docs/training.md), for the
-# options used in this room.
+# In [Point and tell](point_and_tell.ipynb), you choose the region, and the captioner describes it. For further reading,
+# see [Lu et al., 2017](https://arxiv.org/abs/1612.01887); [Liu et al., 2017](https://arxiv.org/abs/1605.09553), who
+# measured how often attention in captioning is right, and supervised it; and
+# [docs/training.md](../../docs/training.md), for the options used in this room.
 
 # %% maintainers=true
 parts = np.exp([2.0, 0.0, 0.0, 0.0, 1.0])
