@@ -3,10 +3,10 @@
 #
 # **You will be able to**
 #
-# * write a transformer decoder for captions, from Keras layers alone
+# * write a transformer decoder for captions from Keras layers
 # * say what its causal mask, its residual connections and its positions are for
-# * compare it with an LSTM: truth, time, and where its heads look
-# * say why its keys and values are cached when it writes, and do so by hand
+# * compare this decoder with an LSTM: how many captions are true, how long training takes, and where the heads look
+# * say why keys and values are cached during generation, and write such a cache
 #
 # **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb): a head of a
 # transformer, and the set-up of the experiment.
@@ -14,20 +14,20 @@
 # **3 minutes on two cores**; allow an hour to think.
 #
 # *Cells with `...  # your turn` are gaps for you to fill. The folded cell after each of them checks what you wrote; if
-# the gap is empty, it goes on with the solution. The stored outputs give away what you are asked to predict: clear them
-# first (in JupyterLab: Edit, Clear Outputs of All Cells).*
+# the gap is empty, the notebook uses the solution. The stored outputs give away what you are asked to predict: clear
+# them first (in JupyterLab: Edit, Clear Outputs of All Cells).*
 #
-# Show, Attend and Tell appeared in 2015, the transformer in 2017
-# ([Vaswani et al.](https://arxiv.org/abs/1706.03762)). It keeps the attention to the photo, and replaces the rest:
+# Show, Attend and Tell appeared in 2015, the transformer in 2017 ([Vaswani et al.](https://arxiv.org/abs/1706.03762)).
+# A transformer decoder for captions keeps the attention to the photo, and replaces the rest of the paper's decoder:
 #
 # | | the paper's decoder | a transformer decoder |
 # |---|---|---|
-# | what was said so far | the LSTM's state, a vector | *self-attention*: each word looks back at all words before it |
-# | what is seen | one map, asked for by the state | *cross-attention*: a map for each head, asked for by the word |
-# | what is made of it | the LSTM's gates | a small network for each word, the *feed-forward* layer |
-# | the order of the words | comes with the recurrence | a vector for each *position* is added (exercise 1) |
+# | the words so far | the LSTM's state, a vector | *self-attention*: each word looks back at all words before it |
+# | the photo | one map, with the state as the query | *cross-attention*: a map for each head, with the word as the query |
+# | combining both | the LSTM's gates | a small network for each word, the *feed-forward* layer |
+# | the order of the words | follows from the recurrence | a vector for each *position* is added (exercise 1) |
 #
-# In this room you put such a decoder in the place of the LSTM. The scenes, the encoder, the batches and the number of
+# In this notebook you replace the LSTM by such a decoder. The scenes, the encoder, the batches and the number of
 # updates stay the same.
 
 # %%
@@ -50,8 +50,9 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## The scenes
 #
-# They are those of chapter 4: two objects, two captions each, and the encoder of the captioner `scenes`, which turns a
-# scene into $L = 256$ annotation vectors of $D = 66$ numbers, two of which are the row and the column.
+# The scenes are those of chapter 4, with two objects and two captions each. The encoder is that of the captioner
+# `scenes`, which turns a scene into $L = 256$ annotation vectors of $D = 66$ numbers, two of which are the row and the
+# column.
 
 # %%
 bundled = Captioner.from_pretrained("scenes")
@@ -69,13 +70,13 @@ print(len(captioned), "scenes,", len(batches), "batches of", features.shape, "fe
 # %% [markdown]
 # ## The causal mask
 #
-# In training, all words of a caption are computed at once. The word at position $t$ must predict the next one from
-# the words up to $t$ alone, since these are all it will have when it writes. But in self-attention it could look at
-# any position, also at the very word that it is to predict. The *causal mask* forbids it: where the mask is false, the
-# score becomes $-\infty$ before the softmax.
+# In training, all words of a caption are processed in parallel. At position $t$, the decoder must predict the next word
+# only from the words up to $t$, because it has no other words when it generates captions. But self-attention could look
+# at any position, even at the very word that has to be predicted. The *causal mask* prevents this: where the mask is
+# false, the score becomes $-\infty$ before the softmax.
 #
-# **Your turn.** Write the mask: row $t$ says which positions the word at position $t$ may look at. It may look at
-# itself.
+# **Your turn.** Write the causal mask: row $t$ says which positions the word at position $t$ may look at, including its
+# own position.
 
 
 # %% gap="mask"
@@ -92,12 +93,12 @@ np.testing.assert_array_equal(causal_mask(3), expected, err_msg=message)
 # %% [markdown]
 # ## The residual connection
 #
-# A block of the decoder has three sublayers: self-attention, cross-attention and the feed-forward layer. Each of them
-# only *adds* something to the vector of a word. So what a word is passes unchanged, however many blocks there are, and
-# so does the gradient: this *residual connection* does what the open forget gate does in an LSTM. What the sublayer
-# reads is normalised before: *layer normalisation* gives its numbers the mean 0 and the variance 1.
+# A block of the decoder has three sublayers: self-attention, cross-attention and the feed-forward layer. Each sublayer
+# only *adds* something to the vector of a word. So the vector of a word is passed on through any number of blocks, and
+# so is the gradient: this *residual connection* has the same effect as an open forget gate in an LSTM. The input of
+# each sublayer is normalised: *layer normalisation* gives the numbers of a vector the mean 0 and the variance 1.
 #
-# **Your turn.** Write it.
+# **Your turn.** Write a sublayer with its normalisation and its residual connection.
 
 
 # %% gap="around"
@@ -114,15 +115,16 @@ np.testing.assert_allclose(around(silent, halve, x), x, err_msg=message)
 np.testing.assert_allclose(around(np.abs, halve, x), [1.5, -2.0], err_msg="The sublayer reads norm(x).")
 
 # %% [markdown]
-# (In Vaswani et al. the norm comes after the sum, $\text{norm}(\mathbf{x} + \text{sublayer}(\mathbf{x}))$. Most
-# transformers since then put it first, as here, because deep ones are easier to train so:
+# (In Vaswani et al., the normalisation comes after the sum, $\text{norm}(\mathbf{x} + \text{sublayer}(\mathbf{x}))$.
+# Most later transformers normalise first, as in this notebook, because deep transformers are then easier to train:
 # [Xiong et al., 2020](https://arxiv.org/abs/2002.04745).)
 #
 # ## The decoder
 #
-# This is all of it. Two blocks of four heads, and vectors of 64 numbers. A photo may have several captions. Their words
-# ask the same regions, and to cross-attention the order of the queries means nothing. So the words of all captions of a
-# photo are put one after the other, and the keys and values of its regions are computed once.
+# The next cell has the whole decoder, with two blocks of four heads, and vectors of 64 numbers. A photo may have
+# several captions. Their words attend to the same regions, and cross-attention does not depend on the order of the
+# queries. So the words of all captions of a photo are concatenated, and the keys and values of the photo's regions are
+# computed only once.
 
 # %%
 DIM, HEADS, BLOCKS, LONGEST = 64, 4, 2, 20
@@ -183,7 +185,8 @@ class Transformer(keras.Model):
 
 
 # %% [markdown]
-# A test before the training: change the last word of a caption. The logits before it must stay as they are.
+# Before training, test the causal mask: if you change the last word of a caption, the logits at earlier positions must
+# not change.
 
 # %%
 keras.utils.set_random_seed(0)
@@ -197,13 +200,14 @@ print("changes of the logits, by position:", *(f"{change:.1g}" for change in cha
 # %% [markdown]
 # ## Train both
 #
-# The same batches and the same number of updates; the learning rate rises and falls in the same way. Its highest value
-# is .01 for the LSTM, as in chapter 4, and .003 for the transformer: the same rate need not suit both. A fair judgement
-# would try several rates for each, and several seeds. And the features may favour the LSTM: their encoder
-# was trained together with one. Here is one run.
+# Both decoders are trained on the same batches, with the same number of updates, and the learning rate rises and falls
+# in the same way. Its highest value is .01 for the LSTM, as in chapter 4, and .003 for the transformer, because the
+# same rate need not suit both decoders. A fair comparison would try several rates and several seeds for each decoder.
+# Moreover, the features may favour the LSTM, because their encoder was trained together with an LSTM. The next cells
+# train each decoder once.
 #
-# **Predict.** The LSTM goes through a caption word by word, while the transformer takes all words at once. How long
-# does an epoch of the transformer take on your machine, compared with one of the LSTM?
+# **Predict.** The LSTM processes a caption word by word, while the transformer processes all words in parallel. How
+# long does an epoch of the transformer take on your machine, compared with an epoch of the LSTM?
 
 # %%
 EPOCHS = 12
@@ -270,19 +274,19 @@ _ = ax.legend()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It depends on the machine, and on what else the machine does: the stored number is of two shared cores. No position
-# waits for another one, so a processor with enough cores can compute all of them at the same time. Two cores have to
-# do most multiplications one after the other anyway.
+# The ratio depends on the machine and on its load; the stored number was measured on two cores that other programs
+# used, too. In the transformer, no position waits for another position, so a processor with enough cores can compute
+# all positions at the same time. Two cores have to do most multiplications one after the other anyway.
 #
 # </details>
 #
-# In the run that is stored here, the curves cross. The transformer's is lower at first, then nearly flat for some
-# epochs, and ends close to the LSTM's.
+# In the stored run, the two curves cross. The transformer's loss is lower at first, then nearly constant for some
+# epochs, and ends close to the LSTM's loss.
 #
-# ## Let it write
+# ## Generate captions
 #
-# To write, the transformer reads what it has said so far, says one word more, and reads *everything* again. `write`
-# counts the words that it reads.
+# To generate a caption, the transformer reads the words so far, predicts one more word, and then reads *all* words
+# again. The function `write` counts the words that the transformer reads.
 
 # %%
 START = vocabulary.start_token_id
@@ -317,19 +321,21 @@ for name, said in captions.items():
     print(f"{name:12} {true[name].mean():.0%} of its captions of {len(unseen)} unseen scenes are true: {said[0]}")
 
 # %% [markdown]
-# About nine in ten captions of each are true. Which is ahead may depend on the seed: train each again from another one
-# before you believe in a difference of a few points.
+# About nine in ten captions of each decoder are true. Which decoder is ahead may depend on the seed: train each decoder
+# again from another seed before you believe in a difference of a few points.
 #
-# ## Keys and values that are kept
+# ## Cached keys and values
 #
-# Reading everything again is a waste. By the causal mask, nothing about an earlier word changes when a word is added:
-# its keys and values are the same as before. So keep them. A new word computes its own query, key and value, and looks
-# back at the kept ones. The regions' keys and values are computed once, before the first word.
+# It is wasteful to read all words again at each step. Because of the causal mask, the keys and values of earlier words
+# do not change when a word is added, so you can keep them in a *cache*. For a new word, the decoder computes a query, a
+# key and a value, and attends to the cached keys and values of earlier words. The keys and values of the regions are
+# computed once, before the first word.
 #
-# **Predict.** `write` says 20 words for each scene (what follows the end of a caption is dropped). How many words does
-# it read in all, and how many are read if keys and values are kept?
+# **Predict.** `write` generates 20 words for each scene (words after the end of a caption are dropped). How many words
+# does it read in total, and how many words are read with a cache?
 #
-# Keras' layer does not keep them, so here it is in numpy, with the weights of the trained layers.
+# Keras' attention layer has no such cache, so the next cell implements it in numpy, with the weights of the trained
+# layers.
 
 
 # %%
@@ -405,20 +411,21 @@ for name, number in multiplications.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# 210 words, and 20 with the keys and values kept. Those of the regions need not be computed again, either: a sixteenth
-# of the multiplications is left. (Left out of the count are the few for the scores of earlier words.) Large language
-# models write in this way, and what they keep is called the *KV cache*. It has a price: it grows with every word. An
-# LSTM keeps its state, however long the caption is.
+# Without a cache, `write` reads 210 words; with a cache, 20. The keys and values of the regions need not be computed
+# again either, so only a sixteenth of the multiplications is left. (The count leaves out the few multiplications for
+# the scores of earlier words.) Large language models generate text in this way, and call this memory the *KV cache*.
+# Its disadvantage is that it grows with every word, whereas the state of an LSTM has the same size for captions of any
+# length.
 #
 # </details>
 #
-# ## Where its heads look
+# ## Where the heads look
 #
-# Each of the two blocks has four heads, and each head has a map of its own for every word: eight maps in place of one.
-# First, how much of each map is on the object that a word names, and on the other object, in the captions that are
-# true.
+# Each of the two blocks has four heads, and each head has a map of its own for every word: eight maps instead of one.
+# For the true captions, the next cell measures how much of each map is on the object that a word names, and how much is
+# on the other object.
 #
-# **Predict.** Will all heads look at the object that is named?
+# **Predict.** Do all heads look at the object that a word names?
 
 
 # %%
@@ -458,13 +465,14 @@ _ = ax.legend(ncols=3)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# No. In the run that is stored here, one head of the first block puts three quarters of its attention on the object
-# that is named, not much less than the LSTM's only map does. The others have less on it, and some look at the other
-# object as well. Nobody has told the heads to share the work.
+# No. In the stored run, one head of the first block has three quarters of its attention on the named object, not much
+# less than the LSTM's only map. The other heads have less attention on the named object, and some of them look at the
+# other object as well. Nothing in the loss tells the heads to divide the work in this way.
 #
 # </details>
 #
-# Here are the four heads of the first block, for the words that name something and for the word between them.
+# The next figure shows the maps of the four heads of the first block, for the words that name something and for the
+# word between them.
 
 # %% stored="JPEG"
 shown = int(true["transformer"].argmax())  # the first whose caption is true
@@ -482,43 +490,44 @@ for head, row in enumerate(axes):
     row[0].set_ylabel(f"block 1, head {1 + head}")
 
 # %% [markdown]
-# Look down a column. Even at one word, the heads look at different things. At "yellow", heads 1 and 4 look at the
-# circle, head 3 at the star and head 2 at both. At "below", heads 2 and 4 look at the background around both. So "where
-# did it look?" has eight answers for each word, and a mean of them would show none. (The light need not be on the
-# middle of an object: this encoder knows shapes by their edges, [chapter 3](../03_one_step_of_attention.ipynb).)
+# Each column shows that the heads look at different regions for the same word. At "yellow", heads 1 and 4 look at the
+# circle, head 3 at the star and head 2 at both. At "below", heads 2 and 4 look at the background around both objects.
+# So the question where the model looked has eight answers for each word, and the mean of the eight maps would show none
+# of them. (The attention need not be on the middle of an object, because this encoder recognises shapes by their edges:
+# see [chapter 3](../03_one_step_of_attention.ipynb).)
 #
-# Remember, too, that these are maps of what is *read*. What a head has read may count much for the word, or not at all;
-# exercise 2 takes heads away.
+# Remember, too, that the maps show what is *read*. What a head has read may matter a lot for the word, or not at all;
+# exercise 2 removes heads to find out.
 #
 # ## Exercises
 #
-# **1.** What do the positions do? Set their vectors to 0 in the trained model
-# (`transformer.positions.embeddings.assign`), and let it write. (Put them back afterwards.)
+# **1.** What do the positions contribute? Set their vectors to 0 in the trained model
+# (`transformer.positions.embeddings.assign`), and generate captions. (Restore the vectors afterwards.)
 #
 # [solution 1]
 #
-# **2.** Does it need all of its heads? Take one head after the other away, by setting its part of
-# `block.look`'s output weights to 0 (`block.look.weights[6]`, HEADS x DIM / HEADS x DIM). Count true captions of 100
-# scenes. Is the head that looks most at the named object the one that is needed most?
+# **2.** Does the transformer need all of its heads? Remove one head at a time, by setting its part of `block.look`'s
+# output weights to 0 (`block.look.weights[6]`, HEADS x DIM / HEADS x DIM). For each, count the true captions of 100
+# scenes. Is the head with the most attention on the named object also the head that is needed most?
 #
 # [solution 2]
 #
 # ## In five sentences
 #
-# A transformer decoder keeps the attention to the regions and replaces the LSTM's state by self-attention to all words
-# before. The causal mask lets all words of a caption be learned at once, each from what it will have when it writes.
-# On these scenes, in one run of each, about nine in ten captions of both are true. When it writes, the keys and values
-# of earlier words can be kept, because the mask says that they do not change. It has a map for each head of each block,
-# so "where it looked" is no longer one picture.
+# A transformer decoder keeps the attention to the regions and replaces the LSTM's state by self-attention to all
+# previous words. With the causal mask, all words of a caption can be trained in parallel, each predicted only from the
+# words before it. On these scenes, in one run of each decoder, about nine in ten captions of both decoders are true.
+# During generation, the keys and values of earlier words can be cached, because the causal mask keeps them from
+# changing. A transformer has a map for each head of each block, so a single map no longer shows where it looked.
 #
 # ## Next
 #
-# [One word, explained](one_word_explained.ipynb) asks what a map says at all. To read:
-# [The Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/), line by line;
-# [Cornia et al., 2020](https://arxiv.org/abs/1912.08226), a transformer made for captions; and
-# [ViT](https://arxiv.org/abs/2010.11929), which replaces the encoder, too.
-# [docs/questions.md](../../docs/questions.md), under "Can I replace the LSTM by a transformer?", trains an encoder and
-# a transformer together.
+# [One word, explained](one_word_explained.ipynb) asks how much a map of attention explains. For further reading, see
+# [The Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/), which explains the code line by
+# line; [Cornia et al., 2020](https://arxiv.org/abs/1912.08226), a transformer for captions; and
+# [ViT](https://arxiv.org/abs/2010.11929), a transformer that replaces the encoder.
+# [docs/questions.md](../../docs/questions.md) has an example, under "Can I replace the LSTM by a transformer?", that
+# trains an encoder and a transformer together.
 
 # %% maintainers=true
 assert len(unseen) == 300 and features.shape[1:] == (256, 66) and input_ids.shape[-1] == LONGEST

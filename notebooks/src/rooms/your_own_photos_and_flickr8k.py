@@ -15,9 +15,9 @@
 # [diagram]
 #
 # The chapters used synthetic pictures, so that nothing had to be downloaded and the content of every picture was known.
-# This room shows what changes with photos. In the first part, you train a captioner on a folder of your own; synthetic
-# pictures stand in for your photos, so that the notebook runs anywhere. The second part shows how the bundled captioner
-# was trained on Flickr8k.
+# This notebook shows what changes with photos. In the first part, you train a captioner on a folder of your own.
+# Synthetic pictures take the place of your photos, so that the notebook runs anywhere. The second part shows how the
+# bundled captioner was trained on Flickr8k.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -52,12 +52,12 @@ folder = Path(tempfile.mkdtemp())
 # ## A folder
 #
 # A data set is a folder of pictures with a table, `captions.csv`, that has the columns `image` and `caption` and one
-# row for each caption. Your pictures would be photos; these are scenes. But their captions have a word of their own: a
-# circle is called a *balloon*. Your case is similar, since your captions will contain words that the bundled captioner
-# has not learned.
+# row for each caption. Your pictures would be photos, and the pictures in this notebook are scenes. But the captions of
+# these scenes have a new word: a circle is called a *balloon*. Your own captions, too, will probably contain words that
+# the bundled captioner has not learned.
 #
 # **Your turn.** Return the rows for a scene. Its file name is `scene.image_id` + ".png", and its five captions are in
-# `scene.captions`. In each of them, replace "circle" with "balloon" (and "circles" with "balloons").
+# `scene.captions`. In each caption, replace "circle" with "balloon" (and "circles" with "balloons").
 
 
 # %% gap="rows"
@@ -104,13 +104,13 @@ print("words that the bundled captioner does not know:", *new_words)
 # %% [markdown]
 # ## Fit
 #
-# A few hundred pictures are too few to learn both to see and to speak. So start from a captioner that has learned both:
-# with `initial_model`, `fit` keeps its encoder, all its weights and all its words, and adds your words. This is
-# *fine-tuning*. For scenes, the initial model is `scenes`; for photos, `fit` starts from the bundled captioner of
-# photos by default.
+# A few hundred pictures are too few to train an encoder and a decoder from scratch. So start from a trained captioner:
+# with `initial_model`, `fit` keeps the captioner's encoder, its weights and its vocabulary, and adds your words to the
+# vocabulary. This is *fine-tuning*. For scenes, the initial model is `scenes`; for photos, `fit` starts from the
+# bundled captioner of photos by default.
 #
 # **Predict.** You train on 240 pictures for eight epochs, with a new word for one shape in four. How often will the
-# captioner say "balloon" for a picture with one? Will it ever say "circle" again?
+# captioner say "balloon" for a picture with a circle? Will it ever say "circle" again?
 
 # %%
 settings = {
@@ -138,10 +138,10 @@ for ax in (left, right):
     ax.legend()
 
 # %% [markdown]
-# Keeping the epoch that is best on dev is *early stopping*; the paper chooses it by BLEU (section 4.3). But although
-# the cross-entropy falls smoothly, BLEU-4 of 30 pictures jumps about: a dev split as small as this shows which epochs
-# are good, but not which one is best. With fewer than 50 dev pictures, `fit` warns you and chooses the best epoch by
-# cross-entropy instead.
+# Keeping the epoch that is best on dev is *early stopping*; the paper chooses the epoch by BLEU (section 4.3). But
+# although the cross-entropy falls smoothly, the BLEU-4 of 30 pictures fluctuates: such a small dev split shows which
+# epochs are good, but not which one is best. With fewer than 50 dev pictures, `fit` warns you and chooses the best
+# epoch by cross-entropy instead.
 #
 # To see what the captioner has learned, generate 200 new scenes. (With photos, you have only the test split for this.)
 #
@@ -181,10 +181,10 @@ for name, captions in results.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# It says "balloon" for most pictures with a circle and hardly ever for others, and it never says "circle" again,
+# The captioner says "balloon" for most pictures with a circle and hardly ever for others. It never says "circle" again,
 # because every training caption that could have had this word had "balloon" instead. Such *forgetting* is the price of
-# fine-tuning: words that the captioner must keep have to be in your captions, too. A few more captions are false than
-# before; apart from that, it describes scenes as well as before, with one new word.
+# fine-tuning: words that the captioner should not forget have to be in your captions, too. A few more captions are
+# false than before; apart from that, the captioner describes scenes as well as before, with one new word.
 #
 # </details>
 #
@@ -208,24 +208,25 @@ table = keras_sat.evaluate(
 print(table)
 
 # %% [markdown]
-# A captioner that beats the person is not necessarily better. Scores reward the typical sentence, and thirty pictures
-# are few: on another thirty, BLEU-4 would be some points higher or lower.
+# A captioner with higher scores than the person is not necessarily better. Scores reward typical sentences, and thirty
+# pictures are few: on another thirty, BLEU-4 would be some points higher or lower.
 #
 # ## Look
 #
-# No score replaces reading the captions, the false ones first. Here is the first test picture whose caption has a
-# balloon, with an attention map for each word.
+# No score replaces reading the captions; begin with the false ones. The next figure shows the first test picture whose
+# caption has a balloon, with an attention map for each word.
 
 # %%
 tested = captioner.caption([image.image_path for image in splits["test"]], num_beams=1)
 looked = next(result for result in tested if "balloon" in result.words)
 keras_sat.AttentionDisplay.from_result(looked).plot(width=10)
 # %% [markdown]
-# (Attention is a little left of the object's centre; [chapter 3](../03_one_step_of_attention.ipynb) explains why.)
+# (Attention is a little to the left of the object's centre; [chapter 3](../03_one_step_of_attention.ipynb) explains
+# why.)
 #
 # ## 500 photos of your own
 #
-# With photos, everything above stays the same, and three commands do it all:
+# With photos, all these steps stay the same, and three commands are enough:
 #
 # ```bash
 # keras-sat fit --data folder --data-dir my_photos --split-seed 0 --output-dir runs/mine
@@ -233,8 +234,8 @@ keras_sat.AttentionDisplay.from_result(looked).plot(width=10)
 # keras-sat caption new_photo.jpg --model runs/mine/model --plot where.png
 # ```
 #
-# What would `fit` do with 500 photos? `resolve` makes all the decisions of `fit` without needing a photo. Print its
-# plan:
+# What would `fit` do with 500 photos? `resolve` makes all the decisions of `fit` without needing a photo. The next cell
+# prints its plan:
 
 # %%
 counts = PhotoCounts(train=400, dev=50, test=50)
@@ -242,33 +243,36 @@ plan = resolve(Request("folder", {}), counts, Machine.here("folder"))
 print("\n".join(textwrap.fill(line, 110) for line in str(plan).splitlines()))
 
 # %% [markdown]
-# So `fit` starts from the bundled captioner, and adds your words. What helps, most important first:
+# So `fit` starts from the bundled captioner, and adds your words. The following advice begins with the most important
+# point:
 #
 # 1. **Captions.** Write two or more for each photo, and always use the same word for the same thing. The captioner
 #    learns your words: if you write "dad", it says "dad".
-# 2. **A separate test split.** Put near-duplicates, such as a burst of photos of one moment, in the same split;
-#    otherwise you score what was memorised. With a column `split` in the table, you choose the split of each photo.
-# 3. **Reading.** With 50 test photos, BLEU-4 is uncertain by several points. You can read fifty captions in five
-#    minutes.
-# 4. **A confidence.** With 100 dev photos or more, `fit` also learns how far a caption can be trusted, and with
-#    `--min-confidence .5` you see "not sure" for captions that are more often wrong than right. With fewer dev photos,
-#    as here, there is no confidence.
+# 2. **A separate test split.** Put near-duplicates, such as several photos of one moment, in the same split; otherwise
+#    the captioner is tested on what it has memorised. With a column `split` in the table, you choose the split of each
+#    photo.
+# 3. **Reading the captions.** With 50 test photos, BLEU-4 is uncertain by several points, but you can read fifty
+#    captions in five minutes.
+# 4. **A confidence.** With 100 dev photos or more, `fit` also learns to estimate the probability that a caption is
+#    right. With `--min-confidence .5`, you then see "not sure" instead of a caption that is probably wrong. With fewer
+#    dev photos, as in this example, there is no confidence.
 #
-# What can you expect? In an experiment, 300 photos of Flickr8k stood in for a private collection. In their captions,
-# "dog" was replaced with "hound", "man" with "gentleman", and "grass" with "lawn". After fine-tuning on them, the
-# bundled captioner used the new word in 293 of the 297 cases in which it named one of these things, and BLEU-4 on 700
-# other photos rose from 17.3 to 40.2. But it also lost some of what it had learned from 6,000 photos
-# ([docs/results.md](../../docs/results.md) has the record, and [docs/training.md](../../docs/training.md) lists all
-# that `fit` says about small folders).
+# What can you expect? In an experiment, 300 photos of Flickr8k took the place of a private collection. In their
+# captions, "dog" was replaced with "hound", "man" with "gentleman", and "grass" with "lawn". After fine-tuning on these
+# photos, the bundled captioner used the new word in 293 of the 297 cases in which it named one of these things, and
+# BLEU-4 on 700 other photos rose from 17.3 to 40.2. But it also lost some of what it had learned from 6,000 photos
+# ([docs/results.md](../../docs/results.md) has the record, and [docs/training.md](../../docs/training.md) lists the
+# messages of `fit` about small folders).
 #
-# If training is killed, make the same call again to resume it. The folder `output_dir` contains `model` (the best epoch
-# so far), `checkpoint` and `history.csv`.
+# If training is interrupted, repeat the same call to resume it. The folder `output_dir` contains `model` (the best
+# epoch so far), `checkpoint` and `history.csv`.
 #
 # ## How the bundled captioner sees your photos
 #
-# The bundled captioner knows what Flickr8k's captions are about: people, dogs, the outdoors. Try it on one photo before
-# you train on hundreds. This photo of Admiral Grace Hopper comes with matplotlib (U.S. Navy, in the public domain).
-# Caption five versions of it, to see how much the caption depends on mirroring, colour and cropping.
+# The bundled captioner has learned what Flickr8k's captions are about: people, dogs and the outdoors. Try it on one
+# photo before you train on hundreds. This photo of Admiral Grace Hopper comes with matplotlib (U.S. Navy, in the public
+# domain). The next cell captions five versions of this photo, to show how much the caption depends on mirroring, colour
+# and cropping.
 #
 # **Predict.** Which of the five captions will name the hat?
 
@@ -294,18 +298,19 @@ for ax, (view, picture), result in zip(axes, views.items(), described):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Only one of the five. Three captions name something that is not there: a drink, a cup, a cigarette. All five call the
-# woman a man, as this captioner often does ([its model card](../../docs/model-card.md) counts such mistakes). But each
-# caption also names something that is there: a hat, a shirt or glasses. The confidence is below .4 for all five, so
-# with `--min-confidence .5` the captioner would say "not sure" each time.
+# Only one of the five captions names the hat. Three captions name something that is not in the photo: a drink, a cup, a
+# cigarette. All five call the woman a man, a frequent mistake of this captioner ([its model
+# card](../../docs/model-card.md) counts such mistakes). But each caption also names something that is in the photo: a
+# hat, a shirt or glasses. The confidence is below .4 for all five, so with `--min-confidence .5` the captioner would
+# say "not sure" each time.
 #
 # </details>
 #
 # ## Flickr8k: the recipe
 #
 # Flickr8k has 8,000 photos with five captions each: 6,000 photos to train on, and 1,000 each for dev and test. A
-# captioner quickly memorises a few thousand photos, and most of the settings are there to delay that. Here are some
-# settings of the bundled captioner, next to the paper's. (An empty entry means the default of `fit`.)
+# captioner quickly memorises a few thousand photos, and most of the settings serve to delay this. The next cell prints
+# some settings of the bundled captioner, next to the paper's. (An empty entry means the default of `fit`.)
 
 # %%
 preset, paper = keras_sat.PRESETS["flickr8k-efficientnet_lite0"], keras_sat.PRESETS["paper"]
@@ -330,11 +335,12 @@ for name in compared:
     print(f"{name:26}{preset.get(name, '')!s:>20}{paper.get(name, '')!s:>12}")
 
 # %% [markdown]
-# * The paper trained only the decoder, and mentions that with enough data the encoder could be fine-tuned, too. Here
-#   all layers of a smaller encoder are *fine-tuned*, at a tenth of the learning rate.
+# * The paper trained only the decoder, and mentions that with enough data the encoder could be fine-tuned, too. For the
+#   bundled captioner, all layers of a smaller encoder were *fine-tuned*, with a tenth of the decoder's learning rate.
 # * Training uses six views of each photo (crops and mirror images) and label smoothing; both make it harder to memorise
 #   captions. The weights are averaged over the last few hundred steps.
-# * The paper used RMSProp on Flickr8k and Adam on the larger data sets; the empty entry means Adam.
+# * The paper used RMSProp on Flickr8k and Adam on the larger data sets. The bundled captioner was trained with Adam,
+#   the default.
 # * The paper tuned its settings with a search service, Whetlab.
 #   [benchmarks/flickr8k/tried.md](../../benchmarks/flickr8k/tried.md) lists what was tried for the bundled captioner,
 #   including what did not help.
@@ -352,8 +358,8 @@ for name in compared:
 # | 4 | phrases | cross-entropy again, with phrases that describe regions ([point and tell](point_and_tell.ipynb)) |
 # | 5, 6 | rewards | CIDEr again |
 #
-# **Predict.** In stage 3, the captioner is rewarded for CIDEr. Does its *cross-entropy* on dev fall, too? And how many
-# different captions will it give the 1,000 dev photos?
+# **Predict.** In stage 3, the captioner is rewarded for CIDEr. Does its *cross-entropy* on dev fall, too? How many
+# different captions does it give to the 1,000 dev photos?
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
@@ -385,20 +391,20 @@ axes[-1].set_xlabel("epoch")
 #   views make training harder, and the first training figure is a mean over the whole first epoch, in which the
 #   captioner learned the most. After one epoch, BLEU-4 is already .18, but there are only a little more than half as
 #   many different captions as at the end of the stage. From the sixth epoch on, the captioner memorises the training
-#   captions: their cross-entropy keeps falling, but that of dev does not.
-# * **Stage 2** hardly changes these figures. It has another purpose: a resized photo should get the same caption.
-# * **Stage 3.** CIDEr rises at once, and the cross-entropy on dev *rises*, too. This is no contradiction. Cross-entropy
-#   asks how probable each of the five human captions is; CIDEr asks whether one sentence, the captioner's own, has the
-#   words that people agree on. To raise CIDEr, the captioner becomes more confident in the typical sentence, and human
-#   captions become less probable. It also uses fewer different captions.
+#   captions: their cross-entropy keeps falling, but the cross-entropy of the dev captions does not.
+# * **Stage 2** hardly changes these figures. Its purpose is that a resized photo should get the same caption.
+# * **Stage 3.** CIDEr rises immediately, and the cross-entropy on dev *rises*, too. This is no contradiction.
+#   Cross-entropy measures how probable each of the five human captions is; CIDEr measures whether one sentence, the
+#   captioner's own, has the words that people agree on. To raise CIDEr, the captioner becomes more confident in the
+#   typical sentence, and human captions become less probable. The captioner also generates fewer different captions.
 # * **Stages 4 to 6.** Training on phrases with cross-entropy loses more than half of the gain in CIDEr, and training
-#   with rewards wins it back.
+#   with rewards regains it.
 #
 # </details>
 #
 # Finally, the weights of stages 5 and 6 are averaged and rounded to 8 bits. Two things are added at captioning time:
 # the captions of similar training photos help to choose among the candidates of beam search, and a classifier
-# recognises things for which Flickr8k's captions have no words.
+# recognises objects that Flickr8k's captions hardly mention.
 
 # %%
 best = {name: max(curves["val_cider"]) for name, curves in stages.items()}
@@ -412,20 +418,21 @@ for label, row in PUBLISHED["flickr8k"].items():
 print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu_4']:6.3f}  {scores['meteor']:6.3f}")
 
 # %% [markdown]
-# The bundled captioner is ahead of the paper in all three metrics, but the comparison is not fair: its encoder is six
-# years newer, it is scored on another split, and the paper did not train with rewards. Nor do these scores mean that
-# captioning is solved. A *person's* captions of dev have a BLEU-4 of .212, less than the captioner's, and
-# [chapter 8](../08_how_good_is_it.ipynb) shows what that means.
+# The bundled captioner is ahead of the paper in all three metrics, but the comparison is not fair: its encoder is
+# newer, it is scored on another split, and the paper's captioners were not trained with rewards. These scores do not
+# mean that captioning is solved, either. A *person's* captions of the dev photos have a BLEU-4 of .212, less than the
+# captioner's, and [chapter 8](../08_how_good_is_it.ipynb) explains why.
 #
-# Does attention help on photos? Less than on scenes. BLEU-4 shows no difference between captioners with and without
-# attention; METEOR, ROUGE-L and CIDEr show a small one ([docs/results.md](../../docs/results.md)). Each cell of a deep
-# encoder has seen most of the photo, so the mean of all cells says almost as much as a selection of them.
+# On photos, attention helps less than on scenes. BLEU-4 shows no difference between captioners with and without
+# attention; METEOR, ROUGE-L and CIDEr show a small difference ([docs/results.md](../../docs/results.md)). Each cell of
+# a deep encoder has seen most of the photo, so the mean of all cells contains almost as much information as a selection
+# of cells.
 #
 # ## Flickr8k at home
 #
-# Get the data first ([docs/data.md](../../docs/data.md) says where to find it). Then the first of these commands trains
-# a captioner much like the paper's in about an hour on two cores. The second command follows most of the recipe above,
-# and takes little more than two hours. The third scores the first captioner:
+# Get the data first ([docs/data.md](../../docs/data.md) says where to find it). The first of the following commands
+# then trains a captioner much like the paper's, in about an hour on two cores. The second command follows most of the
+# recipe above, and takes little more than two hours. The third command scores the captioner of the first command:
 #
 # ```bash
 # keras-sat fit --data flickr8k --data-dir flickr8k --encoder mobilenet_v2 --dtype mixed_bfloat16 --output-dir runs/soft
@@ -433,17 +440,18 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 # keras-sat evaluate --model runs/soft/model --data flickr8k --data-dir flickr8k --split dev --compare-with paper human
 # ```
 #
-# (If your processor does not support bfloat16, leave out `--dtype mixed_bfloat16`; training then takes longer.) One
-# script runs all six stages. If you stop the script, the same command resumes it:
+# (If your processor does not support bfloat16, leave out `--dtype mixed_bfloat16`; training then takes longer.) The
+# following script runs all six stages. If you stop the script, the same command resumes it:
 #
 # ```bash
 # python benchmarks/flickr8k/make_bundled.py --data-dir flickr8k --boxes flickr30k_entities --output-dir runs/bundled
 # ```
 #
-# This notebook can do a little of this, too. Before you start Jupyter, set the environment variable `KERAS_SAT_DATA` to
-# a folder with `Flickr8k_Dataset.zip`, `Flickr8k_text.zip` and `mobilenet_v2_notop.weights.h5`. The next cell then
-# trains on 48 photos of Flickr8k for three epochs, far too little to learn sentences, and lets the bundled captioner
-# describe photos that it was not trained on. (It shows no photo of Flickr8k: they belong to the people who took them.)
+# This notebook can run a small part of this training. Before you start Jupyter, set the environment variable
+# `KERAS_SAT_DATA` to a folder with `Flickr8k_Dataset.zip`, `Flickr8k_text.zip` and `mobilenet_v2_notop.weights.h5`. The
+# next cell then trains on 48 photos of Flickr8k for three epochs, which is far too little to learn sentences. It also
+# lets the bundled captioner describe photos that it was not trained on. (The notebook shows no photos of Flickr8k,
+# because they belong to the people who took them.)
 
 # %%
 real = {}
@@ -480,30 +488,30 @@ else:
 #
 # [solution 1]
 #
-# **2.** How much does `initial_model` help? Train from scratch instead (`encoder="tiny"`), for the same number of
-# epochs.
+# **2.** How much does `initial_model` help? Compare it with training from scratch (`encoder="tiny"`) for the same
+# number of epochs.
 #
 # [solution 2]
 #
 # **3.** Take 30 photos of your own, write two captions for each, and fine-tune `flickr8k` on them. Which of your words
-# does it learn?
+# does the captioner learn?
 #
 # ## In five sentences
 #
-# Photos and a table of captions are all that `fit` needs; it starts from a captioner that can see and speak, and
-# teaches it your words. What your captions do not say, the captioner may forget. A small dev split cannot choose the
-# best epoch by BLEU, and a small test split cannot measure a difference of one point, so read the captions. On
-# Flickr8k, a captioner trained with cross-entropy begins to memorise at the sixth epoch, and training with rewards
-# raises CIDEr but makes the cross-entropy worse, because the two measure different things. A score above a person's
-# says that the caption is typical, not that it is right.
+# `fit` needs only photos and a table of captions: it starts from a trained captioner, and teaches it your words. Words
+# that are not in your captions may be forgotten. A small dev split cannot choose the best epoch by BLEU, and a small
+# test split cannot measure a difference of one point, so read the captions. On Flickr8k, a captioner trained with
+# cross-entropy begins to memorise at the sixth epoch, and training with rewards raises CIDEr but makes the
+# cross-entropy worse, because CIDEr and cross-entropy measure different things. A score above a person's means that
+# captions are typical, not that they are right.
 #
 # ## Next
 #
-# [When to look](when_to_look.ipynb) shows how to make attention on photos look at what the words name.
+# [When to look](when_to_look.ipynb) shows how to train a captioner whose attention on photos is on what the words name.
 #
-# To read: [Rennie et al., 2017](https://arxiv.org/abs/1612.00563), who introduced CIDEr as the reward (*self-critical*
-# training); and [Hodosh et al., 2013](https://doi.org/10.1613/jair.3994), who collected Flickr8k and discuss how
-# captions should be judged.
+# For further reading, see [Rennie et al., 2017](https://arxiv.org/abs/1612.00563), who introduced CIDEr as the reward
+# (*self-critical* training), and [Hodosh et al., 2013](https://doi.org/10.1613/jair.3994), who collected Flickr8k and
+# discuss how captions should be judged.
 
 # %% maintainers=true
 assert {split: len(members) for split, members in splits.items()} == {"train": 240, "dev": 30, "test": 30}
