@@ -17,7 +17,7 @@ truth = captioner.trace(photos / "beach.jpg", "a woman and a man are walking on 
 print(f"log p of the truth {truth.result.log_prob:.1f}, of its own caption {beach.result.log_prob:.1f}")
 for step in truth.steps:
     print(f"{step.word:8} {step.said.probability:6.1%}   most probable: {step.top[0].word}")
-# The true caption is thousands of times (about e^9 times) less probable. One word costs the most: after "a woman and
-# a", "man" has a probability below 1 %, although the man is plain to see.
+# The correct caption is thousands of times (about e^9 times) less probable than the captioner's own. One word costs the
+# most: after "a woman and a", "man" has a probability below 1 %, although the man is plain to see.
 assert truth.result.log_prob < beach.result.log_prob - 8
 assert truth.candidate(truth.words.index("man"), "man").probability < 0.01

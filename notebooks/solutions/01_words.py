@@ -64,4 +64,5 @@ for _ in range(5):
         tokens.append(str(rng.choice(candidates, p=p / p.sum())))
     print(*tokens[2:-1])
 
-# Mostly good English, as far as two words of context are enough. They are true of no picture, since the model saw none.
+# The English is mostly good, as far as two words of context are enough. The sentences describe no picture, since the
+# model saw none.

@@ -28,7 +28,8 @@ influence_of_corner = np.abs(tape.gradient(corner, pixels).numpy()[0]).sum(axis=
 height = 1 + np.flatnonzero(influence_of_corner.any(axis=1)).max()
 print(f"{height} x {height} pixels of the photo")
 
-# It is about half as wide, so less than a third of the area. The rest is filled with zeros, the convolutions' padding.
+# The part inside the photo is about half as wide as the field, so it has less than a third of the area. The rest is
+# filled with zeros, the padding of the convolutions.
 assert 98 < height < 112
 
 # %% exercise=2
@@ -38,8 +39,8 @@ from_middle = accuracy(vectors[every, cells], shape_labels, num_classes=4)
 from_mean = accuracy(vectors.mean(axis=1), shape_labels, num_classes=4)
 print(f"shape right: {from_middle:.0%} from the middle, {from_mean:.0%} from the mean")
 
-# The mean is better: the middle of a circle looks like the middle of a square, whereas the mean includes the edges.
-# With one object in the picture, one vector is enough; in chapter 4 there are two objects.
+# The probe of the mean is better: the middle of a circle looks like the middle of a square, whereas the mean includes
+# the edges. With one object in the picture, one vector is enough; in chapter 4 there are two objects.
 assert from_mean > from_middle
 
 # %% exercise=3
@@ -49,6 +50,6 @@ similar_to_uniform = cosines(vectors_of_photo, vectors_of_photo[14 * 12 + 7]).re
 for row, cosines_of_row in enumerate(similar_to_uniform):
     print(f"row {row:2}: {cosines_of_row.max():.1f}")
 
-# Those in the lower rows, from row 9 on, which show the uniform. No cell in rows 0 to 7 resembles it: neither the face
-# nor the flag beside it.
+# The cells that resemble it are in the lower rows, from row 9 on, which show the uniform. No cell in rows 0 to 7
+# resembles it: neither the face nor the flag beside the face.
 assert similar_to_uniform[9:].max() > 0.5 and similar_to_uniform[:8].max() < 0.2

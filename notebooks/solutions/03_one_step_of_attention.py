@@ -55,16 +55,17 @@ for gate in (1.0, 0.0):
     words_with_gate, *_ = write(gate=gate)
     print(f"gate {gate:g}:", *words_with_gate)
 
-# With 1, nothing changes: the gate was nearly open all the time. With 0, the model still writes a good sentence, but
-# about a scene that is not there. All that it knows of the picture is the mean annotation vector, through its first
-# state. The mean contains colours (exercise 2), but the decoder does not get them from this first state.
+# With the gate at 1, nothing changes: the gate was nearly open at every step. With the gate at 0, the model still
+# writes a good sentence, but about a scene that is not there. All that it knows of the picture is the mean annotation
+# vector, through its first state. The mean contains colours (exercise 2), but the decoder does not get them from this
+# state.
 assert write(gate=1.0)[0] == words and not {"yellow", "blue"} & set(write(gate=0.0)[0])
 
 # %% exercise=2
 words_of_uniform, *_ = write(attend=lambda query: np.full(256, 1 / 256))
 print(*words_of_uniform)
 
-# One colour and one shape are right, but they are put together wrongly, and said twice. The mean knows that there is
+# One colour and one shape are right, but they are combined wrongly, and named twice. The mean shows that there is
 # something yellow and that there is a star, but not that these are two objects.
 assert words_of_uniform.count("yellow") == words_of_uniform.count("star") == 2
 
@@ -88,5 +89,5 @@ for d in (4, 64, 512):
     print(f"d = {d}: {softmax(scores).max():.2f}, scaled {softmax(scores / np.sqrt(d)).max():.2f}")
 
 # The dot product of two random vectors of length d has variance d. With d = 512, one region gets nearly all the weight,
-# whatever it shows; divided by the square root of d, the scores have variance 1 for every d.
+# whatever it shows. Divided by the square root of d, the scores have variance 1 for every d.
 assert softmax(scores).max() > 0.99 and softmax(scores / np.sqrt(d)).max() < 0.1

@@ -29,9 +29,9 @@ hat = captioner.trace(photos / "hat.jpg")
 hat
 
 # %% [markdown]
-# Once you have run the cell, you see the *explorer*. The explorer shows every number on the way from the photo to the
-# word that you clicked on. (The explorer is too large to be stored in this file. A website that only displays notebooks
-# shows one line with the caption instead.) Here is one step of the explorer as a figure, for the word "hat".
+# Once you have run the cell, you see the *explorer*. It shows every number on the way from the photo to the word that
+# you clicked on. (The explorer is too large to be stored in this file; a website that only displays notebooks shows one
+# line with the caption instead.) The next cell shows one step of the explorer, for the word "hat", as a figure.
 
 # %% stored="JPEG"
 hat.plot(hat.words.index("hat"), width=10)
@@ -39,18 +39,19 @@ hat.plot(hat.words.index("hat"), width=10)
 # %% [markdown]
 # ## How to read the figure
 #
-# The network divides the photo into 14 x 14 *regions*. Rows and columns are counted from 0, starting at the top left.
+# The network divides the photo into 14 x 14 *regions*. This chapter counts rows and columns from 0, starting at the top
+# left; the explorer counts from 1.
 #
 # * **Left: attention.** The map shows how much of each region is read for this word. Regions that are hardly read are
 #   dark, and the line encloses the smallest area with half of the attention. For "hat", this area is on the crown of
-#   the hat, in rows 1 to 3. The middle of the face (rows 7 to 13, columns 4 to 9) gets only 4 % of the attention.
-#   (Instead of the photo, this captioner can also read a vector made from memory, the *sentinel*. At "hat", the
-#   captioner does not read the sentinel: 100 % is read from the photo.)
-# * **Middle: votes.** The *vote* of a region is how much more or less it adds to the score of this word than an average
-#   region of the photo would add with the same attention. Orange means more, blue means less. The strongest vote is in
-#   row 3, column 11, where the crown meets the brim. Two numbers stand above the map: the sum of the votes, and what
-#   *even* (uniform) attention to all regions would add. Together, these two numbers are what the photo adds to the
-#   score.
+#   the hat, in rows 1 to 3. The middle of the face (rows 7 to 13, columns 4 to 9) gets only 4 % of the attention. (This
+#   captioner can also read the *sentinel*, a vector made from its memory, instead of the photo; at "hat", 100 % is read
+#   from the photo.)
+# * **Middle: votes.** The *vote* of a region is how much more or less the region adds to the score of this word than an
+#   average region of the photo would add with the same attention. Orange regions add more, blue regions less. The
+#   strongest vote is in row 3, column 11, where the crown meets the brim. Above the map are the sum of the votes, and
+#   what *even* (uniform) attention to all regions would add to the score. These two numbers add up to what the photo
+#   adds to the score.
 # * **Right: the candidate words.** Each bar is the score of a word, its *logit*; the word's probability is beside the
 #   bar. The colours show the parts of the score: the previous word, the *memory* (what the network has written and read
 #   so far), the photo at this step, and a *bias*, which is the same at every step. "Hat" has a probability of 70 %, and
@@ -60,8 +61,8 @@ hat.plot(hat.words.index("hat"), width=10)
 # regions would have added 2.0; looking at the hat added the other 2.3. The caption is right, if you are willing to call
 # the young woman a girl.
 #
-# **Predict.** A box over most of her face and the fringe (rows 5 to 13, columns 3 to 10) covers 37 % of the photo. At
-# the word "girl", how much of the attention is in this box?
+# **Predict.** A box over most of the woman's face and fringe (rows 5 to 13, columns 3 to 10) covers 37 % of the photo.
+# At the word "girl", how much of the attention is in this box?
 
 # %%
 girl = hat.steps[hat.words.index("girl")]
@@ -70,18 +71,19 @@ print(f"attention on the face: {girl.attention_weights[5:14, 3:11].sum():.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Less than half of the attention is in the box, not much more than the 37 % that even attention would give. If you ran
-# the first cell, click on "girl" in its explorer and then on *Attention*: the attention is spread out, and strongest
-# beside her chin, in row 12, column 11. Yet the word is right. Each region sees far beyond its own square ([chapter
-# 2](02_a_picture_as_vectors.ipynb)). If all the attention were on a single region, the network would say "girl" for two
-# regions in three (*Regions* in the explorer shows this). So a map of attention is not a pointer, even where the
-# caption is right.
+# Less than half of the attention is in the box, which is not much more than the 37 % with even attention. If you ran
+# the first cell, click on "girl" in the explorer and then on *Attention*. The attention is spread out, and it is
+# strongest beside the woman's chin (row 12, column 11). Yet the word "girl" is right. Each region sees far beyond its
+# own square ([chapter 2](02_a_picture_as_vectors.ipynb)). For two regions in three, the network would say "girl" if all
+# the attention were on that region (*Regions* in the explorer shows the words). So a map of attention is not a pointer,
+# even when the caption is right.
 #
 # </details>
 #
 # ## Three more photos
 #
-# **Predict.** Here are three more photos with their captions. Two of the captions have mistakes. Which words are wrong?
+# **Predict.** Here are three more photos with their captions. Two of the three captions have mistakes. Which words are
+# wrong?
 
 # %% stored="JPEG"
 import matplotlib.pyplot as plt
@@ -97,7 +99,7 @@ plt.tight_layout()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# * Beach: **wrong**. A woman and a man walk hand in hand. There are no girls, and nobody is running.
+# * Beach: **wrong**, and in two words. A woman and a man walk hand in hand. There are no girls, and nobody is running.
 # * Raft: **wrong**, but only in one word. The boat is a raft, not a kayak; the people and the colour are right.
 # * Cat: right, but not because of what the captioner saw, as you will find out below.
 #
@@ -118,14 +120,14 @@ raft.plot(raft.words.index("kayak"), width=10)
 # <details><summary>What happened</summary>
 #
 # Yes: 90 % of the attention is on the yellow tube at the front of the boat, in rows 10 to 13 and columns 4 to 9. The
-# strong votes for "kayak" come from the same tube. The captioner *looked at the right region and misread it*. The word
-# "raft" is about as frequent in its training captions as "kayak", but the captioner gives "raft" a probability of only
-# 2 %.
+# votes for "kayak" are strong, and they are on the same tube. The captioner *looked at the right region and misread
+# it*. The word "raft" is about as frequent in the training captions as "kayak", but the captioner gives "raft" a
+# probability of only 2 %.
 #
 # Would another region have led to the right word? *Regions* in the explorer shows which word the network would say if
-# all the attention were on one region. For the regions in rows 4 to 8 (heads, shoulders and the water behind), the word
-# is mostly "raft" and never "kayak"; in rows 9 to 12 (the boat and the people in it), the word is mostly "kayak". So
-# the better clue was in regions that the captioner hardly read.
+# all the attention were on one region. For the regions in rows 4 to 8 (heads, shoulders and the water behind them), the
+# word is mostly "raft" and never "kayak". For the regions in rows 9 to 12 (the boat and the people in it), the word is
+# mostly "kayak". So the better clue was in regions that the captioner hardly read.
 #
 # </details>
 #
@@ -137,26 +139,27 @@ beach.plot(beach.words.index("girls"), width=10)
 # %% [markdown]
 # The caption above this figure is wrong: the two people are a woman and a man.
 #
-# The attention is on both people: 43 % on the woman (columns 1 and 2) and 51 % on the man (columns 3 and 4). The votes
-# for "girls" are on his red trunks (row 5, column 3) and on her pink fins (rows 8 and 9, columns 1 and 2); the votes of
-# her swimsuit are weak. The heads and shoulders (rows 2 to 4) have negative votes, so "girls" was not read from them.
+# The attention is on both people: 43 % on the woman (columns 1 and 2) and 51 % on the man (columns 3 and 4). The
+# strongest votes for "girls" are on the man's red trunks (row 5, column 3) and on the woman's pink fins (rows 8 and 9,
+# columns 1 and 2); the votes on her swimsuit are weak. The votes on the heads and shoulders (rows 2 to 4) are negative,
+# so "girls" was not read from these regions.
 #
-# Now compare the bars of "girls", "women" and "men". After "two", memory proposes people of all kinds, and adds nearly
-# the same to the scores of these three words: 6.7, 6.5 and 7.0. The photo then adds .6, -.5 and -2.0, which makes
-# "girls" three times as probable as "women". So the photo decides, and decides wrongly. "Two people" would have been
-# right, but "people" has a probability of only 1 %.
+# Now compare the bars of "girls", "women" and "men". After "two", memory favours words for people, and adds nearly the
+# same to the scores of these three words: 6.7, 6.5 and 7.0. The photo then adds .6, -.5 and -2.0, which makes "girls"
+# three times as probable as "women". So it is the photo's part of the scores that makes the wrong choice. "Two people"
+# would have been right, but "people" has a probability of only 1 %.
 #
-# Two words of this caption were not even the most probable ones at their step: "young" (31 %) was ahead of "girls" (25
-# %), and "walking" (29 %) was ahead of "running" (24 %). The most probable words do not always make the best caption,
-# so a *search* compares whole captions ([chapter 7](07_words_out.ipynb)).
+# Two words of the caption for the beach were not even the most probable at their step: "young" (31 %) was more probable
+# than "girls" (25 %), and "walking" (29 %) was more probable than "running" (24 %). The most probable words do not
+# always make the best caption, so a *search* compares whole captions ([chapter 7](07_words_out.ipynb)).
 #
 # ## "Cat": no region decides
 #
 # The captioner was trained on Flickr8k, whose captions mention many dogs and few cats: "dog" is the 7th most frequent
 # word, "cat" the 641st. For a second opinion, the captioner has a classifier trained on ImageNet, which knows more
-# kinds of animals. The objects that this classifier recognises are called *known objects*.
+# kinds of animals than the captions name. The objects that this classifier recognises are called *known objects*.
 #
-# **Predict.** What does the captioner say without known objects?
+# **Predict.** What caption does the captioner give the photo of the cat without known objects?
 
 # %%
 captioner.caption(photos / "cat.jpg", known_objects=False).caption
@@ -164,8 +167,8 @@ captioner.caption(photos / "cat.jpg", known_objects=False).caption
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without known objects, the caption is about a dog, and the dog is eating: both are **wrong**. The next figure shows
-# how the captioner came to say "cat" with known objects.
+# Without known objects, the caption is about a dog that is eating. It is **wrong** twice: the photo shows a cat, which
+# is not eating. The next figure shows how the captioner came to say "cat" with known objects.
 #
 # </details>
 
@@ -173,16 +176,16 @@ captioner.caption(photos / "cat.jpg", known_objects=False).caption
 cat.plot(cat.words.index("cat"), width=10)
 
 # %% [markdown]
-# The attention is spread out: no region gets more than 4 % of it, and half of it is spread over 39 of the 196 regions.
-# (For "hat", half of the attention is on 18 regions; for "kayak", on 5.) The votes are weak: none is above .1. The
-# photo adds 3.4 to the score of "cat". No single region is responsible for this number, since even attention would add
-# about as much (3.7). The photo as a whole looks like a cat, and less like a dog, to which it adds 2.4. But memory,
-# which learned from captions full of dogs, prefers "dog", by 2.4 to 1.5. Without the classifier, the network gives
+# The attention at "cat" is spread out: no region gets more than 4 %, and the smallest area with half of the attention
+# has 39 of the 196 regions. (For "hat", this area has 18 regions; for "kayak", it has 5.) The votes are weak: none is
+# above .1. The photo adds 3.4 to the score of "cat". No single region is responsible for this number, since even
+# attention would add about as much (3.7). To the score of "dog", the photo adds only 2.4. But memory, which learned
+# from captions full of dogs, adds more to "dog" (2.4) than to "cat" (1.5). Without the classifier, the network gives
 # "cat" a probability of 4 %, and "dog" a probability of 5 %.
 #
-# The line above the bars explains why the caption is right. The classifier, 97 % sure that the photo shows a cat, added
-# 3.2 to the logarithm of the word's probability, which multiplies the probability by 25. Attention had no part in this
-# decision.
+# The line above the bars explains why the caption is right all the same: known objects added 3.2. The classifier is 97
+# % sure that the photo shows a cat, so 3.2 was added to the logarithm of the word's probability, which multiplies the
+# probability by 25. Attention had no part in this decision.
 #
 # ## What maps show, and what they do not
 #
@@ -222,19 +225,19 @@ cat.plot(cat.words.index("cat"), width=10)
 #
 # [solution 1]
 #
-# **2.** `captioner.trace` can also trace a sentence of your own. Give it a true caption of the beach, "a woman and a
-# man are walking on the beach". How probable is this caption, compared with the captioner's own caption?
+# **2.** `captioner.trace` can also trace a sentence of your own. Give it a correct caption of the photo of the beach,
+# "a woman and a man are walking on the beach". How probable is this caption, compared with the captioner's own caption?
 #
 # [solution 2]
 #
 # ## In five sentences
 #
-# A captioner writes word by word, and for each word attention says how much of each region of the photo is read. Votes
-# show how much more or less a region adds to the score of one word than an average region would; memory and the
-# previous word add to the score, too. A right word may be read from the object that it names, as "hat" was in good
-# part, or from most of the photo, as "girl" could have been; it may even come from outside the network, as "cat" did. A
-# wrong word may come from the right region, which was misread, as "kayak" did. So before you blame or praise attention
-# for a word, look at the word's votes.
+# A captioner writes word by word, and for each word, attention determines how much of each region of the photo is read.
+# Votes show how much more or less a region adds to the score of one word than an average region would; memory and the
+# previous word add to the score, too. A right word may be read largely from its object, like "hat", be readable from
+# most of the photo, like "girl", or come from a classifier outside the network, like "cat". A wrong word may mean that
+# the captioner looked at the right region and misread it, as with "kayak". So before you blame or praise attention for
+# a word, look at the word's votes.
 #
 # ## Next
 #

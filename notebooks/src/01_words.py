@@ -15,7 +15,7 @@
 # [diagram]
 #
 # A captioner writes words, but a network computes with numbers. This chapter turns words into numbers. The notebook
-# writes the caption files itself, and the package generates the captions of the synthetic scenes. Nothing is
+# itself writes a small caption file, and the package generates synthetic scenes with their captions. Nothing is
 # downloaded.
 
 # %%
@@ -42,8 +42,9 @@ folder = Path(tempfile.mkdtemp())
 #
 # The paper's smallest data set is *Flickr8k* ([Hodosh et al., 2013](https://doi.org/10.1613/jair.3994)): 8,000 photos
 # from Flickr in which people or animals *do* something. For each photo, five workers on Amazon Mechanical Turk wrote
-# one sentence each. Of these photos, 6,000 are for training, 1,000 for choosing settings (*dev*), and 1,000 for the
-# final test. Flickr30k (31,000 photos) and COCO (more than 82,000 training photos) were made in much the same way.
+# one sentence each. Of the 8,000 photos, 6,000 are for training, 1,000 for choosing settings (*dev*), and 1,000 for the
+# final test. Flickr30k (31,000 photos) and COCO (more than 82,000 training photos) were made in much the same way as
+# Flickr8k.
 #
 # The captions are in a text file, one per line. Each line has the name of the photo, `#`, the number of the caption, a
 # tab, and the sentence. The next cell writes and reads four lines in this format.
@@ -65,7 +66,7 @@ for image_id, texts in descriptions.items():
 # %% [markdown]
 # ## Clean it
 #
-# A *tokeniser* splits a sentence into *tokens*, here words. The package's tokeniser makes all words lower case and
+# A *tokeniser* splits a sentence into *tokens*, here words. The package's tokeniser changes all words to lower case and
 # drops the punctuation; everything else stays. The next cell saves the cleaned captions, one sentence per line, so that
 # they have to be cleaned only once.
 
@@ -93,13 +94,13 @@ for text in ("A snow-white dog isn't far from 2 buckets !", "A man waits for the
     print(f"{'tidied':9} {' '.join(tidy(text))}\n{'tokenised':9} {' '.join(tokenise(text))}\n")
 
 # %% [markdown]
-# The article "a" and the numbers are gone, and *isn't* has become a new word, *isnt*. A captioner trained on such text
-# never writes "a". But its captions are compared with those of people, who write "a" all the time.
+# After this cleaning, the article "a" and the numbers are gone, and *isn't* has become a new word, *isnt*. A captioner
+# trained on such text never writes "a", but its captions are compared with those of people, who write "a" all the time.
 #
-# To measure how much this lowers the scores, you need many sentences. The synthetic scenes have enough: for each scene,
-# a small grammar generates five true sentences. (Section 2 of the paper describes two ways of captioning photos before
-# neural networks. Either an object detector filled in *templates*, much as the grammar does here, or the caption of a
-# similar photo was *retrieved* and adapted.)
+# To measure how much such cleaning lowers the scores, you need many sentences. The synthetic scenes have enough: for
+# each scene, a small grammar generates five true sentences. (Section 2 of the paper describes two ways of captioning
+# photos before neural networks. In one, an object detector filled in *templates*, much as the grammar does here; in the
+# other, the caption of a similar photo was *retrieved* and adapted.)
 
 # %%
 scenes = draw_scenes(1000, seed=1)
@@ -116,9 +117,9 @@ for ax, scene in zip(axes, scenes):
 # %% [markdown]
 # Take the first sentence of each dev scene as if a captioner had written it, and score it against the other four with
 # BLEU-4. BLEU-4 is the usual score for captions, a number from 0 to 1; [chapter 8](08_how_good_is_it.ipynb) computes it
-# by hand. Keep in mind that all of these sentences are true.
+# by hand. Keep in mind that all five sentences about a scene are true.
 #
-# **Predict.** Before they are tidied, the sentences score .49. What do they score after they are tidied?
+# **Predict.** Before they are tidied, the sentences score .49. What do the same sentences score after they are tidied?
 
 # %%
 others = [image.captions[1:] for image in dev]
@@ -143,7 +144,7 @@ print(f"BLEU-4 as written {as_written:.3f}, tidied {as_tidied:.3f}")
 # Count words in the training split only. A model that knew the words of the test captions would look better than it is.
 #
 # **Your turn.** List the words that occur at least `min_count` times in the captions, most frequent first. Put words
-# with equal counts in alphabetical order. `Counter` counts; `sorted` takes a `key`.
+# with equal counts in alphabetical order. `Counter` has counted the words; `sorted` takes a `key`.
 
 
 # %% gap="vocabulary"
@@ -182,15 +183,14 @@ print("unknown:", *(word for word in ("dog", "elephant", "giraffe", "unicorn") i
 # %% [markdown]
 # ## What `<unk>` costs
 #
-# Why not keep all words? Each word has a vector of its own in two matrices, and two occurrences of a word are hardly
-# enough to learn these vectors. But a small vocabulary has its price, too. The next cells keep fewer and fewer of the
+# Why not keep all words? Each word has a vector of its own in two matrices, and these two vectors can hardly be learned
+# from a word that occurs twice. But a small vocabulary has its price, too. The next cells keep fewer and fewer of the
 # scenes' 41 words, and measure three things on the dev split:
 #
 # * the fraction of **words** that become `<unk>`
 # * the fraction of **captions** with at least one `<unk>`
-# * BLEU-4 of the same sentences as before, with `<unk>` for every word that is missing from the vocabulary. It is
-#   computed twice: against the original references (*honest*), and against references in which the same words are
-#   replaced by `<unk>` (*flattering*)
+# * BLEU-4 of the same sentences as before, with `<unk>` for every missing word: once against the original references
+#   (*honest*), and once against references in which the missing words are `<unk>`, too (*flattering*)
 #
 # **Predict.** How do the honest and the flattering BLEU-4 change as the vocabulary shrinks?
 
@@ -233,7 +233,7 @@ for ax in (left, right):
 # <details><summary>What happened</summary>
 #
 # The honest score falls to 0. The flattering score *rises* to .72, because `<unk>` matches `<unk>`: the fewer words a
-# captioner has, the better it seems to be. It is easy to make this mistake.
+# captioner has, the better it seems to be. It is an easy mistake to replace words in the references, too.
 #
 # </details>
 #
@@ -250,8 +250,8 @@ for ax in (left, right):
 # The paper writes a caption as $y = \{\mathbf{y}_1, \dots, \mathbf{y}_C\},\ \mathbf{y}_t \in \mathbb{R}^K$: each word
 # is a *1-of-K* (or *one-hot*) vector, as long as the vocabulary, with a 1 in one position and 0 elsewhere. The network
 # reads $\mathbf{E}\mathbf{y}_t$, where the *embedding matrix* $\mathbf{E}$ is learned. A product with a 1-of-K vector
-# just picks one row of the matrix (one column in the paper, whose $\mathbf{E}$ is transposed). So all that an embedding
-# layer does is look up this row.
+# just picks one row of the matrix (one column in the paper, whose $\mathbf{E}$ is transposed). So an embedding layer
+# only has to look up this row.
 
 # %%
 vocabulary = Vocabulary.build(images)
@@ -306,17 +306,17 @@ for number in range(2):
 # ## Teacher forcing, and its price
 #
 # Look at the inputs once more. At each step the network gets the *true* previous word, even if it would have chosen
-# another one. This is *teacher forcing*, and there are good reasons for it. From the first batch on, every step has a
-# meaningful input, whereas an untrained network's own words are noise. Every step has a target, the next true word. And
-# since the true words are known in advance, so are the inputs of all steps.
+# another one. This is *teacher forcing*, and it has three advantages. First, every step has a meaningful input from the
+# first batch on, whereas an untrained network's own words are noise. Second, every step has a target, the next true
+# word. Third, the true words are known in advance, and so are the inputs of all steps.
 #
-# The disadvantage of teacher forcing shows later. When the captioner writes on its own (*free-running*), it reads its
-# own words, and some of them are wrong. The captioner then has to continue a beginning unlike any that it saw in
-# training. This problem is called *exposure bias*.
+# Teacher forcing also has a disadvantage. When the captioner writes on its own (*free-running*), it reads its own
+# words, and some of them are wrong. The captioner then has to continue a beginning unlike any that it saw in training.
+# This mismatch between training and writing is called *exposure bias*.
 #
-# You can measure exposure bias with a very simple language model, which counts which words follow each pair of words.
-# The model sees no picture. Like a network, it gives a probability to each possible next word, and it is trained on the
-# true words.
+# You can measure exposure bias with a very simple language model, which counts how often each word follows each pair of
+# words. The model sees no picture. Like a network, it gives a probability to each possible next word, and it is trained
+# on the true words.
 
 # %%
 follows = Counter()
@@ -338,7 +338,7 @@ for word in ("star", "circle", "is"):
     print(f"p({word} | a blue) = {probability('a', 'blue', word):.3f}")
 
 # %% [markdown]
-# How good is such a model? One measure is the model's *perplexity*:
+# The quality of such a model is measured by its *perplexity*:
 #
 # $$\exp\Big(-\frac{1}{C} \sum_{t=1}^C \log p(\mathbf{y}_t | \mathbf{y}_1, \dots, \mathbf{y}_{t-1})\Big).$$
 #
@@ -359,11 +359,11 @@ assert np.isclose(perplexity(np.full(7, 0.2)), 5), "Guessing among 5 equally pro
 assert np.isclose(perplexity(np.array([1.0, 1 / 16])), 4), "Take the mean of the logarithms, not of p."
 
 # %% [markdown]
-# Now measure the perplexity of the model on the dev captions. In each caption, pick one word at random, and look at the
-# probability of the word after it: once with the true words before it (teacher forcing), and once with the picked word
-# replaced by a random one, as if the model itself had said that word. The target is the same in both cases. The result
-# depends on the smoothing, which decides how much probability is left for words that were never seen after a pair. So
-# the next cell tries several values.
+# Now measure the perplexity of the model on the dev captions. In each caption, pick one word at random, and compute the
+# probability of the word after it, the target. Do this twice: once with the true words before the target (teacher
+# forcing), and once with the picked word replaced by a random one, as if the model itself had chosen it. The result
+# depends on the smoothing, which sets how much probability is left for words that were never seen after a pair. So the
+# next cell tries several values of the smoothing.
 #
 # **Predict.** Guessing among all 45 tokens has perplexity 45. What is the perplexity of the model after the true words,
 # and what is it after one wrong word?
@@ -394,23 +394,23 @@ print(f"never seen in training: {unseen:.0%} of the pairs of words that contain 
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# After the true words, the perplexity is about 5, as if the model had to guess among 5 words. After a wrong word, it is
-# between 42 and 54, depending on the smoothing, so the model is about as bad as blind guessing. Most of the pairs with
-# a wrong word were never seen in training, so the model has learned nothing about how to continue them. An LSTM
-# generalises better than this table, but it, too, is trained only on true beginnings.
+# After the true words, the perplexity is about 5, as if the model had to guess among 5 words. After a wrong word, the
+# perplexity is between 42 and 54, depending on the smoothing, so the model is about as bad as blind guessing. Most of
+# the pairs with a wrong word were never seen in training, so the model has learned nothing about how to continue them.
+# An LSTM generalises better than this table of counts, but it, too, is trained only on true beginnings.
 #
 # </details>
 #
 # Three methods reduce exposure bias. In *scheduled sampling*, the model is now and then given its own words during
 # training ([Bengio et al., 2015](https://arxiv.org/abs/1506.03099)). A model can also be trained on whole captions that
 # it has generated, with a score as the reward ([Rennie et al., 2017](https://arxiv.org/abs/1612.00563)). And beam
-# search keeps several beginnings of a caption instead of one ([chapter 7](07_words_out.ipynb)).
+# search keeps several beginnings of a caption instead of only one ([chapter 7](07_words_out.ipynb)).
 #
 # ## Why a batch holds captions of one length
 #
 # The number of steps in a batch is the length of its longest caption. The authors of the paper noticed that random
-# batches waste time on padding (section 4.3). So they sample a length first, and then 64 captions of that length. How
-# many steps does this method save?
+# batches waste time on padding (section 4.3). So the authors sample a length first, and then 64 captions of that
+# length. How many steps does this method save?
 
 # %%
 train_captions = [text for image in train for text in image.captions]
@@ -448,17 +448,17 @@ print(f"                  {sorted_padding:.0%} if the captions are sorted by len
 # [solution 2]
 #
 # **3.** Let the language model write: start from `<start> <start>`, sample each word with its probability
-# (`rng.choice`), and stop at `<end>`. Are the sentences good English? Could each of them be true of some picture?
+# (`rng.choice`), and stop at `<end>`. Are the sentences good English, and do they describe any picture?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
 # A vocabulary, counted on the training split, turns a caption into ids, and an embedding matrix turns each id into a
-# vector. Words that are thrown away on the way, such as articles or rare words, are missing from every caption, and an
-# honest score shows this loss. The inputs are the targets, shifted by one word. Teacher forcing gives the network the
-# true previous word, so that training is simple and every step has a meaningful input. The price of teacher forcing is
-# exposure bias: the captioner has never practised continuing after a mistake of its own.
+# vector. Words that are thrown away, such as articles or rare words, are missing from every caption, and an honest
+# score shows this loss. The inputs of the network are its targets, shifted by one word. Teacher forcing gives the
+# network the true previous word, so that training is simple and every step has a meaningful input. The price of teacher
+# forcing is exposure bias: the captioner has never practised continuing after a mistake of its own.
 #
 # ## Next
 #

@@ -8,7 +8,7 @@
 # * find out what information a vector contains, with cosines and with a *probe*
 # * say what shape the data has at each step from the file to the logits
 #
-# **You need** numpy, and an idea of what a convolution and a pooling layer do.
+# **You need** numpy, and an idea of what convolutional and pooling layers do.
 #
 # **1 minute on two cores**; allow 45 minutes to think.
 #
@@ -42,10 +42,11 @@ keras.utils.set_random_seed(0)
 # ## From a photo to a grid
 #
 # The paper's encoder is VGG19 ([Simonyan and Zisserman](https://arxiv.org/abs/1409.1556)), a convolutional network that
-# classifies photos, without the layers after the last convolution of its fifth block. This chapter uses VGG16, which is
-# a little smaller and gives the same shapes. Its weights are random here, so that nothing needs to be downloaded:
-# neither shapes nor receptive fields depend on the weights. The information in a vector does depend on the weights, so
-# for that part of the chapter, you will use the trained encoders that come with the package.
+# classifies photos. The layers after the last convolution of its fifth block are left out. This chapter uses VGG16,
+# which is a little smaller and gives a grid of the same shape. The weights of VGG16 are random here, so that nothing
+# needs to be downloaded; neither shapes nor receptive fields depend on the weights. The information in a vector does
+# depend on the weights, so to find out what the vectors contain, you will use the trained encoders that come with the
+# package.
 #
 # The photo, which shows Grace Hopper, comes with matplotlib (US Navy, public domain). `load_image` stretches it to 224
 # x 224 pixels, the input size of VGG.
@@ -71,13 +72,13 @@ plt.show()
 # %% [markdown]
 # So $L = 14 \cdot 14 = 196$ and $D = 512$. Four pooling layers have divided the width and the height by $2^4 = 16$, so
 # each cell belongs to a square of 16 x 16 pixels. The decoder reads the grid as a list, row by row: the cell in row $r$
-# and column $q$ is number $14r + q$. Attention treats this list as a set: the position of a cell affects attention only
-# if the cell's vector contains it.
+# and column $q$ is number $14r + q$. Attention treats the list of cells as a set: the position of a cell affects
+# attention only if the cell's vector contains that position.
 #
 # ## Why not the last layer?
 #
 # Many earlier captioners described the photo with a single vector: the output of a fully connected layer after the
-# grid, or the mean of the grid. No part of such a vector belongs to a place in the photo, so attention would have
+# grid, or the mean of the grid. No part of such a vector belongs to a region of the photo, so attention would have
 # nothing to choose from.
 #
 # **Predict.** If you shuffle the 196 cells like the pieces of a jigsaw, what happens to the mean of their vectors?
@@ -91,9 +92,10 @@ print("same mean:", same_mean, "  same grid:", same_grid)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The mean stays the same, so it cannot tell a dog on the left from a dog on the right. The output of a fully connected
-# layer would change, since such a layer has separate weights for each cell. But none of its 4,096 numbers belongs to a
-# place, either: each number is computed from all cells. In the grid, each vector belongs to one place.
+# The mean stays the same, so from the mean you cannot tell a dog on the left from a dog on the right. The output of a
+# fully connected layer would change, since such a layer has separate weights for each cell. But none of the 4,096
+# numbers in that output belongs to a region, either: each number is computed from all cells. In the grid, each vector
+# belongs to one region.
 #
 # </details>
 #
@@ -101,13 +103,14 @@ print("same mean:", same_mean, "  same grid:", same_grid)
 #
 # The *receptive field* of a cell is the square of pixels that it depends on. You can compute its width layer by layer.
 # Let `jump` be the distance between neighbouring cells, in pixels. A layer with kernel size $k$ adds $k - 1$ cells to
-# the field, and each of these cells is `jump` pixels wide. A stride of $s$ then makes the jump $s$ times as large.
+# the field, and each of these cells is `jump` pixels wide. A stride of $s$ then multiplies the jump by $s$.
 #
-# **Predict.** Each cell of the last layer belongs to a square of 16 x 16 pixels. How wide is its receptive field: 16,
-# 64 or 196 pixels?
+# **Predict.** Each cell of the last layer belongs to a square of 16 x 16 pixels. How wide is the receptive field of
+# such a cell: 16, 64 or 196 pixels?
 #
-# **Your turn.** Write the computation for one layer. For example, a 3 x 3 convolution (stride 1) turns field 1 and jump
-# 1 into field 3 and jump 1. After it, a 2 x 2 pooling layer with stride 2 gives field 4 and jump 2.
+# **Your turn.** Write the computation for one layer. For example, a 3 x 3 convolution (stride 1) turns a field of 1 and
+# a jump of 1 into a field of 3 and a jump of 1. A 2 x 2 pooling layer with stride 2 then gives a field of 4 and a jump
+# of 2.
 
 
 # %% gap="field"
@@ -157,13 +160,13 @@ print(f"measured: {measured}; influence from", *(f"{name}: {share:.0%};" for nam
 # %% [markdown]
 # The white square is the whole receptive field, 196 pixels wide, as computed. The influence of the pixels falls off
 # from the middle to the border. (The picture shows the square root of the influence, so that you can see small values.)
-# The cell's own square (cyan) has only 3 % of the influence; together with the eight squares around it, 25 %. The
-# middle 98 x 98 pixels, a quarter of the field, have about 70 %. So this annotation vector is centred on its square,
-# but depends mostly on the surroundings of the square. (The width of the field does not depend on the weights. The
-# distribution of the influence does, and the weights in this example are random.)
+# Only 3 % of the influence is in the cell's own square (cyan), and 25 % is in this square and the eight squares around
+# it. About 70 % of the influence is in the middle 98 x 98 pixels, a quarter of the field. So this annotation vector is
+# centred on its square, but depends mostly on the surroundings of the square. (The width of the field does not depend
+# on the weights. The distribution of the influence within the field does, and the weights in this example are random.)
 #
 # A lower layer has more cells, each with a smaller receptive field; a higher layer has fewer cells with larger fields.
-# With each encoder, you can choose the layer.
+# For each encoder in the package, you can choose the layer that gives the grid.
 
 # %%
 choices = [
@@ -182,21 +185,23 @@ for name, layer in choices:
 # %% [markdown]
 # ## Where the weights come from
 #
-# A network cannot learn to recognise objects from only 6,000 photos. So the encoder is first trained on a task with far
-# more data: classifying the 1.2 million photos of *ImageNet* into 1,000 classes. Then its last layers, which predict
-# the class, are dropped. The remaining layers have learned to recognise edges, fur, wheels and faces, which is just as
-# useful for captions. This method is called *transfer learning*. In the paper, the encoder is *frozen*: its weights do
-# not change, and only the decoder is trained. Training the encoder further, together with the decoder and with a small
-# learning rate, is called *fine-tuning*. It improves captions if there are enough training photos.
+# The 6,000 training photos of Flickr8k are too few to learn to recognise objects from. So the encoder is first trained
+# on a task with far more data: classifying the 1.2 million photos of *ImageNet* into 1,000 classes. Then its last
+# layers, which predict the class, are dropped. The remaining layers have learned to recognise edges, fur, wheels and
+# faces, which is just as useful for captions. This method is called *transfer learning*. In the paper, the encoder is
+# *frozen*: its weights do not change, and only the decoder is trained. Training the encoder further, together with the
+# decoder and with a small learning rate, is called *fine-tuning*. Fine-tuning improves the captions if there are enough
+# training photos.
 #
 # ## What the vectors of a real photo know
 #
-# The encoder of the bundled photo captioner is an EfficientNet-Lite0, with 14 x 14 cells of 1,280 numbers each. It was
-# trained on ImageNet and then fine-tuned on Flickr8k together with the decoder, on captions and on boxes that people
-# drew around the objects in the photos. Take the vector of one cell and compare it with the vectors of all cells. The
-# usual measure of similarity is the *cosine* of the angle between two vectors, $\cos(\mathbf{u}, \mathbf{w}) =
-# \mathbf{u}^\top \mathbf{w} / (|\mathbf{u}||\mathbf{w}|)$. It is 1 if the vectors point in the same direction, and 0 if
-# they are orthogonal. The code below first subtracts the mean vector, which all cells have in common.
+# The encoder of the bundled photo captioner is an EfficientNet-Lite0, with 14 x 14 cells of 1,280 numbers each. This
+# encoder was trained on ImageNet, and then fine-tuned on Flickr8k together with the decoder. For the fine-tuning, there
+# were captions, and boxes that people drew around the objects in the photos. Take the vector of one cell and compare it
+# with the vectors of all cells. The usual measure of similarity is the *cosine* of the angle between two vectors,
+# $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top \mathbf{w} / (|\mathbf{u}||\mathbf{w}|)$. The cosine is 1 if the
+# vectors point in the same direction, and 0 if they are orthogonal. The code below first subtracts the mean vector,
+# which all cells have in common.
 #
 # **Your turn.** Compute the cosine between one vector and each row of `vectors`.
 
@@ -240,13 +245,13 @@ for name, cosine in similar.items():
     print(f"columns {columns.min()}-{columns.max()}")
 
 # %% [markdown]
-# In the map below each photo, bright cells resemble the marked one. The cells that resemble the face lie on the face
-# and the brim of the hat, but not on the uniform or the flag. In the photo of the raft, the marked cell lies at the
-# edge of a life vest, and the cells that resemble it follow the crew across the photo. On the beach, the marked cell is
-# on the man's chest, and the cells that resemble it lie on the heads and chests of both people, but hardly on their
-# legs. The encoder was not trained on these photos, and has never been given the outline of any object. The borders of
-# the bright areas are soft, since neighbouring cells see nearly the same pixels. (The photos of the raft and the beach
-# are from the Kodak Lossless True Color Image Suite.)
+# In the map below each photo, bright cells resemble the marked cell. In the first photo, the cells that resemble the
+# face are on the face and the brim of the hat, but not on the uniform or the flag. In the photo of the raft, the marked
+# cell is at the edge of a life vest, and the cells that resemble it follow the crew across the photo. In the photo of
+# the beach, the marked cell is on the man's chest, and the cells that resemble it are on the heads and chests of both
+# people, but hardly on their legs. The encoder was not trained on these photos, and was never given the outline of any
+# object. The borders of the bright areas are blurred, since neighbouring cells see nearly the same pixels. (The photos
+# of the raft and the beach are from the Kodak Lossless True Color Image Suite.)
 #
 # ## Can a classifier read the colour?
 #
@@ -277,16 +282,16 @@ for (above, below), scene, vectors_of_scene, cell in zip(axes.T, scenes, vectors
 
 # %% [markdown]
 # Each map shows how similar the cells are to the middle cell of the object. In a large circle or square, most cells are
-# similar to each other, and the cells at the edge differ. The background is dark, although no mean was subtracted here:
-# its vectors have next to nothing in common with the object's vectors. The cells at the picture's border are a little
-# brighter, because the encoder pads the picture with zeros, which look like an edge.
+# similar to each other, but the cells at the edge are different. The background is dark, although no mean was
+# subtracted here: the background's vectors have next to nothing in common with the object's vectors. The cells at the
+# picture's border are a little brighter, because the encoder pads the picture with zeros, which look like an edge.
 #
-# The next cell fits a probe on 300 scenes, a matrix that maps the vector of the object's middle cell to the eight
-# colours, and tests it on 100 other scenes. Then it fits a second probe, for the cell that is eight rows and eight
-# columns away from the object. (If that is outside the grid, counting continues on the opposite side.)
+# The next cell fits a probe on 300 scenes, and tests it on 100 other scenes. The probe is a matrix that maps the vector
+# of the object's middle cell to the eight colours. A second probe reads the cell that is eight rows and eight columns
+# away. (If that position is outside the grid, it wraps around to the opposite side.)
 #
 # **Predict.** How often does the first probe, which reads the object's cell, name the right colour? How often does the
-# second, which reads the distant cell?
+# second probe, which reads the distant cell, name it?
 
 # %%
 names = list(COLOURS)
@@ -308,16 +313,17 @@ print(f"colour right: {in_object:.0%} from the object's cell, {far_away:.0%} fro
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The first probe is always right. The second can only guess among eight colours. So the decoder needs attention, to
-# find the cell that contains the fact.
+# The first probe is always right. The second probe can only guess among eight colours. So the decoder needs attention:
+# it has to find a cell that contains the colour.
 #
 # </details>
 #
 # ## Every shape on the way
 #
-# Here is every shape on the way from the file to the logits, with the paper's grid. Word vectors, states and the hidden
-# layer of the attention have 512 numbers each, the package's default. The decoder is not trained. (Chapter 3 explains
-# the parts of the decoder, beginning with the keys. You can come back to this table then to look up their shapes.)
+# The next cell prints every shape on the way from the file to the logits, for the paper's grid of 14 x 14 cells. Word
+# vectors, states and the hidden layer of the attention have 512 numbers each, the package's default. The decoder here
+# is not trained. (Chapter 3 explains the parts of the decoder, beginning with the keys; you can then come back to this
+# table to look up their shapes.)
 
 # %%
 vocabulary = Captioner.from_pretrained("flickr8k-paper").vocabulary
@@ -344,7 +350,7 @@ for name, shape in path_of_shapes.items():
 
 # %% [markdown]
 # There is one logit for each token of the vocabulary. The vocabulary in this example, which belongs to a captioner
-# bundled with the package, has 2,542 tokens. The paper's vocabulary has 10,000 words.
+# bundled with the package, has 2,542 tokens; the paper's vocabulary has 10,000 words.
 #
 # ## Encode every photo once
 #
@@ -362,13 +368,13 @@ print(f"{multiplications / 1e9:.1f} billion multiplications for a photo")
 print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1e9:.1f} GB for Flickr8k")
 
 # %% [markdown]
-# With five captions per photo and 20 epochs, each photo would be encoded 100 times. So the vectors are computed once
-# and stored on disk, in a *feature cache*.
+# With five captions per photo and 20 epochs, each photo would have to be encoded 100 times. So the vectors are computed
+# once and stored on disk, in a *feature cache*.
 #
 # ## Exercises
 #
-# **1.** Compute the gradient of the corner cell, (0, 0). How much of its receptive field is inside the photo, and what
-# fills the rest?
+# **1.** Compute the gradient of the corner cell, (0, 0), instead of cell (7, 7). How much of its receptive field is
+# inside the photo, and what fills the rest?
 #
 # [solution 1]
 #
@@ -383,17 +389,17 @@ print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1
 #
 # ## In five sentences
 #
-# The encoder is a network that was trained on ImageNet, without its last layers. It turns a photo into a grid of
-# annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector belongs to a square of the photo, but its
-# receptive field is much wider. Neighbouring parts of one object have similar vectors, and a linear probe can read a
-# colour from the cell that shows it. In a single vector for the whole photo, no part belongs to a place. In a grid,
-# each vector belongs to a place, so attention can choose among the vectors.
+# The encoder is a network that was trained on ImageNet and whose last layers were dropped. The encoder turns a photo
+# into a grid of annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector belongs to a square of the
+# photo, but its receptive field is much wider. Neighbouring parts of one object have similar vectors, and a linear
+# probe can read an object's colour from one of the object's cells. No part of a single vector for the whole photo
+# belongs to a region, but each vector of a grid does, so attention can choose among the vectors.
 #
 # ## Next
 #
 # In [chapter 3](03_one_step_of_attention.ipynb), attention chooses among these vectors. For further reading, see
 # [Computing receptive fields](https://distill.pub/2019/computing-receptive-fields/) (Araujo et al.), and [Alain and
-# Bengio](https://arxiv.org/abs/1610.01644), who introduced such probes.
+# Bengio](https://arxiv.org/abs/1610.01644), who introduced linear probes.
 
 # %% maintainers=true
 assert features.shape == (1, 196, 512)

@@ -45,10 +45,10 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## The picture
 #
-# The captioner `scenes` comes with the package. It captions synthetic scenes of 64 x 64 pixels, and it is small: $L =
-# 256$ regions (16 x 16), annotation vectors of $D = 66$ numbers (64 from convolutions, and the region's row and
-# column), a state of $n = 128$, word vectors of $m = 32$, and $K = 45$ words and other tokens. The scene below was not
-# in its training data.
+# The captioner `scenes` comes with the package. It is small, and captions synthetic scenes of 64 x 64 pixels. A scene
+# has $L = 256$ regions (16 x 16), each with an annotation vector of $D = 66$ numbers: 64 from convolutions, and the
+# region's row and column. The state has $n = 128$ numbers, a word vector has $m = 32$, and the vocabulary has $K = 45$
+# words and other tokens. The scene below was not in the captioner's training data.
 
 # %%
 captioner = Captioner.from_pretrained("scenes")
@@ -102,8 +102,8 @@ for name, array in (("E", E), ("W_a", W_a), ("W_h", W_h), ("v", v), ("T_h", T_h)
 # $$\mathbf{c}_0 = f_{\text{init},c}\Big(\frac{1}{L} \sum_{i=1}^L \mathbf{a}_i\Big) \qquad
 #   \mathbf{h}_0 = f_{\text{init},h}\Big(\frac{1}{L} \sum_{i=1}^L \mathbf{a}_i\Big)$$
 #
-# So the decoder has a rough idea of the picture before it attends to any region. The token `<start>` takes the place of
-# the word before the first one.
+# So the decoder has a rough idea of the picture before it attends to any region. At the first step, the previous word
+# is the token `<start>`.
 
 # %%
 mean_annotation = a.mean(axis=0)  # (D,)
@@ -122,11 +122,11 @@ print("h_0", h_0.shape, " c_0", c_0.shape, " y_0", tokens[y_0])
 # $$e_{ti} = f_{att}(\mathbf{a}_i, \mathbf{h}_{t-1}) =
 #   \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a + \mathbf{W}_h \mathbf{h}_{t-1})$$
 #
-# The query comes from the state *before* this step, because the LSTM needs the context to compute the next state. The
+# The query is made from the state *before* this step, because the LSTM needs the context to compute the next state. The
 # keys do not change from word to word, so they are computed only once for each picture.
 #
 # **Your turn.** Write equation (4) for all regions at once. `keys` has the shape (256, 64) and `query` the shape (64,);
-# numpy adds the query to each row.
+# numpy adds the query to each row of the keys.
 
 # %% gap="scores"
 keys = a @ W_a + b_a  # (256, 64)
@@ -146,9 +146,9 @@ print(f"{len(e)} scores, from {e.min():.1f} to {e.max():.1f}")
 #
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_{k=1}^L \exp(e_{tk})}$$
 #
-# The softmax turns the scores into weights, which are positive and add up to 1. It is *shift-invariant*: adding the
-# same number to all scores changes nothing, since it cancels in the fraction. So you may subtract the largest score
-# from all scores first, which keeps `exp` from overflowing.
+# The softmax turns the scores into weights, which are positive and add up to 1. The softmax is *shift-invariant*: if
+# you add a number to all scores, the weights stay the same, since the exponential of that number cancels in the
+# fraction. So you may subtract the largest score from all scores first, which keeps `exp` from overflowing.
 #
 # **Predict.** The best score is about 23 above the worst score. How many of the 256 regions share nine tenths of the
 # weight: 4, 40 or 140?
@@ -182,9 +182,9 @@ for ax in axes:
 # <details><summary>What happened</summary>
 #
 # Four regions share nine tenths of the weight. The softmax turns differences into ratios: a region whose score is 5
-# below the best score gets $e^{-5}$ times the largest weight, less than a hundredth of it. Only 8 regions have scores
-# within 5 of the best. All 8 touch the objects, which cover dozens of cells. So the model reads an object from a few of
-# its cells, not from all of them.
+# below the best score gets $e^{-5}$ times the largest weight, less than a hundredth of it. Only 8 regions have a score
+# that is at most 5 below the best. All 8 regions touch the objects, which cover dozens of cells. So the model reads an
+# object from a few of its cells, not from all of them.
 #
 # </details>
 #
@@ -201,7 +201,7 @@ for ax in axes:
 # number between 0 and 1, is from section 4.2.1 of the paper. The gate can fall to nearly 0 for a word that does not
 # need the picture.
 #
-# **Your turn.** Write the gated context vector. The gate is already computed.
+# **Your turn.** Write the gated context vector. The code has already computed the gate.
 
 # %% gap="context"
 beta = sigmoid(h_0 @ W_beta + b_beta)  # (1,)
@@ -229,15 +229,15 @@ print(f"context {z.shape}, gate {beta[0]:.2f}")
 #   \mathbf{h}_t = \mathbf{o}_t \odot \tanh(\mathbf{c}_t) \quad (3)$$
 #
 # (The paper writes $T_{D+m+n,n}$, but the result has $4n$ numbers, $n$ for each of the three gates and for the
-# candidates: `T_h`, the part of the matrix for the state, is 128 x 512. The authors' code also adds biases that are not
-# in the paper, `b_T` here and `b_o` in (7).)
+# candidates: `T_h`, the part of the matrix for the state, is 128 x 512. The code also adds biases that the paper leaves
+# out: `b_T` here and `b_o` in (7).)
 #
-# The gates are multiplied element by element ($\odot$). The *forget gate* $\mathbf{f}$ decides how much of the cell is
-# kept, the *input gate* $\mathbf{i}$ how much of the candidates $\mathbf{g}$ is added, and the *output gate*
-# $\mathbf{o}$ how much of the cell becomes the new state.
+# The gates act element by element ($\odot$). The *forget gate* $\mathbf{f}$ decides how much of the cell is kept, the
+# *input gate* $\mathbf{i}$ how much of the candidates $\mathbf{g}$ is added, and the *output gate* $\mathbf{o}$ how
+# much of the cell becomes the new state.
 #
-# **Your turn.** Write equations (2) and (3). The gates and the candidates are already computed: the sigmoid and the
-# tanh of (1) have been applied.
+# **Your turn.** Write equations (2) and (3). The code has already computed the gates and the candidates, including the
+# sigmoid and the tanh of (1).
 
 # %% gap="memory"
 summed = E[y_0] @ T_y + h_0 @ T_h + z @ T_z + b_T  # (4n,)
@@ -260,9 +260,10 @@ print(f"the forget gates are between {f.min():.2f} and {f.max():.2f}")
 # $$p(\mathbf{y}_t | \mathbf{a}, \mathbf{y}_1, \dots, \mathbf{y}_{t-1}) \propto
 #   \exp(\mathbf{L}_o(\mathbf{E}\mathbf{y}_{t-1} + \mathbf{L}_h \mathbf{h}_t + \mathbf{L}_z \hat{\mathbf{z}}_t))$$
 #
-# The exponent has a number for each word of the vocabulary, its *logit*; a softmax turns the logits into probabilities.
-# The paper calls this a *deep output* layer, after [Pascanu et al.](https://arxiv.org/abs/1312.6026), who put further
-# layers between the state and the output. In this model, the layer also reads the context and the previous word.
+# The exponent has one number for each word of the vocabulary, the word's *logit*; a softmax turns the logits into
+# probabilities. The paper calls this a *deep output* layer, after [Pascanu et al.](https://arxiv.org/abs/1312.6026),
+# who put further layers between the state and the output. In this model, the layer also reads the context and the
+# previous word.
 
 # %%
 logits = (E[y_0] + h_1 @ L_h + z @ L_z) @ L_o + b_o  # (K,)
@@ -278,8 +279,8 @@ print("first word:", tokens[best[0]])
 # %% [markdown]
 # ## Check against the layer
 #
-# `CaptionDecoder.step` computes the same step for many captions at once, in 32 bits. Your numbers agree with the
-# layer's.
+# `CaptionDecoder.step` computes the same step for many captions at once, in 32 bits. The next cell shows that your
+# numbers agree with the layer's.
 
 # %%
 state = decoder.initial_state(features)
@@ -312,9 +313,9 @@ print(f"weights differ by at most {keras_difference:.0e}, contexts by {context_d
 # %% [markdown]
 # ## A whole caption
 #
-# The next cell puts the lines above into a function and calls it until the word is `<end>`. The most probable word of
-# each step is the input of the next step. Choosing words in this way is called *greedy search*; [chapter
-# 7](07_words_out.ipynb) shows better ways.
+# The next cell puts the code of one step into a function and calls the function until the word is `<end>`. The most
+# probable word of each step is the input of the next step. Choosing words in this way is called *greedy search*;
+# [chapter 7](07_words_out.ipynb) shows better ways.
 
 
 # %%
@@ -367,11 +368,11 @@ _ = display.plot(width=10)
 # %% [markdown]
 # How is such an overlay made? The map has 16 x 16 weights, and the picture has 64 x 64 pixels, so each weight is spread
 # over the pixels around its cell. (The paper enlarges its 14 x 14 weights by $2^4 = 16$ and blurs them with a Gaussian
-# filter.) Areas with large weights keep their colours, and the line encloses the smallest area that has half of the
+# filter.) Regions with large weights keep their colours, and the line encloses the smallest area that has half of the
 # total weight.
 #
-# In a synthetic scene, you know where each object is. So you can measure, over 100 other scenes, how much of the
-# attention is on the object that a colour or a shape names.
+# In a synthetic scene, you know where each object is. So you can measure, for each word that names a colour or a shape,
+# how much of the attention is on the object that it describes. The next cell does this for 100 other scenes.
 
 # %%
 others = draw_scenes(100, seed=7)
@@ -383,14 +384,14 @@ print(f"the largest weight is on the object for {grounding.pointing:.0%} of {gro
 # ### Is the map shifted?
 #
 # Look closely: at the words for the shapes, attention is to the left of the middle of the object. Are the pictures the
-# reason, or is the map shifted? Two tests answer this. First, mirror the scenes, so that left becomes right: if
-# something in the pictures attracted attention to the left, the attention would now be on the right. Second, find out
-# which cells contain the shape: train a linear classifier (a *probe*) to predict the shape from one cell's vector, for
-# cells in several columns around the object's centre. If the map were shifted, the cells that contain the shape would
-# be shifted, too.
+# reason, or is the map shifted? Two tests answer this question. First, mirror the scenes, so that left becomes right:
+# if something in the pictures attracted attention to the left, the attention would now be on the right. Second, find
+# out which cells contain the shape: train a linear classifier (a *probe*) to predict the shape from one cell's vector,
+# for cells in several columns around the object's centre. If the map were shifted, the cells that contain the shape
+# would be shifted, too.
 #
-# **Predict.** From which cell can the shape be predicted best: from a cell in the middle of the object, or from a cell
-# at its edge?
+# **Predict.** From which cell can the shape be predicted better: from a cell in the middle of the object, or from a
+# cell at its edge?
 
 # %%
 singles = draw_scenes(1500, seed=5, max_objects=1)
@@ -446,9 +447,9 @@ _ = ax.legend()
 #
 # The cells at both edges predict the shape better than the cell in the middle: a cell of this encoder sees only 8 x 8
 # pixels, and the middle of a square looks like the middle of a circle. So the map is not shifted. The pictures are not
-# the reason either, since in mirrored scenes the attention is on the left, too. Either edge would do, but with this
-# encoder the left edge predicts the shape better, even in mirrored scenes. The encoder and the decoder were trained
-# together, and have settled on the left side.
+# the reason, either, since attention is left of the middle in mirrored scenes, too. The model could read the shape from
+# either edge, but with this encoder the left edge predicts the shape better, even in mirrored scenes. The encoder and
+# the decoder were trained together, and have settled on the left edge.
 #
 # </details>
 #
@@ -481,19 +482,21 @@ print(f"fraction of the weight that moves: {moved(maps):.2f} with tanh, {moved(w
 #
 # Without the tanh, the maps do not change at all from word to word. The score splits into $\mathbf{v}^\top
 # (\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a)$, which is the same for every word, and $\mathbf{v}^\top \mathbf{W}_h
-# \mathbf{h}_{t-1}$, which is the same for every region and therefore changes nothing in the softmax. So the region and
-# the state cannot interact. It is easy to make this mistake, because a model without the tanh still trains.
+# \mathbf{h}_{t-1}$, which is the same for every region and therefore changes nothing in the softmax. So without the
+# tanh, the region and the state cannot interact. It is easy to overlook a missing tanh, because the model still trains
+# without it.
 #
 # </details>
 #
 # ## What the LSTM keeps, and what it forgets
 #
 # In a plain recurrent network, the gradient is multiplied by the same matrix at every step on its way back. Usually the
-# gradient shrinks. This *vanishing gradient* keeps such a network from learning long-range dependencies. In an LSTM,
-# each element of $\mathbf{c}_{t-1}$ is merely multiplied by a forget gate on its way to $\mathbf{c}_t$, by (2). Where
-# the forget gate is open, the element is passed forwards almost unchanged, and so is its gradient backwards. So an LSTM
-# can remember a number during a whole caption. Does this LSTM do so? The product of the forget gates of all steps says
-# which fraction of each element of $\mathbf{c}_0$ is left at the end of the caption.
+# gradient shrinks. This *vanishing gradient* keeps plain recurrent networks from learning long-range dependencies. In
+# an LSTM, each element of $\mathbf{c}_{t-1}$ is merely multiplied by a forget gate on its way to $\mathbf{c}_t$, as in
+# equation (2). Where the forget gate is open, the element is passed forwards almost unchanged, and so is its gradient
+# backwards. So an LSTM can remember a number during a whole caption. Does this LSTM remember anything that long? The
+# product of the forget gates of all steps is the fraction of each element of $\mathbf{c}_0$ that is left at the end of
+# the caption.
 #
 # **Predict.** For how many of the 128 elements is more than half left at the end?
 
@@ -508,8 +511,8 @@ print(f"largest {left_over.max():.2f}, median {np.median(left_over):.0e}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# More than half is left of three elements, one of which is kept almost entirely. Of most elements, almost nothing is
-# left. So the LSTM *can* remember a number, but in this caption it keeps little of what it started with.
+# More than half is left of three elements, one of which is kept almost entirely. Almost nothing is left of most
+# elements. So the LSTM *can* remember a number, but in this caption it keeps little of its first cell.
 #
 # </details>
 #
@@ -521,11 +524,11 @@ print(f"largest {left_over.max():.2f}, median {np.median(left_over):.0e}")
 # $\mathbf{L}_h \mathbf{h}_t$, is called *memory* below, because $\mathbf{h}_t$ depends on everything that was written
 # and read so far.
 #
-# The LSTM has already read the previous word and the context, so why are they added again? "Left" is followed by "of",
-# whatever the picture shows. The previous word alone is enough to predict this, which leaves the state free for other
-# information. The context is added again so that a colour, for example, can be read from the picture directly. But the
-# context is also in $\mathbf{h}_t$, by equation (1). So if the memory term is large, part of it may come from what was
-# read at this very step.
+# The LSTM has already read the previous word and the context, so why are they added again? After "left" comes "of",
+# whatever the picture shows. The readout can predict such a word from the previous word alone, which leaves the state
+# free for other information. The context is added again so that a colour, for example, can be read from the picture
+# directly. But the context is also in $\mathbf{h}_t$, by equation (1). So if the memory term is large, part of it may
+# come from what was read at this very step.
 #
 # **Predict.** The model has just said "a yellow circle is under a", and the next two words are "blue star". Which of
 # the three terms favours "blue" over the other colours most strongly? Which term favours "star" over the other shapes?
@@ -561,10 +564,10 @@ for (said, name), lead in ahead.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Memory favours colours of all kinds; it is mostly the picture term that favours *blue* over the other colours. *Star*
-# is favoured mostly by memory. Was the shape read at this step, by the LSTM, or at an earlier step? To find out,
+# The memory term favours colours in general, and mostly the picture term favours *blue* over the other colours. For
+# *star*, the memory term decides. Was the shape read at this step, by the LSTM, or at an earlier step? To find out,
 # blindfold the model for this one step: with the gate at 0, neither the LSTM nor the readout gets anything from the
-# picture. The model still says "star", so it had read the shape at an earlier step:
+# picture. The model still says "star", so it had read the shape at an earlier step.
 #
 # </details>
 #
@@ -577,9 +580,9 @@ for name, log_p in (("seeing", log_p_seeing), ("blind", log_p_blind)):
     print(f"{name:8} {tokens[log_p.argmax()]} with probability {np.exp(log_p.max()):.3f}")
 
 # %% [markdown]
-# The package can do this for you: `captioner.trace` splits each logit into these parts. The picture's part is itself a
-# sum over regions, because $\hat{\mathbf{z}}_t$ is one. `captioner.trace` shows this sum as the *votes* of the regions
-# for a word ([docs/trace.md](../docs/trace.md) has the formulas).
+# The package can compute the three terms for you: `captioner.trace` splits each logit into these parts. The picture's
+# part is itself a sum over regions, because $\hat{\mathbf{z}}_t$ is a sum over regions. `captioner.trace` shows this
+# sum as the *votes* of the regions for a word ([docs/trace.md](../docs/trace.md) has the formulas).
 
 # %%
 trace = captioner.trace(scene.image, " ".join(words))
@@ -594,11 +597,11 @@ print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
 # %% [markdown]
 # ### What a map does not tell you
 #
-# A map of attention shows how much of each region is *read* at one step. The map does not show which word this
-# supports, because all words of the vocabulary share the map. The map does not show either what was read from a region,
-# or whether it was needed: at "star" the map highlights the star, but the blindfolded model said "star", too. A word
-# may come from memory, that is, from what was read at earlier steps. The votes show which word a region supports. To
-# find out whether a word *depends* on a region, remove the region and run the model again.
+# A map of attention shows how much of each region is *read* at one step. The map does not show which word a region
+# supports, because all words of the vocabulary share the map. Nor does a map show what was read from a region, or
+# whether it was needed: at "star", the map highlights the star, but the blindfolded model said "star", too. A word may
+# come from memory, that is, from what was read at earlier steps. The votes show which word a region supports. To find
+# out whether a word *depends* on a region, remove the region and run the model again.
 #
 # ## Other scores
 #
@@ -610,8 +613,9 @@ print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
 # * *Bilinear* (or multiplicative) attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$: a matrix first
 #   maps the state into the space of the annotation vectors.
 #
-# Dot-product attention needs two vectors of the same length. The next cell computes both scores by hand and compares
-# them with the layers of the package and of Keras (`keras.layers.Attention` is dot-product attention).
+# Dot-product attention needs a state and annotation vectors of the same length. The next cell computes the dot-product
+# and the bilinear score by hand and compares them with the layers of the package and of Keras (`keras.layers.Attention`
+# is dot-product attention).
 
 # %%
 from keras_sat import BilinearAttention, DotAttention
@@ -660,16 +664,17 @@ for name, (once, each_word) in costs.items():
 # Each part of a transformer's attention ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)) is a small change to
 # what you have just computed:
 #
-# * *Scaled* dot products. Dot products of long random vectors are large, which makes their softmax nearly one-hot and
-#   its gradient nearly 0. So the dot products are divided by $\sqrt{d}$, where $d$ is the length of the vectors.
-# * *Projections* for all three: $\mathbf{Q} = \mathbf{X}\mathbf{W}_Q$, $\mathbf{K} = \mathbf{A}\mathbf{W}_K$,
-#   $\mathbf{V} = \mathbf{A}\mathbf{W}_V$. In the additive score, the query and the keys had projections, but the values
-#   had none.
-# * *Multi-head attention*: several small *heads* of attention side by side, each with a map of its own. Their contexts
-#   are concatenated and projected.
-# * *Cross-attention* attends to the picture, as here. *Self-attention* attends to the caption itself and replaces the
-#   LSTM. Then no word has to wait for the state of the previous word, and in training all words of a caption are
-#   computed in parallel.
+# * *Scaled* dot products: the dot products of long random vectors are large, which makes their softmax nearly one-hot
+#   and its gradient nearly 0. So a transformer divides the dot products by $\sqrt{d}$, where $d$ is the length of the
+#   vectors.
+# * *Projections* for the queries, the keys and the values: $\mathbf{Q} = \mathbf{X}\mathbf{W}_Q$, $\mathbf{K} =
+#   \mathbf{A}\mathbf{W}_K$, $\mathbf{V} = \mathbf{A}\mathbf{W}_V$. In the additive score, the query and the keys had
+#   projections, but the values had none.
+# * *Multi-head attention*: several small *heads* of attention work side by side, each with a map of its own. The
+#   contexts of the heads are concatenated and projected.
+# * *Cross-attention* attends to the picture, as in this chapter. *Self-attention* attends to the caption itself and
+#   replaces the LSTM. Without an LSTM, no word has to wait for the state of the previous word, and in training all
+#   words of a caption are computed in parallel.
 #
 # $$\text{head} = \text{softmax}\Big(\frac{\mathbf{Q}\mathbf{K}^\top}{\sqrt{d}}\Big)\mathbf{V}$$
 #
@@ -714,8 +719,8 @@ print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most 
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Set the gate to 1 (`write(gate=1.0)`). Does the caption change? Does it change if the gate is 0, so that the
-# model gets nothing from the picture after the first state?
+# **1.** Set the gate to 1 (`write(gate=1.0)`). Does the caption change? And does it change with a gate of 0, so that
+# the model gets nothing from the picture after the first state?
 #
 # [solution 1]
 #
@@ -724,13 +729,13 @@ print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most 
 #
 # [solution 2]
 #
-# **3.** Let the model attend to one region only, with weight 1 where $\alpha$ is largest, and 0 elsewhere. (*Hard
-# attention* comes close to this.) Is the caption still true?
+# **3.** Let the model attend to one region only: give weight 1 to the region with the largest $\alpha$, and weight 0 to
+# all others. (*Hard attention* comes close to this.) Is the caption still true?
 #
 # [solution 3]
 #
-# **4.** Sample 196 random keys and a random query of length $d$ = 4, 64 and 512 (`rng.normal`). What is the largest
-# attention weight, with and without the division by $\sqrt{d}$?
+# **4.** Sample 196 random keys and a random query with `rng.normal`, first of length $d = 4$, then of length 64 and
+# 512. What is the largest attention weight for each length, with and without the division by $\sqrt{d}$?
 #
 # [solution 4]
 #
