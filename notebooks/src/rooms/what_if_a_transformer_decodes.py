@@ -22,8 +22,8 @@
 #
 # | | the paper's decoder | a transformer decoder |
 # |---|---|---|
-# | the words so far | the LSTM's state, a vector | *self-attention*: each word looks back at all words before it |
-# | the photo | one map, with the state as the query | *cross-attention*: a map for each head, with the word as the query |
+# | the words so far | the LSTM's state | *self-attention*: each word looks back at all words before it |
+# | the photo | one map, from the state as query | *cross-attention*: a map for each head, from the word as query |
 # | combining both | the LSTM's gates | a small network for each word, the *feed-forward* layer |
 # | the order of the words | follows from the recurrence | a vector for each *position* is added (exercise 1) |
 #
