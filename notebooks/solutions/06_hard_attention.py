@@ -1,6 +1,6 @@
 # %% gap="draw"
 def draw(alpha, noise):
-    """Return the places (draws,) that Gumbel noise (draws, L) draws with the probabilities alpha (L,)."""
+    """Return the regions (draws,) that Gumbel noise (draws, L) draws with the probabilities alpha (L,)."""
     return np.argmax(np.log(alpha) + noise, axis=-1)
 
 
@@ -96,5 +96,5 @@ for temperature in (2.0, 0.5, 0.1):
     print(f"tau = {temperature}: the mean is {off[temperature]:.0%} away, variance {spread[temperature]:.2f}")
 
 # A trade: a high temperature has little variance and another mean; a low one has the right mean, and scatters. Also,
-# the model then reads a mixture of places, not one of them.
+# the model then reads a mixture of regions, not one region.
 assert off[2.0] > off[0.5] > off[0.1] and spread[2.0] < spread[0.5] < spread[0.1]

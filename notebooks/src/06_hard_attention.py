@@ -69,7 +69,7 @@ plt.rcParams["figure.dpi"] = 100
 
 # %% gap="draw"
 def draw(alpha, noise):
-    """Return the places (draws,) that Gumbel noise (draws, L) draws with the probabilities alpha (L,)."""
+    """Return the regions (draws,) that Gumbel noise (draws, L) draws with the probabilities alpha (L,)."""
     return ...  # your turn
 
 
@@ -198,7 +198,7 @@ print(f"alpha {alpha.round(2)}: L_s = {bound_of_word:.3f}, log p(y | a) = {log_m
 
 # %% gap="bracket"
 def brackets(places, baseline=0.0):
-    """Return an estimate of the gradient of L_s for the scores from each drawn place (draws,): (draws, 3)."""
+    """Return an estimate of the gradient of L_s for the scores from each drawn region (draws,): (draws, 3)."""
     one_hot = np.eye(3)[places]
     reward = log_p_word[places] - baseline
     return ...  # your turn
@@ -239,7 +239,7 @@ weights = tiny.trainable_variables
 random = np.random.default_rng(0)
 for weight in weights:
     weight.assign(random.normal(scale=0.7, size=weight.shape))
-paths = np.array(list(itertools.product(range(3), repeat=3)))  # (27, 3): a place for each word
+paths = np.array(list(itertools.product(range(3), repeat=3)))  # (27, 3): a region for each word
 
 
 def log_probs_of(paths):
@@ -591,7 +591,7 @@ def write(model, drawn, seed=0):
     rng, number = np.random.default_rng(seed), len(grids)
     h, c = model.initial_state(grids)
     y = np.full(number, vocabulary.start_token_id)
-    sampled = np.ones(number, "float32") if drawn else None  # 1: draw the places of this caption
+    sampled = np.ones(number, "float32") if drawn else None  # 1: draw the regions of this caption
     steps = []
     for _ in range(16):
         noise = rng.gumbel(size=grids.shape[:2]).astype("float32") if drawn else None
@@ -654,7 +654,7 @@ for name, drawn, maps in shown:
     display = AttentionDisplay(unseen[example].image, record[0], record[maps].reshape(-1, 16, 16))
     display.plot(columns=len(display.positions()) + 1, width=10)
 for name in models:
-    print(f"{name:10} mean entropy of alpha {entropy[name]:.2f}, as of {np.exp(entropy[name]):.1f} equal places")
+    print(f"{name:10} mean entropy of alpha {entropy[name]:.2f}, as of {np.exp(entropy[name]):.1f} equal regions")
 
 # %% [markdown]
 # Training with draws makes attention sharper: its entropy falls, so it is spread over fewer regions. ([Chapter

@@ -19,7 +19,7 @@ def direction(word):
 
 
 def votes(word):
-    """Return the votes of the places for a candidate, (196,)."""
+    """Return the votes of the regions for a candidate, (196,)."""
     d = direction(word)
     return beta * alpha * ((a - a.mean(axis=0)) @ d)
 
@@ -30,17 +30,17 @@ def votes(word):
 
 
 # %% gap="without"
-def without(a, places):
-    """Return the annotation vectors (196, D), those of some places (numbers) replaced by the mean of all."""
+def without(a, regions):
+    """Return the annotation vectors (196, D), those of some regions (numbers) replaced by the mean of all."""
     altered = a.copy()
-    altered[places] = a.mean(axis=0)
+    altered[regions] = a.mean(axis=0)
     return altered
 
 
 # %% wrong="without"
-def without(a, places):
+def without(a, regions):
     altered = a.copy()
-    altered[places] = 0.0  # zero is not nothing
+    altered[regions] = 0.0  # zero is not nothing
     return altered
 
 
@@ -55,7 +55,7 @@ for name, order in orders(beach, t_girls).items():
     on_girls[name] = weights[alone.ravel() == "girls"].sum()
     best = ", ".join(f"{vocabulary.tokens[number]} {p[number]:.0%}" for number in np.argsort(-p)[:4])
     print(f"{name:9}: log p falls by {girls[name]:5.2f}; now {best}")
-print("attention on places that would say “girls” alone:", {name: f"{sum_:.0%}" for name, sum_ in on_girls.items()})
+print("attention on regions that would say “girls” alone:", {name: f"{sum_:.0%}" for name, sum_ in on_girls.items()})
 
 # Without the 20 regions with the most attention, the network reads regions that would say "girls" on their own, even
 # more than before. The regions with the highest votes for "girls" are such regions. Without them, the remaining regions

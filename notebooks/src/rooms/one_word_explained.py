@@ -43,7 +43,7 @@ photos = Path(keras_sat.__file__).parent / "deploy" / "page" / "examples"
 # ## A word that is right
 #
 # A *trace* keeps what the network computed for each word of a caption. The next cell shows the attention at the word
-# "camera". The network divides the photo into 14 x 14 *regions*, which are called *places* in the code. Rows and
+# "camera". The network divides the photo into 14 x 14 *regions*. Rows and
 # columns are counted from 0, starting at the top left.
 
 # %% stored="JPEG"
@@ -204,7 +204,7 @@ def direction(word):
 
 
 def votes(word):
-    """Return the votes of the places for a candidate, (196,)."""
+    """Return the votes of the regions for a candidate, (196,)."""
     d = direction(word)
     return ...  # your turn
 
@@ -213,7 +213,7 @@ def votes(word):
 for word in ("camera", "cigarette"):
     message = "Not the votes: they have three factors, beta, alpha, and d times the difference to the mean vector."
     np.testing.assert_allclose(votes(word), trace.votes(t, word).ravel(), atol=1e-3, err_msg=message)
-    assert np.shape(votes(word)) == (196,), "There must be a vote for each of the 196 places."
+    assert np.shape(votes(word)) == (196,), "There must be a vote for each of the 196 regions."
 of_mean = beta * direction("camera") @ a.mean(axis=0)
 print(f"votes {votes('camera').sum():+.2f}, even attention {of_mean:+.2f}", end=", ")
 of_photo = parts["photo"][word_id("camera")]
@@ -254,11 +254,11 @@ print("the foot speaks for", ", ".join(f"{vocabulary.tokens[i]} {votes_of_foot[i
 # with $\mathbf{a}_i$ instead of the weighted mean; `trace.places` does the same.
 
 # %%
-summed = summands["previous word"] + L_h @ h + (beta * a + z_sentinel) @ L_z.T  # (196, m): a row for each place
+summed = summands["previous word"] + L_h @ h + (beta * a + z_sentinel) @ L_z.T  # (196, m): a row for each region
 said_alone = (np.tanh(summed) @ L_o.T + b).argmax(axis=1)
 places, probabilities = trace.places(t)
 same = np.mean([vocabulary.tokens[said] == word for said, word in zip(said_alone, places.ravel())])
-print(f"the same word by hand and by the trace: {same:.0%} of the places")
+print(f"the same word by hand and by the trace: {same:.0%} of the regions")
 said_by_places = Counter(places.ravel().tolist())
 print(", ".join(f"{word} {number}" for word, number in said_by_places.most_common(8)))
 
@@ -293,17 +293,17 @@ for other in trace.alternatives(t):
 
 
 # %% gap="without"
-def without(a, places):
-    """Return the annotation vectors (196, D), those of some places (numbers) replaced by the mean of all."""
+def without(a, regions):
+    """Return the annotation vectors (196, D), those of some regions (numbers) replaced by the mean of all."""
     return ...  # your turn
 
 
 # %% check="without" empty="without(np.ones((3, 2)), [0])"
 three = np.array([[0.0, 3.0], [3.0, 0.0], [6.0, 3.0]])
-message = "Place 1 should be the mean of all three, and the others as they were."
+message = "Region 1 should be the mean of all three, and the others as they were."
 np.testing.assert_allclose(without(three, [1]), [[0, 3], [3, 2], [6, 3]], err_msg=message)
 np.testing.assert_allclose(three[1], [3, 0], err_msg="Change a copy: the annotation vectors are needed again.")
-np.testing.assert_allclose(without(three, np.arange(0)), three, err_msg="Without any place, nothing changes.")
+np.testing.assert_allclose(without(three, np.arange(0)), three, err_msg="Without any region removed, nothing changes.")
 
 # %% [markdown]
 # There are two ways to choose a tenth of the regions: you can remove those with the most attention at "camera", or
@@ -313,16 +313,16 @@ np.testing.assert_allclose(without(three, np.arange(0)), three, err_msg="Without
 
 
 # %%
-def read_without(trace, t, places):
-    """Return the probabilities (K,) of word t and its attention (196,), if some places are taken away."""
+def read_without(trace, t, regions):
+    """Return the probabilities (K,) of word t and its attention (196,), if some regions are removed."""
     annotations = trace.annotations().reshape(196, 512)
     previous = [vocabulary.start_token_id, *vocabulary.caption_to_ids(trace.words[:t])]
-    read = decoder(without(annotations, places)[None], np.array([previous]))
+    read = decoder(without(annotations, regions)[None], np.array([previous]))
     return plain(ops.softmax(read.logits[0, t])), plain(read.attention_weights[0, t]).ravel()
 
 
 def orders(trace, t):
-    """Return the places in three orders: most attention first, highest vote first, and at random."""
+    """Return the regions in three orders: most attention first, highest vote first, and at random."""
     return {
         "attention": np.argsort(-trace.steps[t].attention_weights.ravel(), kind="stable"),
         "votes": np.argsort(-trace.votes(t).ravel(), kind="stable"),
@@ -331,9 +331,9 @@ def orders(trace, t):
 
 
 def falls(trace, t):
-    """Return by how much log p of word t falls without the first 20 places of each order."""
+    """Return by how much log p of word t falls without the first 20 regions of each order."""
     said = word_id(trace.words[t])
-    p, _ = read_without(trace, t, np.arange(0))  # no places
+    p, _ = read_without(trace, t, np.arange(0))  # no region removed
     return {
         name: np.log(p[said]) - np.log(read_without(trace, t, order[:20])[0][said])
         for name, order in orders(trace, t).items()
@@ -342,9 +342,9 @@ def falls(trace, t):
 
 camera = falls(trace, t)
 for name, fall in camera.items():
-    print(f"without 20 places, by {name:9}: log p falls by {fall:5.2f}, p is multiplied by {np.exp(-fall):.3f}")
+    print(f"without 20 regions, by {name:9}: log p falls by {fall:5.2f}, p is multiplied by {np.exp(-fall):.3f}")
 by_attention, by_votes, _ = orders(trace, t).values()
-print(f"{len({*by_attention[:20]} & {*by_votes[:20]})} of the 20 places are in both of the first two")
+print(f"{len({*by_attention[:20]} & {*by_votes[:20]})} of the 20 regions are in both of the first two")
 p_without_votes, _ = read_without(trace, t, by_votes[:20])
 print(f"without those that voted, the most probable word is {vocabulary.tokens[p_without_votes.argmax()]}")
 
@@ -405,7 +405,7 @@ for ax, title in zip(
 order = orders(raft, t_raft)["votes"]
 kayak = falls(raft, t_raft)
 p_after, alpha_after = read_without(raft, t_raft, order[:20])
-print(f"votes of the 20 places: {raft.votes(t_raft).ravel()[order[:20]].sum():+.1f}")
+print(f"votes of the 20 regions: {raft.votes(t_raft).ravel()[order[:20]].sum():+.1f}")
 print(f"“kayak” without them: {p_after[word_id('kayak')]:.0%}")
 
 taken = np.isin(np.arange(196), order[:20]).reshape(14, 14)
@@ -413,7 +413,7 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 axes[0].imshow(raft.steps[t_raft].attention_weights, vmax=0.18, **like_the_photo)
 axes[1].imshow(np.ma.masked_array(alpha_after.reshape(14, 14), taken), vmax=0.18, **like_the_photo)
 axes[1].set_facecolor("lightgrey")
-for ax, title in zip(axes, ("attention", "attention without 20 places (grey)")):
+for ax, title in zip(axes, ("attention", "attention without 20 regions (grey)")):
     ax.set(title=title, xticks=[], yticks=[])
 
 # %% [markdown]
@@ -436,14 +436,14 @@ for ax, (of, number) in zip(axes, ((trace, t), (raft, t_raft))):
     for name, order in orders(of, number).items():
         curves[word, name] = [read_without(of, number, order[:taken])[0][word_id(word)] for taken in numbers]
         ax.plot(numbers / 196, curves[word, name], marker="o", label=chosen_by[name])
-    ax.set(title=f"p of “{word}”", xlabel="fraction of the places taken away", ylim=(0, 0.75))
+    ax.set(title=f"p of “{word}”", xlabel="fraction of the regions removed", ylim=(0, 0.75))
 axes[0].legend()
 for (word, name), curve in curves.items():
     print(f"{word:7} by {name:10}", *(f"{p:.3f}" for p in curve))
 left_at_random = orders(trace, t)["random"][numbers[-1] :]
 _, alpha_at_random = read_without(trace, t, orders(trace, t)["random"][: numbers[-1]])
 of_camera = [place for place in left_at_random if places.ravel()[place] == "camera"]
-print(f"camera, 20 places left at random: {alpha_at_random[of_camera].sum():.0%} of the attention on {len(of_camera)}")
+print(f"camera, 20 regions left at random: {alpha_at_random[of_camera].sum():.0%} of the attention on {len(of_camera)}")
 
 # %% [markdown]
 # "Camera" depends on a few regions. The probability of "kayak" falls only when a second tenth of the photo is removed,
@@ -487,7 +487,7 @@ for column, label in enumerate(chosen_by.values()):
     heights = np.arange(len(labels)) + 0.27 * (1 - column)
     ax.barh(heights, pairs[largest_last, column], height=0.27, label=label)
 ax.set_yticks(range(len(labels)), [labels[number] for number in largest_last], fontsize=9)
-ax.set(xlabel="fall of log p without 20 places (“camera”, highest votes: 5.1)", xlim=(-0.6, 2.5))
+ax.set(xlabel="fall of log p without 20 regions (“camera”, highest votes: 5.1)", xlim=(-0.6, 2.5))
 ax.legend(loc="lower right")
 ahead = np.mean(pairs[:, 1] > pairs[:, 0])
 print(f"{len(labels)} words; votes cost more than attention for {ahead:.0%}")
