@@ -303,7 +303,7 @@ three = np.array([[0.0, 3.0], [3.0, 0.0], [6.0, 3.0]])
 message = "Region 1 should be the mean of all three, and the others as they were."
 np.testing.assert_allclose(without(three, [1]), [[0, 3], [3, 2], [6, 3]], err_msg=message)
 np.testing.assert_allclose(three[1], [3, 0], err_msg="Change a copy: the annotation vectors are needed again.")
-np.testing.assert_allclose(without(three, np.arange(0)), three, err_msg="Without any region removed, nothing changes.")
+np.testing.assert_allclose(without(three, np.arange(0)), three, err_msg="If no region is removed, nothing changes.")
 
 # %% [markdown]
 # There are two ways to choose a tenth of the regions: you can remove those with the most attention at "camera", or
