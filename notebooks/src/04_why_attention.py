@@ -420,8 +420,8 @@ for name in ("soft", "soft, GRU"):
 #
 # ## In five sentences
 #
-# The mean of a picture's cells contains which objects there are, but hardly where they are. So a captioner that gets
-# only this mean mostly gives a scene and its swapped twin the same caption, and almost never gets both right. With
+# The mean of a picture's cells shows which objects there are, but hardly where they are. So a captioner that gets only
+# this mean mostly gives a scene and its swapped twin the same caption, and almost never gets both right. With
 # attention, the decoder reads the regions that it needs for each word, so that not everything has to pass through one
 # vector. Attention was invented for translation, where the bottleneck was the encoder's last state, a short vector for
 # the whole sentence. A small difference in the loss can mean a large difference between captions, so read the captions.
