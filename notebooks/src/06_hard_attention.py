@@ -5,7 +5,7 @@
 #
 # * sample a region with the *Gumbel-max trick*, and say why no gradient passes through the sample
 # * derive equation (11) from (10), and estimate it with REINFORCE
-# * say what the baseline, the entropy term and the expectation for half of the photos do
+# * explain the purpose of the baseline, of the entropy term and of the expectation for half of the photos
 # * train hard attention, and use measurements to decide between soft and hard attention
 #
 # **You need** [chapter 3](03_one_step_of_attention.ipynb) for the symbols, and the derivative of a logarithm. Training
@@ -146,11 +146,12 @@ plt.show()
 #
 # ## What is maximised: equation (10)
 #
-# Since the mean over all draws is smooth, hard attention maximises such a mean. Ideally, it would be the probability of
-# the caption. A *path* $s = (s_1, \dots, s_C)$ has a region for each word, and the probability of the caption is a sum
-# over all paths: $p(\mathbf{y} \mid \mathbf{a}) = \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s, \mathbf{a})$. But
-# it is hard to estimate the gradient of the logarithm of this sum. The logarithm is concave, so the mean of logarithms
-# is at most the logarithm of the mean. This is *Jensen's inequality*, and it gives the paper's bound:
+# Since the mean over all draws is smooth, hard attention maximises such a mean. Ideally, this mean would be the
+# probability of the caption. A *path* $s = (s_1, \dots, s_C)$ has a region for each word, and the probability of the
+# caption is a sum over all paths: $p(\mathbf{y} \mid \mathbf{a}) = \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s,
+# \mathbf{a})$. But it is hard to estimate the gradient of the logarithm of this sum. The logarithm is concave, so the
+# mean of logarithms is at most the logarithm of the mean. This is *Jensen's inequality*, and it gives the paper's
+# bound:
 #
 # $$L_s = \sum_s p(s \mid \mathbf{a}) \log p(\mathbf{y} \mid s, \mathbf{a}) \;\le\;
 #   \log \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s, \mathbf{a}) = \log p(\mathbf{y} \mid \mathbf{a})
@@ -384,13 +385,13 @@ plt.show()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The variance is forty times larger without the baseline. With the baseline, the size of the reward is about 1 instead
-# of 9. The variance is proportional to the square of this size: the variance of the second part of (12) falls from 586
-# to 5.5. The first part has no baseline, and its variance stays 9.4. The best baseline is near $L_s$ (figure on the
-# left), and the mean is exact for any baseline. On the right, distances are fractions of the length of the exact
-# gradient: with the baseline, 25 draws come as close as about a thousand draws without it. Both distances fall as $1 /
-# \sqrt N$, so each further digit takes a hundred times as many draws. A better baseline is therefore worth more than
-# more draws.
+# The variance is forty times larger without the baseline. With the baseline, the absolute value of the reward is about
+# 1 instead of 9. The variance is proportional to the square of the reward: the variance of the second part of (12)
+# falls from 586 to 5.5. The first part has no baseline, and its variance stays 9.4. The best baseline is near $L_s$
+# (figure on the left), and the mean is exact for any baseline. On the right, distances are fractions of the length of
+# the exact gradient: with the baseline, 25 draws come as close as about a thousand draws without it. Both distances
+# fall as $1 / \sqrt N$, so each further digit takes a hundred times as many draws. A better baseline is therefore worth
+# more than more draws.
 #
 # </details>
 #
@@ -483,7 +484,7 @@ plt.show()
 # Section 4.1 has another method to reduce the variance. For each photo, a coin toss decides: with probability one half,
 # the context is a draw (9); otherwise it is the expectation over all draws, $\sum_i \alpha_i \mathbf{a}_i$. The
 # expectation is soft attention, whose gradient is computed by backpropagation. This gradient has no variance, but it is
-# not the gradient of $L_s$. In the tiny model both effects can be computed exactly.
+# not the gradient of $L_s$. In the tiny model, you can compute the variance and the mean of this estimate exactly.
 
 # %%
 with tf.GradientTape() as tape:
@@ -506,9 +507,9 @@ print(f"with the coin: variance {variance['coin']:.1f}, the mean is {bias:.0%} a
 # Now train the paper's model (`keras_sat/show_attend_tell.py`) with `attention="hard"`, with the sizes of chapter 5 and
 # about a third of its scenes. Its `train_step` contains all that you have just learned: Gumbel noise, the coin toss,
 # the surrogate, the moving average and the entropy. Training starts from the soft weights. With random weights, the
-# model could not predict any word at first, so the rewards would tell nothing about where to look. (There are two
-# captions of each scene, of at most 11 words. TensorFlow compiles a graph for each length of captions, so most batches
-# share one graph.)
+# model could not predict any word at first, so the rewards would contain no information about where to look. (There are
+# two captions of each scene, of at most 11 words. TensorFlow compiles a graph for each length of captions, so most
+# batches share one graph.)
 
 # %%
 bundled = Captioner.from_pretrained("scenes")  # its encoder and vocabulary
@@ -623,9 +624,9 @@ for name, model in models.items():
 # points ahead, probably because its gradient has no variance and because it learns from only one kind of context.
 # Captioners that were trained for longer, and tested on other scenes, are only one point apart
 # ([docs/training.md](../docs/training.md): 93.6 % and 92.5 % for scenes of two objects). With draws, soft attention
-# fails, because it was never trained on single regions. Hard attention was, and most of its captions are true although
-# it reads a single region for each word. More of its captions are true with the expectation, because a single region
-# may miss the object, and because training was short.
+# fails, because it was never trained on single regions. Hard attention was trained on single regions, and most of its
+# captions are true although it reads only one region for each word. More of its captions are true with the expectation,
+# because a single region may miss the object, and because training was short.
 #
 # </details>
 #
