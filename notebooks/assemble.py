@@ -22,7 +22,7 @@ YOUR_TURN = "...  # your turn"
 NOT_YET = "Not yet: the notebook goes on with the solution."
 RIGHT = "Right."
 HOW_GAPS_WORK = (
-    "*Cells with `...  # your turn` are gaps for you to fill. The folded cell after each of them checks what you "
+    "*Cells with `...  # your turn` are gaps for you to fill. The folded cell after each gap checks what you "
     "wrote; if the gap is empty, the notebook uses the solution. The stored outputs give away what you are asked to "
     "predict: clear them first (in JupyterLab: Edit, Clear Outputs of All Cells).*"
 )

@@ -3,7 +3,7 @@
 #
 # **You will be able to**
 #
-# * read a map of *attention* and a map of *votes*
+# * read an *attention map* and a *vote map*
 # * say, for a wrong word, whether the captioner looked elsewhere, misread what it saw, or hardly used the photo
 # * name the parts of the model, and find the chapter that builds each of them
 #
@@ -75,7 +75,7 @@ print(f"attention on the face: {girl.attention_weights[5:14, 3:11].sum():.0%}")
 # the first cell, click on "girl" in the explorer and then on *Attention*. The attention is spread out, and it is
 # strongest beside the woman's chin (row 12, column 11). Yet the word "girl" is right. Each region sees far beyond its
 # own square ([chapter 2](02_a_picture_as_vectors.ipynb)). For two regions in three, the network would say "girl" if all
-# the attention were on that region (*Regions* in the explorer shows the words). So a map of attention is not a pointer,
+# the attention were on that region (*Regions* in the explorer shows the words). So an attention map is not a pointer,
 # even when the caption is right.
 #
 # </details>
@@ -197,7 +197,7 @@ cat.plot(cat.words.index("cat"), width=10)
 # | girls | wrong | on both people | mixed | used one word for two different people |
 # | cat | right | spread out | weak | took the word from a classifier |
 #
-# A map of attention shows what was read, but not which word this supported, because all candidate words share the map.
+# An attention map shows what was read, but not which word this supported, because all candidate words share the map.
 # Votes show what each region added to the score of one word. Neither attention nor votes show whether a word *depends*
 # on a region. To find out, remove the region and run the captioner again, as the notebook [when to
 # look](rooms/when_to_look.ipynb) does.

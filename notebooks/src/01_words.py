@@ -242,8 +242,8 @@ for ax in (left, right):
 #
 # *Sub-words* avoid unknown words: frequent words stay whole, and rare words are composed of pieces ("gir", "affe"), so
 # that no word is unknown ([Sennrich et al., 2016](https://arxiv.org/abs/1508.07909)). Large language models use
-# sub-words. Here, as in the paper, a token is a whole word, so each map of attention belongs to a word and not to a
-# piece of one.
+# sub-words. Here, as in the paper, a token is a whole word, so each attention map belongs to a word and not to a piece
+# of one.
 #
 # ## From ids to vectors
 #

@@ -597,7 +597,7 @@ print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
 # %% [markdown]
 # ### What a map does not tell you
 #
-# A map of attention shows how much of each region is *read* at one step. The map does not show which word a region
+# An attention map shows how much of each region is *read* at one step. The map does not show which word a region
 # supports, because all words of the vocabulary share the map. Nor does a map show what was read from a region, or
 # whether it was needed: at "star", the map highlights the star, but the blindfolded model said "star", too. A word may
 # come from memory, that is, from what was read at earlier steps. The votes show which word a region supports. To find

@@ -318,7 +318,7 @@ for number in (0, 3):
 # between "left" and "right" would make half of the captions true. In fact only 26 % are true, since this captioner also
 # mixes up which colour belongs to which shape (exercise 2).
 #
-# What does attention do? The next figure shows the maps of attention for the first pair. For each word that names an
+# What does attention do? The next figure shows the attention maps for the first pair. For each word that names an
 # object, the numbers are the fractions of the attention on that object and on the other object.
 
 

@@ -50,10 +50,10 @@ plt.rcParams["figure.dpi"] = 100
 # times: L alone is a number of regions, $\mathbf{L}_h$, $\mathbf{L}_z$ and $\mathbf{L}_o$ are matrices, and $L_d$ is
 # the loss.)
 #
-# `step` uses *dropout* twice. In training, dropout sets a random half of the numbers to 0 and doubles the others, so
-# that their mean stays the same. No unit can then rely on the presence of another unit, and the model cannot memorise
-# its training captions so easily. When the model generates captions, nothing is dropped. The class has dropout because
-# the paper's model does (section 4.3), but in this chapter's training it is switched off.
+# `step` uses *dropout* twice. In training, dropout sets a randomly chosen half of a vector's elements to 0 and doubles
+# the other half, so that the mean stays the same. No unit can then rely on the presence of another unit, and the model
+# cannot memorise its training captions so easily. When the model generates captions, nothing is dropped. The class has
+# dropout because the paper's model does (section 4.3), but in this chapter's training it is switched off.
 
 
 # %%
@@ -443,11 +443,11 @@ print(f"{len(gradients)} gradients; their norm is {norm_of(gradients):.1f}, afte
 #   \theta \leftarrow \theta - \eta\, \frac{\sqrt{1 - .999^k}}{1 - .9^k}\,
 #   \frac{\bar{d}}{\sqrt{\overline{d^2}} + \epsilon}$$
 #
-# Both averages start at 0, and the first fraction corrects for this in update $k$; $\epsilon = 10^{-7}$ prevents a
-# division by 0. *RMSProp* divides the gradient $d$ itself by the root of such an average, without a correction. The
-# paper found RMSProp to work best on Flickr8k, and used Adam on the larger Flickr30k and COCO (section 4.3). Both
-# optimizers give each weight a step length of its own. Plain *stochastic gradient descent*, $\theta \leftarrow \theta -
-# \eta\, d$, takes longer steps where the gradient is larger.
+# Both averages start at 0. The first fraction, in which $k$ is the number of the update, corrects for this; $\epsilon =
+# 10^{-7}$ prevents a division by 0. *RMSProp* divides the gradient $d$ itself by the root of such an average, without a
+# correction. The paper found RMSProp to work best on Flickr8k, and used Adam on the larger Flickr30k and COCO (section
+# 4.3). Both optimizers give each weight a step length of its own. Plain *stochastic gradient descent*, $\theta
+# \leftarrow \theta - \eta\, d$, takes longer steps where the gradient is larger.
 #
 # **Predict.** Some gradients are a thousand times larger than others. In the very first update, with $\eta = .01$, how
 # far do the weights move? Does clipping change this distance?

@@ -189,9 +189,9 @@ def attend_backward(d_w, kept, d_gated_z):
 
 
 # %% [markdown]
-# The rest of the step consists of the LSTM, equations (1) to (3), the readout, equation (7), and the loss of the word,
-# $-\log p$. You have already derived the gradient of the log of a softmax. So the gradient of logit $k$ is
-# $p_k - [k \text{ is the word}]$, the amount by which word $k$ was too probable.
+# The rest of the step consists of the LSTM (equations 1 to 3), the readout (equation 7) and the loss of the word,
+# $-\log p$. You have already derived the gradient of the log of a softmax. So the gradient of logit $k$ is $p_k - [k
+# \text{ is the word}]$, the amount by which word $k$ was too probable.
 
 
 # %%

@@ -237,8 +237,8 @@ trace.plot(t, width=10)
 # The *known objects* above the bars show the influence of an ImageNet classifier on the search. The classifier lowered
 # the log probability of "camera" by .4, which is not part of the logit.
 #
-# So each step has one map of attention, but as many maps of votes as there are candidates. Which candidates does the
-# foot of the tripod support most?
+# So each step has one attention map, but as many vote maps as there are candidates. Which candidates does the foot of
+# the tripod support most?
 
 # %%
 directions = (slope * L_o) @ L_z  # those of all candidates, (K, D)

@@ -13,7 +13,7 @@
 #
 # **3 minutes on two cores**; allow an hour to think.
 #
-# *Cells with `...  # your turn` are gaps for you to fill. The folded cell after each of them checks what you wrote; if
+# *Cells with `...  # your turn` are gaps for you to fill. The folded cell after each gap checks what you wrote; if
 # the gap is empty, the notebook uses the solution. The stored outputs give away what you are asked to predict: clear
 # them first (in JupyterLab: Edit, Clear Outputs of All Cells).*
 #
@@ -522,9 +522,9 @@ for head, row in enumerate(axes):
 #
 # ## Next
 #
-# [One word, explained](one_word_explained.ipynb) asks how much a map of attention explains. For further reading, see
-# [The Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/), which explains the code line by
-# line; [Cornia et al., 2020](https://arxiv.org/abs/1912.08226), a transformer for captions; and
+# [One word, explained](one_word_explained.ipynb) asks how much an attention map explains. For further reading, see [The
+# Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/), which explains the code line by line;
+# [Cornia et al., 2020](https://arxiv.org/abs/1912.08226), a transformer for captions; and
 # [ViT](https://arxiv.org/abs/2010.11929), a transformer that replaces the encoder.
 # [docs/questions.md](../../docs/questions.md) has an example, under "Can I replace the LSTM by a transformer?", that
 # trains an encoder and a transformer together.
