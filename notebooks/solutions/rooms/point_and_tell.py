@@ -23,8 +23,8 @@ for one in unseen[:8]:
     shown_nothing += [captioner.caption(one.image, region=sides(box)).caption for box in empty[:1]]
 print(*shown_nothing, sep="\n")
 
-# It invents a shape. No phrase that it was trained on says "nothing", so it cannot say so. Train it on empty rectangles
-# with a caption such as "nothing", and it will.
+# The captioner invents a shape, because every phrase that it was trained on names one. It would learn to say "nothing"
+# if it were trained on empty rectangles with this caption.
 assert all({*said.split()} & {"circle", "square", "triangle", "star"} for said in shown_nothing)
 
 # %% exercise=2
@@ -37,8 +37,8 @@ print(*around[:4], sep="\n")
 both = np.mean([all(item.shape in said.split() for item in one.objects) for one, said in zip(unseen, around)])
 print(f"both shapes are named in {both:.0%}")
 
-# Nearly always a caption, although in training every phrase after <region> was about one shape. One network has learned
-# both tasks, and when it sees two shapes, it says a sentence for two shapes.
+# You nearly always get a caption, although in training every phrase after <region> was about one shape. The same
+# network has learned both tasks, and when it sees two shapes, it writes a sentence about two shapes.
 assert both > 0.7
 
 # %% exercise=3
@@ -53,5 +53,6 @@ for share in (1.0, 0.75, 0.5, 0.25):
     noun_said[share] = measure(captioner, smaller)["noun said"]
     print(f"{share:.0%} of the sides: noun said {noun_said[share]:.0%}")
 
-# At about half of the sides. What distinguishes a star from a circle is its outline, which is then no longer visible.
+# The captioner often fails to name the shape when the sides are about half as long. A star differs from a circle only
+# in its outline, which is then no longer visible.
 assert noun_said[0.25] < noun_said[0.5] < noun_said[0.75] and noun_said[0.25] < 0.7

@@ -36,8 +36,8 @@ for D in (4, 64, 512):
     plain, scaled = softmax(regions @ state).max(), softmax(regions @ state / np.sqrt(D)).max()
     print(f"D = {D}: greatest weight {plain:.2f}, divided by the root of D {scaled:.2f}")
 
-# A sum of D products has a standard deviation of sqrt(D). Divided by that, scores are as large for many dimensions as
-# for few, and attention stays soft at the beginning of training.
+# A sum of D products has a standard deviation of sqrt(D). Divided by sqrt(D), scores are as large for many dimensions
+# as for few, so attention stays soft at the beginning of training.
 assert plain > 0.5 > 0.2 > scaled
 
 # %% exercise=2
@@ -63,8 +63,8 @@ again = measure(train("bilinear", seed=1))
 trues = [measured["bilinear"][0], again[0]]
 print(f"bilinear, two seeds: {trues[0]:.0%} and {trues[1]:.0%} true")
 
-# When this was written, 63 % and 60 % were true. The three scores differed by more, so their differences after five
-# epochs are probably not due to the seed. But two seeds are few (in chapter 4, two seeds of the GRU reached 37 % and
-# 91 %), and so are five epochs.
+# When this was written, 63 % and 60 % of the captions were true. The three scores differed by more than that, so their
+# differences after five epochs are probably not due to the seed. But two seeds and five epochs are few: in chapter 4,
+# two seeds of the GRU reached 37 % and 91 %.
 print(f"attention on it: {measured['bilinear'][1].mass:.0%} and {again[1].mass:.0%}")
 assert abs(measured["bilinear"][1].mass - again[1].mass) < 0.15

@@ -30,7 +30,7 @@ on_upper_half = false.attention_weights[false.words.index("dog")][:7].sum()
 print(f"log p: true {true.log_prob:.1f}, false {false.log_prob:.1f}; at 'dog', {on_upper_half:.0%} in the upper half")
 AttentionDisplay.from_result(false).plot(width=10)
 
-# Attention has to be somewhere, so a map does not show whether the word is true. The probability does.
+# Attention has to be somewhere, so a map does not show whether the word is right. The probability of the sentence does.
 assert false.log_prob < true.log_prob - 5
 
 # %% exercise=2

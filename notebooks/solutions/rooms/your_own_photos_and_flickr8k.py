@@ -36,7 +36,7 @@ for number in (20, 60, 120):
     there[number], elsewhere = said_where(said_by_it, has_circle)
     print(f"{number} pictures: {there[number]:.0%} where there is one, {elsewhere:.0%} elsewhere")
 
-# More pictures also mean more updates, since an epoch is longer. Is it the pictures or the updates that count?
+# More pictures also mean more updates, since an epoch is longer. What matters more, the pictures or the updates?
 assert there[20] < there[120]
 
 # %% exercise=2
@@ -48,5 +48,6 @@ truths = [is_true(scene, text.replace("balloon", "circle")) is True for scene, t
 print(f"from scratch: {np.mean(truths):.0%} are true, from `scenes`: {measured['after']['true']:.0%}")
 print(*said_by_it[:3], sep="\n")
 
-# It has learned what captions sound like, but hardly what is in the pictures.
+# The captioner trained from scratch has learned what captions sound like, but can hardly recognise what is in the
+# pictures.
 assert np.mean(truths) < 0.5

@@ -3,7 +3,7 @@
 #
 # **You will be able to**
 #
-# * say where a photo enters the decoder, and hide part of the photo so that nothing gets through
+# * say where a photo enters the decoder, and hide part of the photo so that none of it gets through
 # * train a captioner on *phrases* that describe regions, together with whole captions
 # * measure whether the captioner names what you point at, and whether its captions of whole pictures become worse
 #
@@ -14,9 +14,9 @@
 #
 # [diagram]
 #
-# A caption describes the whole picture. In this notebook, you point at a rectangle, and the captioner describes what is
-# inside. The architecture stays the same. The vocabulary gets one new token, `<region>`, which begins a phrase as
-# `<start>` begins a caption, and the decoder sees only the cells of the grid that you point at.
+# A caption describes the whole picture. In this notebook, you point at a rectangle, and the captioner describes its
+# content. The architecture stays the same. The vocabulary gets one new token, `<region>`, which begins a phrase as
+# `<start>` begins a caption. The decoder sees only the grid cells that you point at.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -38,10 +38,10 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## What is hidden is as good as absent
 #
-# In the course's model, the photo enters the decoder in two ways: at each word through attention, and before the first
-# word through the mean annotation vector, from which $\mathbf{h}_0$ and $\mathbf{c}_0$ are computed. To hide cells,
-# take the mean of the visible cells only, and give the hidden cells attention weights of exactly 0, by setting their
-# scores to $-\infty$ *before* the softmax:
+# In the course's model, the photo enters the decoder in two ways: through attention at each word, and through the mean
+# annotation vector before the first word. From this mean, $\mathbf{h}_0$ and $\mathbf{c}_0$ are computed. To hide
+# cells, take the mean of the visible cells only, and give the hidden cells attention weights of exactly 0, by setting
+# their scores to $-\infty$ *before* the softmax:
 #
 # $$\alpha_{ti} = \frac{v_i \exp(e_{ti})}{\sum_{k=1}^{L} v_k \exp(e_{tk})}, \qquad
 # v_i = \begin{cases} 1 & \text{if cell } i \text{ is visible} \\ 0 & \text{otherwise.} \end{cases}$$
@@ -71,8 +71,8 @@ print("mean of the visible vectors:", mean[0])
 
 # %% [markdown]
 # Does anything from a hidden cell get through? Take the bundled captioner of scenes, and compute the 16 x 16 annotation
-# vectors of a picture with two shapes. Caption a rectangle twice: first with these vectors, then with noise in place of
-# the vectors outside the rectangle.
+# vectors of a picture with two shapes. Caption a rectangle twice: first with the vectors as they are, then with noise
+# in place of the vectors outside the rectangle.
 
 # %%
 before = Captioner.from_pretrained("scenes")
@@ -96,14 +96,15 @@ print(f"{is_visible.sum()} of {is_visible.size} cells are visible")
 print(f"log p {float(whole.log_probs[0, 0]):.6f}, with noise in the others {float(hidden.log_probs[0, 0]):.6f}")
 
 # %% [markdown]
-# Nothing gets through: the log-probabilities of the two captions agree to the last bit. But you hide annotation
-# vectors, not pixels. A cell at the rectangle's edge has seen a little of its hidden neighbours, because its *receptive
-# field* ([chapter 2](../02_a_picture_as_vectors.ipynb)) is larger than its own square.
+# Nothing gets through: the log-probabilities of the two captions agree to the last bit. But the mask hides annotation
+# vectors, not pixels. The vector of a visible cell at the rectangle's edge still depends a little on the hidden
+# neighbours, because a cell's *receptive field* ([chapter 2](../02_a_picture_as_vectors.ipynb)) is larger than the cell
+# itself.
 #
-# So you can ask any captioner to describe part of a picture.
+# With such a mask, you can ask any captioner to describe part of a picture.
 #
-# **Predict.** This captioner was trained only on captions of whole pictures, most of which describe two shapes and
-# their relative position. What does the captioner say when it sees only one shape?
+# **Predict.** The bundled captioner of scenes was trained only on captions of whole pictures, most of which describe
+# two shapes and their relative position. What does the captioner say when it sees only one shape?
 
 # %%
 print("whole picture:", before.caption(scene.image).caption)
@@ -114,8 +115,9 @@ for item, said in zip(scene.objects, said_before):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The captioner recognises the colour and the shape, but invents other shapes: "two purple stars", left of a third star.
-# It has learned that captions describe more than one shape, and was never trained to describe part of a picture.
+# The captioner recognises the colour and the shape, but invents other shapes: for a single star, it writes "two purple
+# stars" to the left of another star. Most of the captioner's training captions describe two shapes, and it was never
+# trained to describe part of a picture.
 #
 # </details>
 #
@@ -123,9 +125,9 @@ for item, said in zip(scene.objects, said_before):
 #
 # Captions are full of phrases: "**a small red star** left of **the blue circle**". If a data set also gives a box for a
 # phrase, the phrase is a caption of that box. For photos, annotators drew boxes for the phrases of Flickr8k's captions
-# ([Plummer et al., 2015](https://arxiv.org/abs/1505.04870)); for scenes, the boxes are known. With `region_weight`, the
-# phrases' cross-entropy is added to that of the captions, in the same batches. So the captioner is still trained on
-# whole captions, and does not forget how to write such captions.
+# ([Plummer et al., 2015](https://arxiv.org/abs/1505.04870)); for scenes, the boxes are known. `region_weight` is the
+# weight with which the cross-entropy of the phrases is added to the cross-entropy of the captions in each batch. So the
+# captioner is still trained on whole captions, too, and does not forget how to write them.
 
 
 # %%
@@ -199,9 +201,9 @@ for name, values in measured.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Before the training, the captioner never named the shape alone; after two epochs on 1,000 scenes, it (nearly) always
-# does. As many of its captions of whole pictures are true as before, give or take one or two of the forty. The
-# captioner could already recognise the shapes; the two epochs taught it when to stop.
+# Before training on phrases, the captioner never named the shape alone; after two epochs on 1,000 scenes, it (nearly)
+# always does. The number of true captions of whole pictures has changed by at most two of forty. The captioner could
+# already recognise the shapes; the two epochs taught it when to stop.
 #
 # </details>
 #
@@ -247,24 +249,25 @@ AttentionDisplay.from_result(pointed).plot(width=10)
 #
 # ## In five sentences
 #
-# A captioner that sees only some of the cells describes only these, and nothing from the hidden cells gets through. To
-# hide cells, give them an attention weight of exactly 0 and leave them out of the mean annotation vector. But a
-# captioner trained only on captions of whole pictures adds a second shape, as such captions do. Phrases with boxes are
-# captions of regions, and two short epochs on phrases and whole captions teach the captioner to name one thing and
-# stop. Only the training captions changed, not the architecture.
+# A captioner that sees only some of the cells describes only what these cells show, and nothing from the hidden cells
+# gets through. To hide cells, give them an attention weight of exactly 0 and leave them out of the mean annotation
+# vector. But a captioner trained only on captions of whole pictures adds a second shape, because most such captions
+# describe two. Phrases with boxes are captions of regions, and two short epochs on phrases and whole captions teach the
+# captioner to name one thing and stop. Only the training captions changed, not the architecture.
 #
 # ## Look back
 #
 # In [chapter 3](../03_one_step_of_attention.ipynb), attention chose what the decoder reads, word by word. In [chapter
-# 4](../04_why_attention.ipynb), a captioner without this choice could not say which object is where. In this notebook,
-# *you* chose, for all words of a phrase. The architecture did not have to change, because attention is just a weighted
-# mean, and you can set some of its weights to 0.
+# 4](../04_why_attention.ipynb), a captioner without attention could not say which object is where. In this notebook,
+# *you* chose what the decoder reads, once for all words of a phrase. The architecture did not have to change, because
+# attention is just a weighted mean, and you can set some of its weights to 0.
 #
 # ## Next
 #
-# The bundled captioner of photos was also trained on phrases: use `captioner.caption("photo.jpg", region=(0.1, 0.2,
-# 0.4, 0.9))`, or `keras-sat caption photo.jpg --region .1,.2,.4,.9`. [docs/training.md](../../docs/training.md)
-# describes the options, and [When to look](when_to_look.ipynb) uses the same boxes to supervise attention.
+# The bundled captioner of photos was also trained on phrases. To describe part of a photo, use
+# `captioner.caption("photo.jpg", region=(0.1, 0.2, 0.4, 0.9))`, or `keras-sat caption photo.jpg --region .1,.2,.4,.9`.
+# [docs/training.md](../../docs/training.md) describes the options, and [When to look](when_to_look.ipynb) uses the same
+# boxes to supervise attention.
 #
 # For further reading, see [DenseCap](https://arxiv.org/abs/1511.07571) (Johnson et al., 2016), which finds the regions
 # by itself, and [Show, Control and Tell](https://arxiv.org/abs/1811.10652) (Cornia et al., 2019), in which the user

@@ -8,8 +8,8 @@
 # * compare this decoder with an LSTM: how many captions are true, how long training takes, and where the heads look
 # * say why keys and values are cached during generation, and write such a cache
 #
-# **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb): a head of a
-# transformer, and the set-up of the experiment.
+# **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb), for the head of a
+# transformer and the set-up of the experiment.
 #
 # **3 minutes on two cores**; allow an hour to think.
 #
@@ -17,8 +17,9 @@
 # the gap is empty, the notebook uses the solution. The stored outputs give away what you are asked to predict: clear
 # them first (in JupyterLab: Edit, Clear Outputs of All Cells).*
 #
-# Show, Attend and Tell appeared in 2015, the transformer in 2017 ([Vaswani et al.](https://arxiv.org/abs/1706.03762)).
-# A transformer decoder for captions keeps the attention to the photo, and replaces the rest of the paper's decoder:
+# Show, Attend and Tell appeared in 2015, and the transformer in 2017 ([Vaswani et
+# al.](https://arxiv.org/abs/1706.03762)). A transformer decoder for captions keeps the attention to the photo, and
+# replaces the rest of the paper's decoder:
 #
 # | | the paper's decoder | a transformer decoder |
 # |---|---|---|
@@ -27,8 +28,8 @@
 # | combining both | the LSTM's gates | a small network for each word, the *feed-forward* layer |
 # | the order of the words | follows from the recurrence | a vector for each *position* is added (exercise 1) |
 #
-# In this notebook you replace the LSTM by such a decoder. The scenes, the encoder, the batches and the number of
-# updates stay the same.
+# In this notebook, you replace the LSTM decoder with a transformer decoder. The scenes, the encoder, the batches and
+# the number of updates stay the same.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -50,9 +51,8 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## The scenes
 #
-# The scenes are those of chapter 4, with two objects and two captions each. The encoder is that of the captioner
-# `scenes`, which turns a scene into $L = 256$ annotation vectors of $D = 66$ numbers, two of which are the row and the
-# column.
+# The scenes are those of chapter 4, with two objects and two captions each. The encoder of the captioner `scenes` turns
+# each scene into $L = 256$ annotation vectors of $D = 66$ numbers, two of which are the row and the column.
 
 # %%
 bundled = Captioner.from_pretrained("scenes")
@@ -72,11 +72,11 @@ print(len(captioned), "scenes,", len(batches), "batches of", features.shape, "fe
 #
 # In training, all words of a caption are processed in parallel. At position $t$, the decoder must predict the next word
 # only from the words up to $t$, because it has no other words when it generates captions. But self-attention could look
-# at any position, even at the very word that has to be predicted. The *causal mask* prevents this: where the mask is
-# false, the score becomes $-\infty$ before the softmax.
+# at any position, even at the very word that has to be predicted. The *causal mask* prevents looking ahead: where the
+# mask is false, the score becomes $-\infty$ before the softmax.
 #
-# **Your turn.** Write the causal mask: row $t$ says which positions the word at position $t$ may look at, including its
-# own position.
+# **Your turn.** Write the causal mask. Row $t$ is true at the positions that the word at position $t$ may look at,
+# including its own position.
 
 
 # %% gap="mask"
@@ -87,16 +87,17 @@ def causal_mask(length):
 
 # %% check="mask" empty="causal_mask(3)"
 expected = [[True, False, False], [True, True, False], [True, True, True]]
-message = "Position 0 may look at itself alone, and the last position at all."
+message = "Position 0 may look only at itself, and the last position at all positions."
 np.testing.assert_array_equal(causal_mask(3), expected, err_msg=message)
 
 # %% [markdown]
 # ## The residual connection
 #
 # A block of the decoder has three sublayers: self-attention, cross-attention and the feed-forward layer. Each sublayer
-# only *adds* something to the vector of a word. So the vector of a word is passed on through any number of blocks, and
-# so is the gradient: this *residual connection* has the same effect as an open forget gate in an LSTM. The input of
-# each sublayer is normalised: *layer normalisation* gives the numbers of a vector the mean 0 and the variance 1.
+# only *adds* something to the vector of a word. So both the vector of a word and its gradient are passed on through any
+# number of blocks. Such a *residual connection* has the same effect as an open forget gate in an LSTM. The input of
+# each sublayer is normalised: *layer normalisation* shifts and scales the numbers of a vector so that their mean is 0
+# and their variance is 1.
 #
 # **Your turn.** Write a sublayer with its normalisation and its residual connection.
 
@@ -110,7 +111,7 @@ def around(sublayer, norm, x):
 # %% check="around" empty="around(np.abs, np.abs, np.ones(2))"
 x = np.array([1.0, -4.0])
 silent, halve = np.zeros_like, lambda x: x / 2
-message = "A sublayer that says nothing must leave x as it is: the norm is for what the sublayer reads."
+message = "A sublayer that returns 0 must leave x as it is: only the input of the sublayer is normalised."
 np.testing.assert_allclose(around(silent, halve, x), x, err_msg=message)
 np.testing.assert_allclose(around(np.abs, halve, x), [1.5, -2.0], err_msg="The sublayer reads norm(x).")
 
@@ -121,10 +122,10 @@ np.testing.assert_allclose(around(np.abs, halve, x), [1.5, -2.0], err_msg="The s
 #
 # ## The decoder
 #
-# The next cell has the whole decoder, with two blocks of four heads, and vectors of 64 numbers. A photo may have
-# several captions. Their words attend to the same regions, and cross-attention does not depend on the order of the
-# queries. So the words of all captions of a photo are concatenated, and the keys and values of the photo's regions are
-# computed only once.
+# The next cell defines the whole decoder, with two blocks of four heads, and vectors of 64 numbers. A photo may have
+# several captions, and the words of all these captions attend to the same regions. Cross-attention does not depend on
+# the order of the queries, so the decoder concatenates the words of all captions of a photo, and computes the keys and
+# values of the photo's regions only once.
 
 # %%
 DIM, HEADS, BLOCKS, LONGEST = 64, 4, 2, 20
@@ -200,11 +201,11 @@ print("changes of the logits, by position:", *(f"{change:.1g}" for change in cha
 # %% [markdown]
 # ## Train both
 #
-# Both decoders are trained on the same batches, with the same number of updates, and the learning rate rises and falls
-# in the same way. Its highest value is .01 for the LSTM, as in chapter 4, and .003 for the transformer, because the
-# same rate need not suit both decoders. A fair comparison would try several rates and several seeds for each decoder.
-# Moreover, the features may favour the LSTM, because their encoder was trained together with an LSTM. The next cells
-# train each decoder once.
+# Both decoders are trained on the same batches, with the same number of updates. The learning rate rises and falls in
+# the same way for both. The highest rate is .01 for the LSTM, as in chapter 4, and .003 for the transformer, because
+# the best rate may be different for each decoder. A fair comparison would try several rates and several seeds for each
+# decoder. Moreover, the features may favour the LSTM, because their encoder was trained together with an LSTM. The next
+# cells train each decoder once.
 #
 # **Predict.** The LSTM processes a caption word by word, while the transformer processes all words in parallel. How
 # long does an epoch of the transformer take on your machine, compared with an epoch of the LSTM?
@@ -274,19 +275,19 @@ _ = ax.legend()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The ratio depends on the machine and on its load; the stored number was measured on two cores that other programs
-# used, too. In the transformer, no position waits for another position, so a processor with enough cores can compute
-# all positions at the same time. Two cores have to do most multiplications one after the other anyway.
+# The ratio of the two times depends on the machine and its load; the stored ratio was measured on two cores that other
+# programs also used. In the transformer, no position waits for another position, so a processor with enough cores can
+# compute all positions at the same time. With only two cores, most multiplications are done one after the other anyway.
 #
 # </details>
 #
-# In the stored run, the two curves cross. The transformer's loss is lower at first, then nearly constant for some
-# epochs, and ends close to the LSTM's loss.
+# In the stored run, the two loss curves cross. The transformer's loss is lower than the LSTM's at first, then nearly
+# constant for some epochs, and ends close to the LSTM's loss.
 #
 # ## Generate captions
 #
 # To generate a caption, the transformer reads the words so far, predicts one more word, and then reads *all* words
-# again. The function `write` counts the words that the transformer reads.
+# again. The function `write` generates captions word by word, and counts the words that the transformer reads.
 
 # %%
 START = vocabulary.start_token_id
@@ -322,7 +323,7 @@ for name, said in captions.items():
 
 # %% [markdown]
 # About nine in ten captions of each decoder are true. Which decoder is ahead may depend on the seed: train each decoder
-# again from another seed before you believe in a difference of a few points.
+# again from another seed before you conclude anything from a difference of a few points.
 #
 # ## Cached keys and values
 #
@@ -332,9 +333,9 @@ for name, said in captions.items():
 # computed once, before the first word.
 #
 # **Predict.** `write` generates 20 words for each scene (words after the end of a caption are dropped). How many words
-# does it read in total, and how many words are read with a cache?
+# does `write` read in total for each scene, and how many would be read with a cache?
 #
-# Keras' attention layer has no such cache, so the next cell implements it in numpy, with the weights of the trained
+# Keras' attention layer has no such cache, so the next cell implements one in numpy, with the weights of the trained
 # layers.
 
 
@@ -411,19 +412,19 @@ for name, number in multiplications.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without a cache, `write` reads 210 words; with a cache, 20. The keys and values of the regions need not be computed
-# again either, so only a sixteenth of the multiplications is left. (The count leaves out the few multiplications for
-# the scores of earlier words.) Large language models generate text in this way, and call this memory the *KV cache*.
-# Its disadvantage is that it grows with every word, whereas the state of an LSTM has the same size for captions of any
-# length.
+# Without a cache, the transformer reads 210 words for each scene; with a cache, it reads 20. The cache also saves
+# computing the keys and values of the regions again, so only a sixteenth of the multiplications remains. (The count
+# leaves out the few multiplications for the scores of earlier words.) Large language models generate text with the same
+# kind of cache, which is called a *KV cache*. The disadvantage of a KV cache is that it grows with every word, whereas
+# the state of an LSTM has the same size for captions of any length.
 #
 # </details>
 #
 # ## Where the heads look
 #
-# Each of the two blocks has four heads, and each head has a map of its own for every word: eight maps instead of one.
-# For the true captions, the next cell measures how much of each map is on the object that a word names, and how much is
-# on the other object.
+# Each of the two blocks has four heads, and each head has its own map for every word, so there are eight maps instead
+# of one. For the true captions, the next cell measures how much of each head's attention is on the object that a word
+# names, and how much is on the other object.
 #
 # **Predict.** Do all heads look at the object that a word names?
 
@@ -465,14 +466,15 @@ _ = ax.legend(ncols=3)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# No. In the stored run, one head of the first block has three quarters of its attention on the named object, not much
-# less than the LSTM's only map. The other heads have less attention on the named object, and some of them look at the
-# other object as well. Nothing in the loss tells the heads to divide the work in this way.
+# Not all heads look mainly at the named object. In the stored run, one head of the first block has three quarters of
+# its attention on the named object, not much less than the LSTM's only map. The other heads have less attention on the
+# named object, and some heads also look at the other object. Nothing in the loss requires the heads to divide the work
+# like this.
 #
 # </details>
 #
-# The next figure shows the maps of the four heads of the first block, for the words that name something and for the
-# word between them.
+# The next figure shows the maps of the four heads of the first block, for the words that describe an object, and for
+# the word that says where one object is relative to the other.
 
 # %% stored="JPEG"
 shown = int(true["transformer"].argmax())  # the first whose caption is true
@@ -492,42 +494,44 @@ for head, row in enumerate(axes):
 # %% [markdown]
 # Each column shows that the heads look at different regions for the same word. At "yellow", heads 1 and 4 look at the
 # circle, head 3 at the star and head 2 at both. At "below", heads 2 and 4 look at the background around both objects.
-# So the question where the model looked has eight answers for each word, and the mean of the eight maps would show none
-# of them. (The attention need not be on the middle of an object, because this encoder recognises shapes by their edges:
-# see [chapter 3](../03_one_step_of_attention.ipynb).)
+# So for each word, the question of where the model looked has eight answers, and the mean of the eight maps would show
+# none of them. (The attention need not be on the middle of an object, because this encoder recognises shapes by their
+# edges: see [chapter 3](../03_one_step_of_attention.ipynb).)
 #
-# Remember, too, that the maps show what is *read*. What a head has read may matter a lot for the word, or not at all;
-# exercise 2 removes heads to find out.
+# Remember, too, that the maps only show what each head *reads*. What a head has read may matter a lot for the word, or
+# not at all; exercise 2 removes heads to find out.
 #
 # ## Exercises
 #
-# **1.** What do the positions contribute? Set their vectors to 0 in the trained model
-# (`transformer.positions.embeddings.assign`), and generate captions. (Restore the vectors afterwards.)
+# **1.** What do the position vectors contribute? Set the position vectors to 0 in the trained model
+# (`transformer.positions.embeddings.assign`), and generate captions. (Restore them afterwards.)
 #
 # [solution 1]
 #
 # **2.** Does the transformer need all of its heads? Remove one head at a time, by setting its part of `block.look`'s
-# output weights to 0 (`block.look.weights[6]`, HEADS x DIM / HEADS x DIM). For each, count the true captions of 100
-# scenes. Is the head with the most attention on the named object also the head that is needed most?
+# output weights to 0 (`block.look.weights[6]`, of shape HEADS x DIM / HEADS x DIM). For each head, count how many
+# captions of 100 scenes are true without it. Is the head with the most attention on the named object also the head that
+# is needed most?
 #
 # [solution 2]
 #
 # ## In five sentences
 #
 # A transformer decoder keeps the attention to the regions and replaces the LSTM's state by self-attention to all
-# previous words. With the causal mask, all words of a caption can be trained in parallel, each predicted only from the
-# words before it. On these scenes, in one run of each decoder, about nine in ten captions of both decoders are true.
-# During generation, the keys and values of earlier words can be cached, because the causal mask keeps them from
-# changing. A transformer has a map for each head of each block, so a single map no longer shows where it looked.
+# previous words. Thanks to the causal mask, training can process all words of a caption in parallel, although each word
+# is predicted only from the words before it. In one training run of each decoder on the scenes, about nine in ten
+# captions of each decoder are true. During generation, the keys and values of earlier words can be cached, because the
+# causal mask keeps them from changing. A transformer has a map for each head of each block, so no single map shows
+# where the model looked.
 #
 # ## Next
 #
 # [One word, explained](one_word_explained.ipynb) asks how much an attention map explains. For further reading, see [The
 # Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/), which explains the code line by line;
 # [Cornia et al., 2020](https://arxiv.org/abs/1912.08226), a transformer for captions; and
-# [ViT](https://arxiv.org/abs/2010.11929), a transformer that replaces the encoder.
-# [docs/questions.md](../../docs/questions.md) has an example, under "Can I replace the LSTM by a transformer?", that
-# trains an encoder and a transformer together.
+# [ViT](https://arxiv.org/abs/2010.11929), a transformer that replaces the encoder. In
+# [docs/questions.md](../../docs/questions.md), the answer to "Can I replace the LSTM by a transformer?" has an example
+# that trains an encoder and a transformer together.
 
 # %% maintainers=true
 assert len(unseen) == 300 and features.shape[1:] == (256, 66) and input_ids.shape[-1] == LONGEST

@@ -14,8 +14,9 @@
 # [diagram]
 #
 # Attention has three steps: score the regions, turn the scores into weights that sum to 1, and take the weighted mean
-# of the regions. There are different ways to compute the scores. The paper uses "a multilayer perceptron", without any
-# details. In this notebook, you compare this score with two others.
+# of the regions. There are different ways to compute the scores. The paper computes the scores with "a multilayer
+# perceptron", and gives no details. In this notebook, you compare such a perceptron, the additive score, with two other
+# scores.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -42,12 +43,14 @@ keras.utils.set_random_seed(0)
 # random, since the formulas are the same for any numbers.
 #
 # * **Additive** (Bahdanau et al.): a hidden layer that reads the region and the state, $e_{ti} = \mathbf{v}^\top
-#   \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{W}_h \mathbf{h}_{t-1} + \mathbf{b})$. The part $\mathbf{W}_a \mathbf{a}_i
-#   + \mathbf{b}$ depends only on the photo, so it is computed only once, and not again for each word.
+#   \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{W}_h \mathbf{h}_{t-1} + \mathbf{b})$. The part
+#   $\mathbf{W}_a \mathbf{a}_i + \mathbf{b}$ depends only on the photo, so it is computed only once for each photo, not
+#   again for each word.
 # * **Dot**: $e_{ti} = \mathbf{a}_i^\top \mathbf{h}_{t-1}$. The more a region's vector points in the direction of the
-#   state, the higher its score. This score has no weights to learn, and the two vectors must have the same dimension.
-# * **Bilinear** (Luong et al.'s *general*): $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$. Because of the
-#   matrix, the two vectors may differ in dimension, and the model learns which features of the state match which
+#   state, the higher its score. The dot score has no weights to learn, and requires that the two vectors have the same
+#   dimension.
+# * **Bilinear** (Luong et al.'s *general*): $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$. With the matrix
+#   $\mathbf{W}$, the two vectors may differ in dimension, and the model learns which features of the state match which
 #   features of a region. If $\mathbf{W} = \mathbf{I}$, the bilinear score is the dot score.
 #
 # **Your turn.** Write the dot score and the bilinear score. `a` has one row for each region. `W` is stored as in Keras,
@@ -104,8 +107,8 @@ for name in by_hand:
 # ## What they cost
 #
 # Take the paper's sizes: $L = 196$ regions, and a length of 512 for the vector of a region ($D$), for the state ($n$)
-# and for the hidden layer ($k$). Count the multiplications, both those that are needed once for each photo ("once") and
-# those that are needed again for each word ("each word").
+# and for the hidden layer ($k$). Count the multiplications that are needed once for each photo ("once"), and those that
+# are needed again for each word ("each word").
 #
 # **Predict.** Which scores need the most multiplications for each word?
 #
@@ -147,10 +150,11 @@ print(f"\nscoring {L} regions takes additive scores {seconds['additive'] / secon
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Additive and bilinear scores need the same number of multiplications for each word, since all sizes are 512. But
-# additive scores also need $L k$ = 100,352 values of *tanh*, each of which takes as long as several multiplications,
-# and cannot be part of a fast matrix product. This is one reason why [transformers](https://arxiv.org/abs/1706.03762)
-# use dot products of learned projections, which are in effect bilinear scores.
+# Additive and bilinear scores need the same number of multiplications for each word, since $D$, $n$ and $k$ are all
+# 512. But additive scores also need $L k$ = 100,352 values of *tanh*, each of which takes as long as several
+# multiplications and cannot be computed in a fast matrix product. The cost of the tanh is one reason why
+# [transformers](https://arxiv.org/abs/1706.03762) use dot products of learned projections, which are in effect
+# bilinear scores.
 #
 # </details>
 #
@@ -158,7 +162,7 @@ print(f"\nscoring {L} regions takes additive scores {seconds['additive'] / secon
 #
 # The encoder is frozen, and the scenes have two objects, as in [chapter 4](../04_why_attention.ipynb). Only the decoder
 # is trained: once with each of the three scores, each time with the same seed and the same batches. With
-# `hidden_dim=66`, the state has the dimension of an annotation vector, as dot scores require.
+# `hidden_dim=66`, the state has the same dimension as an annotation vector, as dot scores require.
 
 # %%
 scenes = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
@@ -188,9 +192,10 @@ for name, curve in curves.items():
 ax.set(xlabel="epoch", ylabel="cross-entropy for each word", xticks=range(1, 6))
 ax.legend()
 # %% [markdown]
-# Are the captions true, and is attention on the objects that they name? For scenes you can check both. `ground`
-# compares the maps with the boxes of the objects that colour and shape words name: *attention on it* is the fraction of
-# the attention inside the box, and *peak* is how often the greatest weight is inside.
+# Are the captions true, and is attention on the objects that they name? For scenes, you can check both the captions and
+# the attention. `ground` compares the attention maps with the boxes of the objects that colour and shape words name.
+# *Attention on it* is the fraction of the attention that is inside the box, and *peak* is the fraction of words for
+# which the greatest weight is inside the box.
 #
 # **Predict.** Which scores will give the most diffuse maps?
 
@@ -215,10 +220,10 @@ print(f"even maps: attention on it {on_it.uniform_mass:.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# All three captioners attend to the object that a word names. Dot scores give the most diffuse maps: this score has no
-# weights of its own, so only a larger norm of the state can make the scores differ more. Dot scores also give the
-# fewest true captions, and additive scores the most. Is this difference due to the scores, or to the seed? One run of
-# each cannot answer this question; see exercise 3.
+# All three captioners attend to the object that a word names. Dot scores give the most diffuse maps: they have no
+# weights of their own, so only a state with a larger norm can make attention sharper. Dot scores also give the fewest
+# true captions, and additive scores give the most. Is the difference in true captions due to the scores, or to the
+# seed? One run with each score is not enough to tell; see exercise 3.
 #
 # </details>
 
@@ -240,7 +245,8 @@ for name, result in zip(captioners, said):
 #
 # **1.** Dot scores of high-dimensional vectors are large, and the softmax then gives nearly all its weight to one
 # region. Sample 196 vectors and a state from a standard normal distribution, with `D` = 4, 64 and 512, and print the
-# greatest weight. Divide the scores by $\sqrt D$, as transformers do, and print the greatest weight again.
+# greatest attention weight for each `D`. Divide the scores by $\sqrt D$, as transformers do, and print the greatest
+# weight again.
 #
 # [solution 1]
 #
@@ -250,24 +256,24 @@ for name, result in zip(captioners, said):
 #
 # [solution 2]
 #
-# **3.** Train with bilinear scores again, from another seed. Is the difference between these two runs smaller than the
-# differences between the three scores?
+# **3.** Train with bilinear scores again, from another seed. Is the difference between the two runs with bilinear
+# scores smaller than the differences between the three scores?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# An additive score passes the sum of the projected region and state through a tanh, a dot score is their dot product,
-# and a bilinear score has a matrix between them. Additive and bilinear scores learn which features of the state match
-# which features of a region; with dot scores, the state and the encoder have to learn this. Whatever depends only on
-# the photo is computed once for each photo; for each word, additive scores are slow because of the tanh. All three
-# captioners learned to attend to what they name, and dot scores gave the most diffuse maps. One run of each cannot show
-# which score gives the most true captions.
+# An additive score passes the sum of the projected region and state through a tanh, a dot score is the dot product of
+# the two vectors, and a bilinear score has a matrix between the two. Additive and bilinear scores learn which features
+# of the state match which features of a region; with dot scores, the other layers of the model have to learn the match.
+# Whatever depends only on the photo is computed only once, but the tanh of additive scores is computed again for each
+# word, which makes them slow. All three captioners learned to attend to what they name, and dot scores gave the most
+# diffuse maps. One run with each score cannot show which score gives the most true captions.
 #
 # ## Next
 #
-# [When to look](when_to_look.ipynb) uses bilinear scores, and asks what else improves the maps. For further reading,
-# see [Luong et al., 2015](https://arxiv.org/abs/1508.04025), who compare scores for translation.
+# [When to look](when_to_look.ipynb) uses bilinear scores, and tries other ways to improve attention maps. For further
+# reading, see [Luong et al., 2015](https://arxiv.org/abs/1508.04025), who compare scores for translation.
 # [docs/extending.md](../../docs/extending.md) shows how to make a score of your own an option of `fit`.
 
 # %% maintainers=true

@@ -6,7 +6,7 @@
 # * say why the paper's loss does not require attention to be on what a word names, and measure where attention is
 # * add a *visual sentinel*, with which attention can ignore the photo
 # * guide attention to the right region with word detectors, which are trained only on captions
-# * test whether a word depends on the region that attention is on, by removing that region
+# * test whether a word depends on the attended region, by removing that region
 #
 # **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb).
 #
@@ -15,9 +15,9 @@
 # [diagram]
 #
 # In the paper's best-known figure, attention is on the dog at the word "dog". Nothing in the paper's loss requires
-# this. The loss rewards the right words, and a network may predict these words while it attends to other regions. On
-# photos, this happens often. In this notebook you try three changes that were proposed after the paper, and measure the
-# effect of each.
+# attention to be on the dog. The loss rewards the right words, and a network may predict the right words while it
+# attends to other regions, as often happens on photos. In this notebook, you try three changes that were proposed after
+# the paper, and measure the effect of each.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -42,11 +42,12 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## Scenes that are like photos
 #
-# In [chapter 4](../04_why_attention.ipynb), attention found the objects by itself, for two reasons: each cell saw
-# little beyond its own square, and the captions said which object is to the left of which. Photos are different. Each
-# cell of a deep encoder has seen most of the photo, and most captions just name things: "a dog and a man". The next
-# cell makes the scenes more like photos. It averages overlapping windows of 7 x 7 cells to get a grid of 8 x 8 cells,
-# each of which sees about half of the picture's width. The captions just name the two objects, in either order.
+# In [chapter 4](../04_why_attention.ipynb), attention found the objects by itself, for two reasons. Each cell saw
+# little beyond its own square, and the captions described the position of one object relative to the other. Photos are
+# different: each cell of a deep encoder has seen most of the photo, and most captions just name things, as in "a dog
+# and a man". The next cell makes the scenes more like photos by averaging overlapping windows of 7 x 7 cells. The
+# result is a grid of 8 x 8 cells, each of which sees about half of the picture's width. The captions of the scenes just
+# name the two objects, in either order.
 
 # %%
 trained = Captioner.from_pretrained("scenes")  # for its encoder: 16 x 16 annotation vectors of 66 numbers
@@ -91,7 +92,8 @@ captioners = {"before": train(attends="before")}  # the paper's order, explained
 # %% [markdown]
 # To compare where captioners look, let all captioners read the same captions. `attend_features` reads a caption word by
 # word, and returns the attention map with which each word was predicted. `ground` compares these maps with the boxes of
-# the objects that the words name, and counts how often the *peak*, the cell with the greatest weight, is in the box.
+# the objects that the words name, and counts how often the *peak*, the cell with the greatest weight, is inside the
+# right box.
 #
 # **Predict.** The captioner names both objects correctly for more than half of the unseen scenes. For how many of the
 # colour and shape words is the peak of its attention on the object that the word names?
@@ -128,13 +130,13 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The peak is on the named object for one word in three. The colours and shapes of both objects are found in so many
+# The peak is on the named object for one word in three. The colours and shapes of both objects can be read from so many
 # cells that the loss hardly depends on which cell is read. A captioner may be right for reasons that its attention maps
 # do not show.
 #
-# (No captioner can have the peak on the named object at every word. At the beginning of a sentence, it is not known
-# which of the two objects will be named first, so at the first colour the captioner has to guess. At best, the peak is
-# on the named object at 75 % of the colours.)
+# (No captioner can have the peak on the named object at every word. At the beginning of a sentence, the captioner
+# cannot know which of the two objects will be named first, so it has to guess at the first colour. At best, the peak is
+# on the named object at half of the first colours and at all second colours, which is 75 % of the colours.)
 #
 # </details>
 #
@@ -142,7 +144,7 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 #
 # To choose where to look for word $t$, equation (4) of the paper uses $\mathbf{h}_{t-1}$, the state that has *not yet*
 # read the previous word, $\mathbf{y}_{t-1}$. After "a red", attention for the next word is computed from a state that
-# has read only "a". This state cannot contain the information that the next word is a shape, let alone the shape of
+# has read only "a". From such a state, the network cannot infer that the next word is a shape, let alone the shape of
 # something red. With `attends="after"`, the network reads the previous word before it computes attention, as in
 # *Knowing when to look* ([Lu et al., 2017](https://arxiv.org/abs/1612.01887)):
 #
@@ -152,29 +154,30 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # | the LSTM reads | $\mathbf{y}_{t-1}$ and the context | $\mathbf{y}_{t-1}$ and the mean $\mathbf{a}_i$ | the same |
 # | predicts the word, (7) | $\mathbf{y}_{t-1}$, $\mathbf{h}_t$, the context | the same | $\mathbf{h}_t$, the context |
 #
-# Attending after reading has another consequence: the context does not enter the LSTM. So in training, the states of
-# all words can be computed first, and then attention for all words in parallel.
+# Another consequence of attending after reading is that the context does not enter the LSTM. So in training, the states
+# of all words can be computed first; attention is then computed for all words in parallel.
 #
 # ## A sentinel
 #
 # The regions' weights sum to 1, so even at "a", attention has to be on some regions. The *visual sentinel* is an
-# additional vector that can get attention instead. It is computed only from the network's memory:
+# additional vector that can get attention instead. The sentinel is computed only from the network's memory:
 #
 # $$\mathbf{m}_t = \mathbf{P}\,\bigl(\sigma(\mathbf{W}_m \mathbf{h}_t) \odot \tanh(\mathbf{c}_t)\bigr).$$
 #
-# The matrix $\mathbf{P}$ gives the sentinel the dimension of an annotation vector, so that it is scored like a region;
-# its score is $e_{tm}$. A softmax over the regions *and* the sentinel then gives $\beta_t$, the share that comes from
-# the photo, and the network reads a weighted mean of the context and the sentinel:
+# The matrix $\mathbf{P}$ gives the sentinel the dimension of an annotation vector, so that the sentinel can be scored
+# like a region; its score is $e_{tm}$. A softmax over the regions *and* the sentinel gives $\beta_t$, the total weight
+# of the regions, also called the share from the photo. The network then reads a weighted mean of the context and the
+# sentinel:
 #
 # $$\beta_t = \frac{\sum_i \exp(e_{ti})}{\exp(e_{tm}) + \sum_i \exp(e_{ti})}, \qquad
 #   \beta_t \hat{\mathbf{z}}_t + (1 - \beta_t)\,\mathbf{m}_t.$$
 #
-# So the sentinel replaces the paper's gate, and $\beta_t$ keeps its meaning from the course: if $\beta_t = 1$,
-# everything that is read comes from the photo. Be careful when you read Lu et al.: *their* $\beta_t$ is the sentinel's
-# share, which is $1 - \beta_t$ in this course, and they write $\mathbf{s}_t$ for the sentinel, which in this course is
-# the sampled region. The gate $\sigma$ of their sentinel reads $\mathbf{y}_{t-1}$, the mean annotation vector and
-# $\mathbf{h}_{t-1}$, as the LSTM's own gates do; in this course, the gate reads $\mathbf{h}_t$, which is computed from
-# all three.
+# So the sentinel replaces the paper's gate, and $\beta_t$ has the same meaning as in the chapters: if $\beta_t = 1$,
+# everything that the network reads comes from the photo. Be careful when you read Lu et al.: *their* $\beta_t$ is the
+# sentinel's share, which is $1 - \beta_t$ in this course. Lu et al. also write $\mathbf{s}_t$ for the sentinel, whereas
+# in this course $\mathbf{s}_t$ is the sampled region. The gate $\sigma$ of their sentinel has the same inputs as the
+# LSTM's own gates: $\mathbf{y}_{t-1}$, the mean annotation vector and $\mathbf{h}_{t-1}$. In this course, the input of
+# the sentinel's gate is $\mathbf{h}_t$, which is computed from these three inputs.
 #
 # **Your turn.** Compute $\beta_t$.
 
@@ -218,29 +221,29 @@ print({word: round(float(share), 2) for word, share in shares["sentinel"].items(
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The share is near 0 only for "a". "And" does not need the photo either, but the loss does not penalise attention that
-# does no harm.
+# The share from the photo is near 0 only for "a". The word "and" does not need the photo either, but its share stays
+# high, because the loss does not penalise attention that does no harm.
 #
-# With attention after reading, many more captions are right. A state that has read "red" can look for the shape of
-# something red, so for shapes the peak is on the object more often. For colours there is no such gain, because a colour
-# can be read from nearly every cell.
+# If attention is computed after reading the previous word, many more captions are right than in the paper's order. A
+# state that has read "red" can look for the shape of something red, so at shapes the peak is on the named object more
+# often. The peaks at colours do not improve, because a colour can be read from nearly every cell.
 #
 # </details>
 #
 # ## A guide
 #
-# A model can learn where the object of each word is without any boxes. A caption with "star" says that there is a star
-# *somewhere* in the picture. Let a small network, the *detectors*, predict $p_{iw}$, the probability that region $i$
-# shows word $w$. Then the probability that at least one region shows the word is
+# A model can learn which regions show the object that a word names, even without any boxes. A caption with "star" says
+# that there is a star *somewhere* in the picture. Let a small network, the *detectors*, predict $p_{iw}$, the
+# probability that region $i$ shows word $w$. Then the probability that at least one region shows the word is
 #
 # $$p_w = 1 - \prod_i (1 - p_{iw}).$$
 #
-# The detectors are trained to make $p_w$ high for the words of the picture's captions, and low for all others. This is
-# *multiple-instance learning*: the examples come in bags (a picture is a bag of regions), and only the bag has a label.
-# A bag with the word must have at least one region that shows it; in a bag without the word, no region may show it. So
-# regions that are found only in pictures with the word get a high $p_{iw}$, and all other regions get a low $p_{iw}$.
-# In this way the detectors learn *where* words are, although they are trained only on captions ([Fang et al.,
-# 2015](https://arxiv.org/abs/1411.4952)).
+# The detectors are trained to make $p_w$ high for the words of the picture's captions, and low for all other words.
+# Such training is called *multiple-instance learning*: the examples come in bags (a picture is a bag of regions), and
+# only the bag has a label. A bag with the word must have at least one region that shows it; in a bag without the word,
+# no region may show it. So regions of a kind that occurs only in pictures with the word get a high $p_{iw}$, and all
+# other regions get a low $p_{iw}$. In this way, the detectors learn *which* regions show a word, although they are
+# trained only on captions ([Fang et al., 2015](https://arxiv.org/abs/1411.4952)).
 #
 # **Your turn.** Compute $p_w$ for one word from the probabilities of the regions.
 
@@ -258,12 +261,14 @@ expected = float(ops.convert_to_numpy(equations.detected(logits)).item())
 np.testing.assert_allclose(detected(p), expected, rtol=1e-5, err_msg="1 minus the probability that none shows it.")
 
 # %% [markdown]
-# At "star", the target of attention is the detector's map, $p_{iw} / \sum_k p_{kw}$. With `guide_weight`, the loss has
-# another term for every word that has a detector: the cross-entropy between this target and the attention weights. The
-# sentinel's share is missing from the weights of the regions, so looking away raises the loss, too. The detectors are
-# trained together with the captioner, on the same captions, and are not needed afterwards.
+# At a word $w$ such as "star", the target of attention is the map of its detector, $p_{iw} / \sum_k p_{kw}$. With a
+# `guide_weight` above 0, the loss has another term for every word that has a detector: the cross-entropy between this
+# target and the attention weights. The more weight the sentinel has, the less is left for the regions, so looking away
+# from the photo raises the loss, too. The detectors are trained together with the captioner, on the same captions, and
+# are not needed after training.
 #
-# **Predict.** What will the guide change: the share from the photo, the position of the peak, or the captions?
+# **Predict.** What will the guide change: the share from the photo, the position of the peak, or the number of right
+# captions?
 
 # %%
 captioners["guided"] = train(attends="after", sentinel=True, guide_weight=0.5)
@@ -286,33 +291,33 @@ axes[0].invert_yaxis()
 # <details><summary>What happened</summary>
 #
 # The guide changes the position of the peak, but only for *colours*: the peak is on the named object about twice as
-# often as without the guide, although no caption says where anything is. For shapes, little changes: attention was
-# often on the object already, and a guide that sees no better can only widen the maps. About as many captions are right
-# as without the guide.
+# often as without the guide, although no caption says where anything is. At shapes, the peaks change little: they were
+# often on the named object already, and a guide that is no more accurate than attention can only make the maps more
+# diffuse. About as many captions are right as without the guide.
 #
 # </details>
 #
-# Here is the first sentence for which all peaks of "guided" are on the named objects, as read by three of the
-# captioners. (A word that comes from memory has no map.)
+# The next figure shows the attention maps of three captioners for one sentence, the first for which all peaks of the
+# captioner "guided" are on the named objects. (A word that comes from memory has no map.)
 
 # %%
 compared = ("before", "sentinel", "guided")
 number = next(i for i in range(300) if ground(looked["guided"][i : i + 1], unseen[i : i + 1]).pointing == 1)
 AttentionDisplay.compare([looked[name][number] for name in compared], names=[*compared], words="all", width=10)
 # %% [markdown]
-# At the first colour, the guided map is on both objects, because the network cannot know yet which object the sentence
-# will name first. At the second colour, only one object is left.
+# At the first colour, the map of "guided" is on both objects, because the network cannot know yet which object the
+# sentence will name first. At the second colour, only one object is left to be named.
 #
-# A guide does not always help. It assumes that each word names something in one part of the picture, and "left" does
-# not. With the captions of chapter 4, attention must be on an object to predict "left of", and the guide draws
+# A guide does not always help: it assumes that each word names something in one part of the picture, but "left" names
+# no such thing. To predict "left of" in the captions of chapter 4, attention must be on an object, but the guide draws
 # attention away from the object, as exercise 2 shows.
 #
 # ## On photos
 #
-# Of the bundled captioners of photos, `flickr8k-paper` has the paper's attention, and was trained only on captions.
-# `flickr8k` attends after reading, has a sentinel, and was trained with a guide. For the phrases of one caption in
-# five, it was also trained with boxes that people drew. Let both captioners read a sentence about a photo that comes
-# with matplotlib (Admiral Grace Hopper; U.S. Navy, in the public domain).
+# The bundled captioner `flickr8k-paper` has the paper's attention, and was trained only on captions. The bundled
+# captioner `flickr8k` attends after reading, has a sentinel, and was trained with a guide. `flickr8k` was also trained
+# with boxes that people drew for the phrases of one caption in five. Let both captioners read a sentence about a photo
+# that comes with matplotlib (Admiral Grace Hopper; US Navy, in the public domain).
 
 # %% stored="JPEG"
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
@@ -320,10 +325,10 @@ sentence = "a person wearing glasses and a hat"
 read = {name: Captioner.from_pretrained(name).attend(photo, sentence) for name in ("flickr8k-paper", "flickr8k")}
 AttentionDisplay.compare([*read.values()], names=[*read], width=10)
 # %% [markdown]
-# The line encloses half of the attention. With `flickr8k-paper`, the line encloses a quarter of the photo or more at
-# every word. With `flickr8k`, attention is on the hat at "hat", but at "glasses" it is on the tie. The next cell reads,
-# from the record of `flickr8k`, how often attention is on the named object in photos of Flickr8k that it was not
-# trained on.
+# In each picture, the line encloses half of the attention. With `flickr8k-paper`, the line encloses at least a quarter
+# of the photo at every word. With `flickr8k`, attention is on the hat at "hat", but at "glasses" it is on the tie. The
+# next cell prints, from the record of `flickr8k`, how much of the attention, and how often the peak, is on the named
+# object in photos of Flickr8k that the captioner was not trained on.
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
@@ -338,17 +343,18 @@ for label, prefix in (
     print(f"{label:38} attention on it {on_it:.0%}, peak on it {peak:.0%}")
 
 # %% [markdown]
-# Two peaks in three are on the named object. A map whose maximum is always in the middle of the photo is right for half
-# of the phrases, because people put things in the middle of their photos. So compare the captioner with this fixed map,
-# not with an even map. [docs/results.md](../../docs/results.md) has the effect of each change on photos.
+# For two phrases in three, the peak of `flickr8k` is on the named object. A map whose maximum is always in the middle
+# of the photo is right for half of the phrases, because people put things in the middle of their photos. So compare the
+# captioner with this fixed map, not with an even map. [docs/results.md](../../docs/results.md) shows the effect of each
+# change on photos.
 #
 # ## Does the word depend on what is attended to?
 #
-# Attention on the hat does not prove that the decoder said "hat" because of the hat. It may infer the hat from the
-# previous words, or from the mean annotation vector, which has seen the whole photo ([Jain and Wallace,
+# Attention on the hat does not prove that the decoder said "hat" because of the hat. The decoder may infer the hat from
+# the previous words, or from the mean annotation vector, which is computed from the whole photo ([Jain and Wallace,
 # 2019](https://arxiv.org/abs/1902.10186), *Attention is not explanation*). To find out, remove the attended region:
-# replace the tenth of the cells with the most attention at "hat" by the mean of all cells, and let the decoder read the
-# same words once more. As a control, replace the same number of random cells.
+# take the 10 % of the cells with the most attention at "hat", and replace their vectors with the mean of all vectors.
+# Then let the decoder read the same words again. As a control, replace the same number of random cells.
 #
 # **Predict.** By what factor does the probability of "hat" fall in each case?
 
@@ -397,8 +403,8 @@ axes[2].legend(title="removed")
 #
 # ## Exercises
 #
-# **1.** Let `flickr8k` read a false sentence about the photo of Grace Hopper, "a dog running on a beach". Where does it
-# look at "dog", and how much less probable is this sentence than the true one (`log_prob`)?
+# **1.** Let `flickr8k` read a false sentence about the photo of Grace Hopper, "a dog running on a beach". Where does
+# the captioner look at "dog", and how much less probable is the false sentence than the true one (`log_prob`)?
 #
 # [solution 1]
 #
@@ -415,18 +421,18 @@ axes[2].legend(title="removed")
 # ## In five sentences
 #
 # The loss rewards the right words, so if every cell has seen nearly everything, attention need not be on what a word
-# names. If attention is computed after reading, it can depend on the last word, and with a sentinel, words such as "a"
-# do not have to read the photo; but neither change tells the network *where* to look. Word detectors learn from
-# captions which regions show a word, and guide attention to these regions, if the word names something in one part of
-# the picture. Boxes that people drew improve the maps further, but one peak in three is still wrong. To find out
-# whether a word depends on the region that attention is on, remove that region.
+# names. Attention after reading can depend on the last word, and with a sentinel, words such as "a" need not read the
+# photo, but neither change tells the network *where* to look. Word detectors learn from captions which regions show a
+# word, and can guide attention to these regions if the word names something in one part of the picture. On photos,
+# boxes that people drew improve the maps further, but one peak in three is still wrong. To find out whether a word
+# depends on the region that attention is on, remove that region.
 #
 # ## Next
 #
 # In [Point and tell](point_and_tell.ipynb), you choose the region, and the captioner describes it. For further reading,
 # see [Lu et al., 2017](https://arxiv.org/abs/1612.01887); [Liu et al., 2017](https://arxiv.org/abs/1605.09553), who
-# measured how often attention in captioning is right, and supervised it; and
-# [docs/training.md](../../docs/training.md), for the options used in this room.
+# measured how often attention in captioning is on the right region, and supervised attention; and
+# [docs/training.md](../../docs/training.md), for the options used in this notebook.
 
 # %% maintainers=true
 parts = np.exp([2.0, 0.0, 0.0, 0.0, 1.0])

@@ -15,9 +15,9 @@
 # [diagram]
 #
 # The chapters used synthetic pictures, so that nothing had to be downloaded and the content of every picture was known.
-# This notebook shows what changes with photos. In the first part, you train a captioner on a folder of your own.
-# Synthetic pictures take the place of your photos, so that the notebook runs anywhere. The second part shows how the
-# bundled captioner was trained on Flickr8k.
+# This notebook shows what changes with photos. In the first part, you train a captioner on a folder of your own
+# pictures. Synthetic pictures take the place of your photos, so that the notebook runs anywhere. The second part shows
+# how the bundled captioner was trained on Flickr8k.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -52,12 +52,12 @@ folder = Path(tempfile.mkdtemp())
 # ## A folder
 #
 # A data set is a folder of pictures with a table, `captions.csv`, that has the columns `image` and `caption` and one
-# row for each caption. Your pictures would be photos, and the pictures in this notebook are scenes. But the captions of
-# these scenes have a new word: a circle is called a *balloon*. Your own captions, too, will probably contain words that
-# the bundled captioner has not learned.
+# row for each caption. Your own pictures would be photos; in this notebook, they are synthetic scenes. The captions of
+# these scenes contain a word that is new to the bundled captioner: a circle is called a *balloon*. Your own captions,
+# too, will probably contain words that the bundled captioner has not learned.
 #
-# **Your turn.** Return the rows for a scene. Its file name is `scene.image_id` + ".png", and its five captions are in
-# `scene.captions`. In each caption, replace "circle" with "balloon" (and "circles" with "balloons").
+# **Your turn.** Return the rows for a scene. The scene's file name is `scene.image_id` + ".png", and its five captions
+# are in `scene.captions`. In each caption, replace "circle" with "balloon" (and "circles" with "balloons").
 
 
 # %% gap="rows"
@@ -88,8 +88,9 @@ print(*(mine / "captions.csv").read_text().splitlines()[:4], "...", sep="\n")
 
 # %% [markdown]
 # `data_utils.folder` reads the folder. With `split_seed=0` it splits the pictures at random: 80 % to train on, 10 % to
-# choose the best epoch (dev), and 10 % to score at the end (test). All captions of a picture are in the same split. If
-# captions were split instead, the test split would contain pictures that the captioner has been trained on.
+# choose the best epoch (dev), and 10 % to score the captioner at the end (test). All captions of a picture are in the
+# same split. If the captions were split instead of the pictures, the test split would contain pictures that the
+# captioner has been trained on.
 
 # %%
 images = data_utils.folder(mine, split_seed=0)
@@ -105,9 +106,9 @@ print("words that the bundled captioner does not know:", *new_words)
 # ## Fit
 #
 # A few hundred pictures are too few to train an encoder and a decoder from scratch. So start from a trained captioner:
-# with `initial_model`, `fit` keeps the captioner's encoder, its weights and its vocabulary, and adds your words to the
-# vocabulary. This is *fine-tuning*. For scenes, the initial model is `scenes`; for photos, `fit` starts from the
-# bundled captioner of photos by default.
+# with `initial_model`, `fit` begins with that captioner's encoder, weights and vocabulary, and adds your words to the
+# vocabulary. Such further training is called *fine-tuning*. In this notebook, the initial model is the captioner
+# `scenes`; for photos, `fit` starts from the bundled captioner of photos by default.
 #
 # **Predict.** You train on 240 pictures for eight epochs, with a new word for one shape in four. How often will the
 # captioner say "balloon" for a picture with a circle? Will it ever say "circle" again?
@@ -138,15 +139,16 @@ for ax in (left, right):
     ax.legend()
 
 # %% [markdown]
-# Keeping the epoch that is best on dev is *early stopping*; the paper chooses the epoch by BLEU (section 4.3). But
-# although the cross-entropy falls smoothly, the BLEU-4 of 30 pictures fluctuates: such a small dev split shows which
-# epochs are good, but not which one is best. With fewer than 50 dev pictures, `fit` warns you and chooses the best
-# epoch by cross-entropy instead.
+# Keeping the weights of the epoch that is best on the dev split is a form of *early stopping*; the paper chooses the
+# epoch by BLEU (section 4.3). The cross-entropy falls smoothly, but the BLEU-4 of only 30 pictures fluctuates. So a
+# small dev split shows which epochs are good, but not which epoch is best. With fewer than 50 dev pictures, `fit` warns
+# you and chooses the best epoch by cross-entropy instead.
 #
-# To see what the captioner has learned, generate 200 new scenes. (With photos, you have only the test split for this.)
+# To see what the captioner has learned, generate 200 new scenes. (With photos, you would use the test split.)
 #
 # **Your turn.** Measure how often captions contain the new word, for pictures with and without a circle. `captions` is
-# a list of sentences, and `has_circle` says for each picture whether it contains a circle.
+# a list of sentences, and `has_circle` is a list with True for each picture that contains a circle, and False for the
+# others.
 
 
 # %% gap="said"
@@ -181,18 +183,18 @@ for name, captions in results.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The captioner says "balloon" for most pictures with a circle and hardly ever for others. It never says "circle" again,
-# because every training caption that could have had this word had "balloon" instead. Such *forgetting* is the price of
-# fine-tuning: words that the captioner should not forget have to be in your captions, too. A few more captions are
-# false than before; apart from that, the captioner describes scenes as well as before, with one new word.
+# The captioner says "balloon" for most pictures with a circle and hardly ever for others. The captioner never says
+# "circle" again, because "circle" was replaced with "balloon" in all training captions. Such *forgetting* is the price
+# of fine-tuning: words that the captioner should not forget have to be in your captions, too. A few more captions are
+# false than before fine-tuning; otherwise, the captioner still describes scenes well, with one new word.
 #
 # </details>
 #
 # ## Evaluate
 #
-# Score the captioner as in [chapter 8](../08_how_good_is_it.ipynb). Pass the same `split_seed`, so that the test split
-# is the same. The last row, *a person*, scores the first caption of each picture against the other captions of the same
-# picture.
+# Score the captioner as in [chapter 8](../08_how_good_is_it.ipynb). Pass the same `split_seed` as to `fit`, so that the
+# test split is the same. The last row, *a person*, scores the first caption of each picture against the other captions
+# of the same picture.
 
 # %%
 table = keras_sat.evaluate(
@@ -208,13 +210,13 @@ table = keras_sat.evaluate(
 print(table)
 
 # %% [markdown]
-# A captioner with higher scores than the person is not necessarily better. Scores reward typical sentences, and thirty
-# pictures are few: on another thirty, BLEU-4 would be some points higher or lower.
+# A captioner with higher scores than the person does not necessarily write better captions. The metrics reward typical
+# sentences, and thirty pictures are few: on thirty other pictures, BLEU-4 would be some points higher or lower.
 #
 # ## Look
 #
-# No score replaces reading the captions; begin with the false ones. The next figure shows the first test picture whose
-# caption has a balloon, with an attention map for each word.
+# No score replaces reading the captions; begin with the false captions. The next figure shows the first test picture
+# whose caption has a balloon, with an attention map for each word.
 
 # %%
 tested = captioner.caption([image.image_path for image in splits["test"]], num_beams=1)
@@ -226,7 +228,7 @@ keras_sat.AttentionDisplay.from_result(looked).plot(width=10)
 #
 # ## 500 photos of your own
 #
-# With photos, all these steps stay the same, and three commands are enough:
+# With photos, the steps are the same as with scenes, and three commands are enough:
 #
 # ```bash
 # keras-sat fit --data folder --data-dir my_photos --split-seed 0 --output-dir runs/mine
@@ -234,8 +236,8 @@ keras_sat.AttentionDisplay.from_result(looked).plot(width=10)
 # keras-sat caption new_photo.jpg --model runs/mine/model --plot where.png
 # ```
 #
-# What would `fit` do with 500 photos? `resolve` makes all the decisions of `fit` without needing a photo. The next cell
-# prints its plan:
+# What would `fit` do with 500 photos? The function `resolve` makes all the decisions of `fit`, but needs no photos. The
+# next cell prints the plan of `resolve`:
 
 # %%
 counts = PhotoCounts(train=400, dev=50, test=50)
@@ -246,33 +248,34 @@ print("\n".join(textwrap.fill(line, 110) for line in str(plan).splitlines()))
 # So `fit` starts from the bundled captioner, and adds your words. The following advice begins with the most important
 # point:
 #
-# 1. **Captions.** Write two or more for each photo, and always use the same word for the same thing. The captioner
-#    learns your words: if you write "dad", it says "dad".
+# 1. **Captions.** Write two or more captions for each photo, and always use the same word for the same thing. The
+#    captioner learns your words: if you write "dad", it says "dad".
 # 2. **A separate test split.** Put near-duplicates, such as several photos of one moment, in the same split; otherwise
-#    the captioner is tested on what it has memorised. With a column `split` in the table, you choose the split of each
-#    photo.
+#    the captioner is tested on what it has memorised. In a column `split` of the table, you can choose the split of
+#    each photo.
 # 3. **Reading the captions.** With 50 test photos, BLEU-4 is uncertain by several points, but you can read fifty
 #    captions in five minutes.
 # 4. **A confidence.** With 100 dev photos or more, `fit` also learns to estimate the probability that a caption is
-#    right. With `--min-confidence .5`, you then see "not sure" instead of a caption that is probably wrong. With fewer
-#    dev photos, as in this example, there is no confidence.
+#    right. With `--min-confidence .5`, captions that are probably wrong are then replaced with "not sure". With fewer
+#    dev photos, such as the 50 in this example, `fit` does not learn a confidence.
 #
-# What can you expect? In an experiment, 300 photos of Flickr8k took the place of a private collection. In their
-# captions, "dog" was replaced with "hound", "man" with "gentleman", and "grass" with "lawn". After fine-tuning on these
-# photos, the bundled captioner used the new word in 293 of the 297 cases in which it named one of these things, and
-# BLEU-4 on 700 other photos rose from 17.3 to 40.2. But it also lost some of what it had learned from 6,000 photos
-# ([docs/results.md](../../docs/results.md) has the record, and [docs/training.md](../../docs/training.md) lists the
-# messages of `fit` about small folders).
+# What can you expect from a few hundred photos? In an experiment, 300 photos of Flickr8k took the place of a private
+# collection. In the captions of these photos, "dog" was replaced with "hound", "man" with "gentleman", and "grass" with
+# "lawn". After fine-tuning on these photos, the bundled captioner used the new word in 293 of the 297 cases in which it
+# named a dog, a man or grass. On the 700 other photos of the experiment, BLEU-4 rose from 17.3 to 40.2. But the
+# captioner also lost some of what it had learned from 6,000 photos. [docs/results.md](../../docs/results.md) has the
+# details of the experiment, and [docs/training.md](../../docs/training.md) lists the messages of `fit` about small
+# folders.
 #
 # If training is interrupted, repeat the same call to resume it. The folder `output_dir` contains `model` (the best
 # epoch so far), `checkpoint` and `history.csv`.
 #
 # ## How the bundled captioner sees your photos
 #
-# The bundled captioner has learned what Flickr8k's captions are about: people, dogs and the outdoors. Try it on one
-# photo before you train on hundreds. This photo of Admiral Grace Hopper comes with matplotlib (U.S. Navy, in the public
-# domain). The next cell captions five versions of this photo, to show how much the caption depends on mirroring, colour
-# and cropping.
+# The bundled captioner has learned what Flickr8k's captions are about: people, dogs and the outdoors. Try the captioner
+# on one photo before you train on hundreds. The next cell captions five versions of a photo that comes with matplotlib
+# (Admiral Grace Hopper; US Navy, in the public domain). The five captions show how much a caption depends on mirroring,
+# colour and cropping.
 #
 # **Predict.** Which of the five captions will name the hat?
 
@@ -299,18 +302,19 @@ for ax, (view, picture), result in zip(axes, views.items(), described):
 # <details><summary>What happened</summary>
 #
 # Only one of the five captions names the hat. Three captions name something that is not in the photo: a drink, a cup, a
-# cigarette. All five call the woman a man, a frequent mistake of this captioner ([its model
-# card](../../docs/model-card.md) counts such mistakes). But each caption also names something that is in the photo: a
-# hat, a shirt or glasses. The confidence is below .4 for all five, so with `--min-confidence .5` the captioner would
-# say "not sure" each time.
+# cigarette. All five captions call the woman a man, a frequent mistake of this captioner ([its model
+# card](../../docs/model-card.md) counts such mistakes). But each caption also names something that is really in the
+# photo: a hat, a shirt or glasses. The confidence is below .4 for all five, so with `--min-confidence .5` the captioner
+# would say "not sure" each time.
 #
 # </details>
 #
 # ## Flickr8k: the recipe
 #
 # Flickr8k has 8,000 photos with five captions each: 6,000 photos to train on, and 1,000 each for dev and test. A
-# captioner quickly memorises a few thousand photos, and most of the settings serve to delay this. The next cell prints
-# some settings of the bundled captioner, next to the paper's. (An empty entry means the default of `fit`.)
+# captioner quickly memorises the captions of a few thousand photos, and most of the settings serve to delay memorising.
+# The next cell prints some settings of the bundled captioner, next to the paper's. (An empty entry means the default of
+# `fit`.)
 
 # %%
 preset, paper = keras_sat.PRESETS["flickr8k-efficientnet_lite0"], keras_sat.PRESETS["paper"]
@@ -335,20 +339,21 @@ for name in compared:
     print(f"{name:26}{preset.get(name, '')!s:>20}{paper.get(name, '')!s:>12}")
 
 # %% [markdown]
-# * The paper trained only the decoder, and mentions that with enough data the encoder could be fine-tuned, too. For the
-#   bundled captioner, all layers of a smaller encoder were *fine-tuned*, with a tenth of the decoder's learning rate.
-# * Training uses six views of each photo (crops and mirror images) and label smoothing; both make it harder to memorise
-#   captions. The weights are averaged over the last few hundred steps.
+# * The authors of the paper trained only the decoder, and mention that with enough data the encoder could be
+#   fine-tuned, too. For the bundled captioner, all layers of a smaller encoder were *fine-tuned*, with a tenth of the
+#   decoder's learning rate.
+# * The bundled captioner was trained with label smoothing and with six views of each photo (crops and mirror images);
+#   both make it harder to memorise captions. The weights were averaged over the last few hundred steps.
 # * The paper used RMSProp on Flickr8k and Adam on the larger data sets. The bundled captioner was trained with Adam,
-#   the default.
+#   the default of `fit`.
 # * The paper tuned its settings with a search service, Whetlab.
 #   [benchmarks/flickr8k/tried.md](../../benchmarks/flickr8k/tried.md) lists what was tried for the bundled captioner,
 #   including what did not help.
 #
 # ## Flickr8k: the curves
 #
-# The bundled captioner comes with the record of its training, `record.json`. It was trained in six stages, each of
-# which starts from the weights of the previous one:
+# The bundled captioner comes with the record of its training, `record.json`. The captioner was trained in six stages,
+# each of which starts from the weights of the previous one:
 #
 # | | stage | trained on |
 # |---|---|---|
@@ -358,8 +363,8 @@ for name in compared:
 # | 4 | phrases | cross-entropy again, with phrases that describe regions ([point and tell](point_and_tell.ipynb)) |
 # | 5, 6 | rewards | CIDEr again |
 #
-# **Predict.** In stage 3, the captioner is rewarded for CIDEr. Does its *cross-entropy* on dev fall, too? How many
-# different captions does it give to the 1,000 dev photos?
+# **Predict.** In stage 3, the captioner is rewarded for captions with a high CIDEr. Does its *cross-entropy* on dev
+# fall, too? How many different captions does the captioner generate for the 1,000 dev photos?
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
@@ -387,13 +392,15 @@ axes[-1].set_xlabel("epoch")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# * **Stage 1.** At first, the cross-entropy of the training captions is higher than that of dev. Dropout and altered
-#   views make training harder, and the first training figure is a mean over the whole first epoch, in which the
-#   captioner learned the most. After one epoch, BLEU-4 is already .18, but there are only a little more than half as
-#   many different captions as at the end of the stage. From the sixth epoch on, the captioner memorises the training
-#   captions: their cross-entropy keeps falling, but the cross-entropy of the dev captions does not.
-# * **Stage 2** hardly changes these figures. Its purpose is that a resized photo should get the same caption.
-# * **Stage 3.** CIDEr rises immediately, and the cross-entropy on dev *rises*, too. This is no contradiction.
+# * **Stage 1.** At first, the cross-entropy of the training captions is higher than that of the dev captions. Dropout
+#   and altered views make the training captions harder to predict. Moreover, the first training value is a mean over
+#   the whole first epoch, in which the captioner learned the most. After one epoch, BLEU-4 is already .18, but the
+#   number of different captions is only a little more than half of the number at the end of the stage. From the sixth
+#   epoch on, the captioner memorises the training captions: their cross-entropy keeps falling, but the cross-entropy of
+#   the dev captions does not.
+# * **Stage 2** hardly changes the curves. The purpose of this stage is that a resized photo gets the same caption as
+#   the original.
+# * **Stage 3.** CIDEr rises immediately, and the cross-entropy on dev *rises*, too, which is no contradiction.
 #   Cross-entropy measures how probable each of the five human captions is; CIDEr measures whether one sentence, the
 #   captioner's own, has the words that people agree on. To raise CIDEr, the captioner becomes more confident in the
 #   typical sentence, and human captions become less probable. The captioner also generates fewer different captions.
@@ -418,10 +425,10 @@ for label, row in PUBLISHED["flickr8k"].items():
 print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu_4']:6.3f}  {scores['meteor']:6.3f}")
 
 # %% [markdown]
-# The bundled captioner is ahead of the paper in all three metrics, but the comparison is not fair: its encoder is
-# newer, it is scored on another split, and the paper's captioners were not trained with rewards. These scores do not
-# mean that captioning is solved, either. A *person's* captions of the dev photos have a BLEU-4 of .212, less than the
-# captioner's, and [chapter 8](../08_how_good_is_it.ipynb) explains why.
+# The bundled captioner is ahead of the paper in all three metrics, but the comparison is not fair. Unlike the paper's
+# captioners, the bundled captioner has a newer encoder, is scored on the dev split, and was trained with rewards. High
+# scores do not mean that captioning is solved, either. A *person's* captions of the dev photos have a BLEU-4 of .212,
+# which is less than the captioner's; [chapter 8](../08_how_good_is_it.ipynb) explains why.
 #
 # On photos, attention helps less than on scenes. BLEU-4 shows no difference between captioners with and without
 # attention; METEOR, ROUGE-L and CIDEr show a small difference ([docs/results.md](../../docs/results.md)). Each cell of
@@ -432,7 +439,7 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 #
 # Get the data first ([docs/data.md](../../docs/data.md) says where to find it). The first of the following commands
 # then trains a captioner much like the paper's, in about an hour on two cores. The second command follows most of the
-# recipe above, and takes little more than two hours. The third command scores the captioner of the first command:
+# recipe above, and takes just over two hours. The third command scores the captioner of the first command:
 #
 # ```bash
 # keras-sat fit --data flickr8k --data-dir flickr8k --encoder mobilenet_v2 --dtype mixed_bfloat16 --output-dir runs/soft
@@ -447,10 +454,10 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 # python benchmarks/flickr8k/make_bundled.py --data-dir flickr8k --boxes flickr30k_entities --output-dir runs/bundled
 # ```
 #
-# This notebook can run a small part of this training. Before you start Jupyter, set the environment variable
+# This notebook can run a small part of the training on Flickr8k. Before you start Jupyter, set the environment variable
 # `KERAS_SAT_DATA` to a folder with `Flickr8k_Dataset.zip`, `Flickr8k_text.zip` and `mobilenet_v2_notop.weights.h5`. The
-# next cell then trains on 48 photos of Flickr8k for three epochs, which is far too little to learn sentences. It also
-# lets the bundled captioner describe photos that it was not trained on. (The notebook shows no photos of Flickr8k,
+# next cell then trains on 48 photos of Flickr8k for three epochs, which is far too little to learn sentences. The cell
+# also lets the bundled captioner describe photos that it was not trained on. (The notebook shows no photos of Flickr8k,
 # because they belong to the people who took them.)
 
 # %%
@@ -488,8 +495,8 @@ else:
 #
 # [solution 1]
 #
-# **2.** How much does `initial_model` help? Compare it with training from scratch (`encoder="tiny"`) for the same
-# number of epochs.
+# **2.** How much does `initial_model` help? Compare fine-tuning with training from scratch (`encoder="tiny"`) for the
+# same number of epochs.
 #
 # [solution 2]
 #
@@ -498,16 +505,17 @@ else:
 #
 # ## In five sentences
 #
-# `fit` needs only photos and a table of captions: it starts from a trained captioner, and teaches it your words. Words
-# that are not in your captions may be forgotten. A small dev split cannot choose the best epoch by BLEU, and a small
-# test split cannot measure a difference of one point, so read the captions. On Flickr8k, a captioner trained with
-# cross-entropy begins to memorise at the sixth epoch, and training with rewards raises CIDEr but makes the
-# cross-entropy worse, because CIDEr and cross-entropy measure different things. A score above a person's means that
-# captions are typical, not that they are right.
+# From your photos and a table of captions, `fit` teaches a trained captioner your words, but the captioner may forget
+# words that are not in your captions. A small dev split cannot choose the best epoch by BLEU, and a small test split
+# cannot measure a difference of one point, so read the captions. On Flickr8k, a captioner trained with cross-entropy
+# begins to memorise captions at the sixth epoch. Training with rewards raises CIDEr but makes the cross-entropy worse,
+# because CIDEr and cross-entropy measure different things. A score above a person's means that captions are typical,
+# not that they are right.
 #
 # ## Next
 #
-# [When to look](when_to_look.ipynb) shows how to train a captioner whose attention on photos is on what the words name.
+# [When to look](when_to_look.ipynb) shows how to train a captioner so that its attention is on what the words name,
+# also on photos.
 #
 # For further reading, see [Rennie et al., 2017](https://arxiv.org/abs/1612.00563), who introduced CIDEr as the reward
 # (*self-critical* training), and [Hodosh et al., 2013](https://doi.org/10.1613/jair.3994), who collected Flickr8k and
