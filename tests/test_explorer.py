@@ -614,11 +614,12 @@ def test_thirty_words_show_the_numbers_of_the_trace(opened, plain):
 def test_maps_of_all_kinds_are_drawn(opened, plain):
     page = opened(plain)
     drawn = set()
-    for name in ("scores", "attention", "votes", "places"):
+    labels = {"scores": "Scores", "attention": "Attention", "votes": "Votes", "places": "Regions"}
+    for name, label in labels.items():
         page.mode(name)
         button = page.find(f'[data-map="{name}"]')
-        assert button.get_attribute("aria-pressed") == "true"
-        assert page.text("about").startswith(button.text)
+        assert button.get_attribute("aria-pressed") == "true" and button.text == label
+        assert page.text("about").startswith(label)
         drawn.add(page.pixels())
     assert len(drawn) == 4
 
