@@ -88,9 +88,10 @@ def assembled_cell(cell, source, solutions):
 
 
 def text_cell(text, source, solutions):
-    """Return a markdown cell with the diagram and the solutions of exercises in it."""
+    """Return a markdown cell, with what its marks stand for: how gaps work, the diagram, solutions of exercises."""
     for number in re.findall(r"^\[solution (\d+)\]$", text, re.MULTILINE):
         text = text.replace(f"[solution {number}]", folded_code(solutions["exercise", int(number)]))
+    text = text.replace("[gaps]", HOW_GAPS_WORK)
     if "[diagram]" not in text:
         return v4.new_markdown_cell(text)
     chapter = int(source.stem[:2]) if source.stem[:2].isdigit() else 0  # a room: all parts are coloured

@@ -13,9 +13,7 @@
 #
 # **3 minutes on two cores**; allow an hour to think.
 #
-# *Cells with `...  # your turn` are gaps for you to fill. The folded cell after each gap checks what you wrote; if
-# the gap is empty, the notebook uses the solution. The stored outputs give away what you are asked to predict: clear
-# them first (in JupyterLab: Edit, Clear Outputs of All Cells).*
+# [gaps]
 #
 # Show, Attend and Tell appeared in 2015, and the transformer in 2017 ([Vaswani et
 # al.](https://arxiv.org/abs/1706.03762)). A transformer decoder for captions keeps the attention to the photo, and
