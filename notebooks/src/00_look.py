@@ -42,11 +42,11 @@ hat.plot(hat.words.index("hat"), width=10)
 # The network divides the photo into 14 x 14 *regions*. This chapter counts rows and columns from 0, starting at the top
 # left; the explorer counts from 1.
 #
-# * **Left: attention.** The map shows how much of each region is read for this word. Regions that are hardly read are
-#   dark, and the line encloses the smallest area with half of the attention. For "hat", this area is on the crown of
-#   the hat, in rows 1 to 3. The middle of the face (rows 7 to 13, columns 4 to 9) gets only 4 % of the attention. (This
-#   captioner can also read the *sentinel*, a vector made from its memory, instead of the photo; at "hat", 100 % is read
-#   from the photo.)
+# * **Left: attention.** The map shows how much attention each region gets for this word. Regions with hardly any
+#   attention are dark, and the line encloses the smallest area with half of the attention. For "hat", this area is on
+#   the crown of the hat, in rows 1 to 3. The middle of the face (rows 7 to 13, columns 4 to 9) gets only 4 % of the
+#   attention. (This captioner can also read the *sentinel*, a vector made from its memory, instead of the photo; at
+#   "hat", 100 % is read from the photo.)
 # * **Middle: votes.** The *vote* of a region is how much more or less the region adds to the score of this word than an
 #   average region of the photo would add with the same attention. Orange regions add more, blue regions less. The
 #   strongest vote is in row 3, column 11, where the crown meets the brim. Above the map are the sum of the votes, and

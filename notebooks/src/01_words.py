@@ -397,7 +397,8 @@ print(f"never seen in training: {unseen:.0%} of the pairs of words that contain 
 # After the true words, the perplexity is about 5, as if the model had to guess among 5 words. After a wrong word, the
 # perplexity is between 42 and 54, depending on the smoothing, so the model is about as bad as blind guessing. Most of
 # the pairs with a wrong word were never seen in training, so the model has learned nothing about how to continue them.
-# An LSTM generalises better than this table of counts, but it, too, is trained only on true beginnings.
+# An LSTM generalises better than this table of counts, but it, too, is trained only with the true words so far, the
+# ground-truth prefix.
 #
 # </details>
 #

@@ -71,8 +71,8 @@ plt.show()
 
 # %% [markdown]
 # So $L = 14 \cdot 14 = 196$ and $D = 512$. Four pooling layers have divided the width and the height by $2^4 = 16$, so
-# each cell belongs to a square of 16 x 16 pixels. The decoder reads the grid as a list, row by row: the cell in row $r$
-# and column $q$ is number $14r + q$. Attention treats the list of cells as a set: the position of a cell affects
+# each cell corresponds to a square of 16 x 16 pixels. The decoder reads the grid as a list, row by row: the cell in row
+# $r$ and column $q$ is number $14r + q$. Attention treats the list of cells as a set: the position of a cell affects
 # attention only if the cell's vector contains that position.
 #
 # ## Why not the last layer?
@@ -105,7 +105,7 @@ print("same mean:", same_mean, "  same grid:", same_grid)
 # Let `jump` be the distance between neighbouring cells, in pixels. A layer with kernel size $k$ adds $k - 1$ cells to
 # the field, and each of these cells is `jump` pixels wide. A stride of $s$ then multiplies the jump by $s$.
 #
-# **Predict.** Each cell of the last layer belongs to a square of 16 x 16 pixels. How wide is the receptive field of
+# **Predict.** Each cell of the last layer corresponds to a square of 16 x 16 pixels. How wide is the receptive field of
 # such a cell: 16, 64 or 196 pixels?
 #
 # **Your turn.** Write the computation for one layer. For example, a 3 x 3 convolution (stride 1) turns a field of 1 and
@@ -390,8 +390,8 @@ print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1
 # ## In five sentences
 #
 # The encoder is a network that was trained on ImageNet and whose last layers were dropped. The encoder turns a photo
-# into a grid of annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector belongs to a square of the
-# photo, but its receptive field is much wider. Neighbouring parts of one object have similar vectors, and a linear
+# into a grid of annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector corresponds to a square of
+# the photo, but its receptive field is much wider. Neighbouring parts of one object have similar vectors, and a linear
 # probe can read an object's colour from one of the object's cells. No part of a single vector for the whole photo
 # belongs to a region, but each vector of a grid does, so attention can choose among the vectors.
 #

@@ -45,10 +45,10 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## The picture
 #
-# The captioner `scenes` comes with the package. It is small, and captions synthetic scenes of 64 x 64 pixels. A scene
-# has $L = 256$ regions (16 x 16), each with an annotation vector of $D = 66$ numbers: 64 from convolutions, and the
-# region's row and column. The state has $n = 128$ numbers, a word vector has $m = 32$, and the vocabulary has $K = 45$
-# words and other tokens. The scene below was not in the captioner's training data.
+# The captioner `scenes` comes with the package. It is a small model that generates captions for synthetic scenes of 64
+# x 64 pixels. A scene has $L = 256$ regions (16 x 16), each with an annotation vector of $D = 66$ numbers: 64 from
+# convolutions, and the region's row and column. The state has $n = 128$ numbers, a word vector has $m = 32$, and the
+# vocabulary has $K = 45$ words and other tokens. The scene below was not in the captioner's training data.
 
 # %%
 captioner = Captioner.from_pretrained("scenes")

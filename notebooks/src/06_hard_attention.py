@@ -471,8 +471,8 @@ plt.show()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# After 300 draws, half of the models have not found the second region without the entropy term, but with the term most
-# models have. The figure shows how certain the models are, but not of which region. The blue and the orange line end
+# After 300 draws, only about half of the models without the entropy term have found the second region; with the term,
+# most have. The figure shows how certain the models are, but not of which region. The blue and the orange line end
 # close together: without the term, half of the models are certain of the first region, and with $\lambda_e = .1$, most
 # models are certain of the second. The term has a price: with $\lambda_e = .5$, all models find the second region, but
 # then still draw the others often. In the authors' code, $\lambda_e = .002$.
@@ -625,8 +625,8 @@ for name, model in models.items():
 # Captioners that were trained for longer, and tested on other scenes, are only one point apart
 # ([docs/training.md](../docs/training.md): 93.6 % and 92.5 % for scenes of two objects). With draws, soft attention
 # fails, because it was never trained on single regions. Hard attention was trained on single regions, and most of its
-# captions are true although it reads only one region for each word. More of its captions are true with the expectation,
-# because a single region may miss the object, and because training was short.
+# captions are true although it reads only one region for each word. With the expectation, even more of its captions are
+# true than with draws, because a single drawn region may not show the object.
 #
 # </details>
 #

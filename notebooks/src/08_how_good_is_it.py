@@ -147,9 +147,9 @@ print(f"{(of_each < 0.001).mean():.0%} of the captions have BLEU-4 zero")
 #   \text{METEOR} = \Big(1 - 0.6 \Big(\frac{k}{m}\Big)^{0.2}\Big) F$$
 #
 # The numbers .85, .15, .6 and .2 are the English weights of METEOR 1.5, a Java program that also matches paraphrases.
-# The package uses this program if it is installed. Otherwise, the package uses nltk's METEOR with the same weights,
-# which needs the dictionary WordNet. The next cell gives nltk's METEOR a small dictionary instead, with the synonyms
-# that occur in captions of scenes.
+# The package uses this program if it is installed. Otherwise, the package uses nltk's METEOR with the same weights.
+# This version needs WordNet to look up synonyms. The next cell gives nltk's METEOR a small dictionary instead, with the
+# synonyms that occur in captions of scenes.
 
 
 # %%

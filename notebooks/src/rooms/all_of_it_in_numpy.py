@@ -403,7 +403,7 @@ for words, _ in captions[:4]:
     print("   ", " ".join(words))
 
 # %% [markdown]
-# This model, of which you have seen every derivative, describes four scenes in five correctly. Where does the model
+# You have now seen every derivative in this model. It describes four out of five scenes correctly. Where does the model
 # look?
 
 # %%

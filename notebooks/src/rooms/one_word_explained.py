@@ -155,9 +155,9 @@ _ = ax.legend(ncols=3, loc="upper right")
 #
 # Memory prefers "cigarette", and the photo prefers "video" (as in "video camera"). Only differences between candidates
 # matter: a contribution that is the same for all candidates changes no probability. The photo adds 3.0 more to "camera"
-# than to "cigarette", which outweighs the preference of memory. But the photo adds .8 less to "camera" than to "video",
-# the second most probable word. Memory adds 1.0 more to "camera" than to "video", which decides between these two
-# words. "Camera" has the highest sum, although none of the three parts is highest for "camera".
+# than to "cigarette", which outweighs memory's preference for "cigarette". But the photo adds .8 less to "camera" than
+# to "video", the second most probable word. Memory adds 1.0 more to "camera" than to "video", which decides between
+# these two words. "Camera" has the highest sum, although none of the three parts is highest for "camera".
 #
 # </details>
 #
@@ -181,7 +181,8 @@ for name, difference in equal.items():
 #
 # The photo's part is $\beta_t \sum_i \alpha_{ti} \mathbf{a}_i$, multiplied by $\mathbf{L}_z$, by the slope and by the
 # row $\mathbf{w}$ of $\mathbf{L}_o$ that belongs to the candidate. So the photo's part is linear in $\mathbf{a}_i$, and
-# each candidate has one direction $\mathbf{d}$ in which annotation vectors raise its logit:
+# for each candidate there is one direction $\mathbf{d}$: the further an annotation vector points along $\mathbf{d}$,
+# the more it raises the candidate's logit:
 #
 # $$\mathbf{d} = \mathbf{L}_z^\top (\text{slope} \odot \mathbf{w}) \qquad
 #   \text{photo's part} = \beta_t \sum_i \alpha_{ti}\, \mathbf{d} \cdot \mathbf{a}_i$$

@@ -507,7 +507,7 @@ for head, row in enumerate(axes):
 # [solution 1]
 #
 # **2.** Does the transformer need all of its heads? Remove one head at a time, by setting its part of `block.look`'s
-# output weights to 0 (`block.look.weights[6]`, of shape HEADS x DIM / HEADS x DIM). For each head, count how many
+# output weights to 0 (`block.look.weights[6]`, of shape `(HEADS, DIM // HEADS, DIM)`). For each head, count how many
 # captions of 100 scenes are true without it. Is the head with the most attention on the named object also the head that
 # is needed most?
 #

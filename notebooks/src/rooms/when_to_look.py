@@ -297,8 +297,8 @@ axes[0].invert_yaxis()
 #
 # </details>
 #
-# The next figure shows the attention maps of three captioners for one sentence, the first for which all peaks of the
-# captioner "guided" are on the named objects. (A word that comes from memory has no map.)
+# The next figure shows the attention maps of three captioners for one sentence: the first sentence for which every peak
+# of the captioner "guided" is on the named object. (A word that comes from memory has no map.)
 
 # %%
 compared = ("before", "sentinel", "guided")

@@ -108,7 +108,7 @@ print("words that the bundled captioner does not know:", *new_words)
 # A few hundred pictures are too few to train an encoder and a decoder from scratch. So start from a trained captioner:
 # with `initial_model`, `fit` begins with that captioner's encoder, weights and vocabulary, and adds your words to the
 # vocabulary. Such further training is called *fine-tuning*. In this notebook, the initial model is the captioner
-# `scenes`; for photos, `fit` starts from the bundled captioner of photos by default.
+# `scenes`; for photos, `fit` starts from the bundled photo captioner by default.
 #
 # **Predict.** You train on 240 pictures for eight epochs, with a new word for one shape in four. How often will the
 # captioner say "balloon" for a picture with a circle? Will it ever say "circle" again?
@@ -409,7 +409,7 @@ axes[-1].set_xlabel("epoch")
 #
 # </details>
 #
-# Finally, the weights of stages 5 and 6 are averaged and rounded to 8 bits. Two things are added at captioning time:
+# Finally, the weights of stages 5 and 6 are averaged and quantised to 8 bits. Two things are added at captioning time:
 # the captions of similar training photos help to choose among the candidates of beam search, and a classifier
 # recognises objects that Flickr8k's captions hardly mention.
 
@@ -457,7 +457,7 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 # This notebook can run a small part of the training on Flickr8k. Before you start Jupyter, set the environment variable
 # `KERAS_SAT_DATA` to a folder with `Flickr8k_Dataset.zip`, `Flickr8k_text.zip` and `mobilenet_v2_notop.weights.h5`. The
 # next cell then trains on 48 photos of Flickr8k for three epochs, which is far too little to learn sentences. The cell
-# also lets the bundled captioner describe photos that it was not trained on. (The notebook shows no photos of Flickr8k,
+# also runs the bundled captioner on photos that it was not trained on. (The notebook shows no photos of Flickr8k,
 # because they belong to the people who took them.)
 
 # %%
