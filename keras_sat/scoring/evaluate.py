@@ -99,8 +99,8 @@ def evaluate(
         faithfulness: measure whether words depend on the regions that they attend to,
             in the generated captions and in the first human caption of each photo; see
             `keras_sat.scoring.faithfulness`.
-        pixel_photos: number of photos in which to blur these regions too, which encodes
-            each of them some twenty times.
+        pixel_photos: number of photos, from the first, in which to blur these regions,
+            too; each of these photos is encoded some twenty times.
         keep_results: keep the photos' CaptionResults in the table, with their attention
             maps.
         **options: see `keras_sat.options.ConsensusOptions`.

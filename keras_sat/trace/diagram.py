@@ -135,7 +135,8 @@ def _regions():
         name="regions",
         title="Grid of regions",
         sentence="The encoder, a convolutional network, turns the photo into one vector a_i for "
-        "each region of a grid. Shown is the length of each vector. It is the same at every step.",
+        "each region of a grid. The picture shows the length of each vector, which is the same at "
+        "every step.",
         formula="a = {a_1, ..., a_L}",
         equation="section 3.1.1",
         function=END_OF_FILE,

@@ -1,4 +1,4 @@
-"""The colours of words on the map of what each region would say.
+"""The colours of the words on the explorer's map "Regions", see places.py.
 
 A word has the same colour at all steps, and a word that names a colour has that colour.
 Two words share a colour only if they meet at no step.
@@ -6,9 +6,9 @@ Two words share a colour only if they meet at no step.
 
 from collections import Counter
 
-OTHERS = "#8b8b96"  # of words that few regions say
-NUM_NAMED = 8  # words of a step, the most frequent ones, that should have colours
-FEW = 5  # words that at least so many regions say should have colours too
+OTHERS = "#8b8b96"  # of all words without a colour of their own
+NUM_NAMED = 8  # this many of the most frequent words of each step should have colours
+FEW = 5  # and so should every word that this many regions of a step would say
 NAMED_COLOURS = {
     "red": "#e02020",
     "yellow": "#f5dc1e",
