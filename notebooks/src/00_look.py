@@ -4,12 +4,12 @@
 # **You will be able to**
 #
 # * read an *attention map* and a *vote map*
-# * say, for a wrong word, whether the captioner looked elsewhere, misread what it saw, or hardly used the photo
+# * find out, for a wrong word, whether the captioner looked elsewhere, misread what it saw, or hardly used the photo
 # * name the parts of the model, and find the chapter that builds each of them
 #
 # **You need** no prior knowledge, and you do not have to read the code: run each cell with Shift + Enter.
 #
-# **1 minute on two cores**; allow 5 minutes to look around.
+# **Time:** 1 minute to run on two cores, and about 5 minutes to look around.
 #
 # [diagram]
 #
@@ -30,8 +30,8 @@ hat
 
 # %% [markdown]
 # Once you have run the cell, you see the *explorer*. It shows every number on the way from the photo to the word that
-# you clicked on. (The explorer is too large to be stored in this file; a website that only displays notebooks shows one
-# line with the caption instead.) The next cell shows one step of the explorer, for the word "hat", as a figure.
+# you clicked on. (The explorer is too large to be stored in this file. A website that displays notebooks without
+# running them shows one line with the caption instead.) The next cell shows the step for the word "hat" as a figure.
 
 # %% stored="JPEG"
 hat.plot(hat.words.index("hat"), width=10)
@@ -45,21 +45,21 @@ hat.plot(hat.words.index("hat"), width=10)
 # * **Left: attention.** The map shows how much attention each region gets for this word. Regions with hardly any
 #   attention are dark, and the line encloses the smallest area with half of the attention. For "hat", this area is on
 #   the crown of the hat, in rows 1 to 3. The middle of the face (rows 7 to 13, columns 4 to 9) gets only 4 % of the
-#   attention. (This captioner can also read the *sentinel*, a vector made from its memory, instead of the photo; at
-#   "hat", 100 % is read from the photo.)
-# * **Middle: votes.** The *vote* of a region is how much more or less the region adds to the score of this word than an
-#   average region of the photo would add with the same attention. Orange regions add more, blue regions less. The
-#   strongest vote is in row 3, column 11, where the crown meets the brim. Above the map are the sum of the votes, and
-#   what *even* (uniform) attention to all regions would add to the score. These two numbers add up to what the photo
-#   adds to the score.
+#   attention. (This captioner can also read the *sentinel*, a vector made from its memory, instead of the photo. At
+#   "hat", 100 % of what it reads is from the photo.)
+# * **Middle: votes.** The *vote* of a region is what the region adds to the score of this word, minus what an average
+#   region of the photo would add with the same attention. Votes are positive in orange regions and negative in blue
+#   ones. The strongest vote is in row 3, column 11, where the crown meets the brim. The two numbers above the map are
+#   the sum of the votes, and what *even* (uniform) attention to all regions would add to the score. Together, they are
+#   the photo's part of the score.
 # * **Right: the candidate words.** Each bar is the score of a word, its *logit*; the word's probability is beside the
 #   bar. The colours show the parts of the score: the previous word, the *memory* (what the network has written and read
 #   so far), the photo at this step, and a *bias*, which is the same at every step. "Hat" has a probability of 70 %, and
 #   nearly half of its score comes from the photo: 4.3 of 9.2.
 #
-# So "hat" was read from the hat, but not only from the hat. Of the 4.3 that the photo adds, even attention to all
-# regions would have added 2.0; looking at the hat added the other 2.3. The caption is right, if you are willing to call
-# the young woman a girl.
+# So "hat" was read from the hat, but not only from the hat. The photo adds 4.3 to the score: uniform attention to all
+# regions would have added 2.0, and looking at the hat added the other 2.3. The caption is right, if you are willing to
+# call the young woman a girl.
 #
 # **Predict.** A box over most of the woman's face and fringe (rows 5 to 13, columns 3 to 10) covers 37 % of the photo.
 # At the word "girl", how much of the attention is in this box?
@@ -71,12 +71,12 @@ print(f"attention on the face: {girl.attention_weights[5:14, 3:11].sum():.0%}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Less than half of the attention is in the box, which is not much more than the 37 % with even attention. If you ran
-# the first cell, click on "girl" in the explorer and then on *Attention*. The attention is spread out, and it is
-# strongest beside the woman's chin (row 12, column 11). Yet the word "girl" is right. Each region sees far beyond its
-# own square ([chapter 2](02_a_picture_as_vectors.ipynb)). For two regions in three, the network would say "girl" if all
-# the attention were on that region (*Regions* in the explorer shows the words). So an attention map is not a pointer,
-# even when the caption is right.
+# Less than half of the attention is in the box. Uniform attention would give the box 37 %, which is not much less. If
+# you ran the first cell, click on "girl" in the explorer and then on *Attention*. The attention is spread out, and it
+# is strongest beside the woman's chin (row 12, column 11). Yet the word "girl" is right. Each region sees far beyond
+# its own square ([chapter 2](02_a_picture_as_vectors.ipynb)). For two thirds of the regions, the network would say
+# "girl" if all the attention were on that one region. (*Regions* in the explorer shows the word for each region.) So an
+# attention map is not a pointer, even when the caption is right.
 #
 # </details>
 #
@@ -99,8 +99,8 @@ plt.tight_layout()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# * Beach: **wrong**, and in two words. A woman and a man walk hand in hand. There are no girls, and nobody is running.
-# * Raft: **wrong**, but only in one word. The boat is a raft, not a kayak; the people and the colour are right.
+# * Beach: two words are **wrong**. A woman and a man walk hand in hand. There are no girls, and nobody is running.
+# * Raft: only one word is **wrong**. The boat is a raft, not a kayak; the people and the colour are right.
 # * Cat: right, but not because of what the captioner saw, as you will find out below.
 #
 # </details>
@@ -121,8 +121,8 @@ raft.plot(raft.words.index("kayak"), width=10)
 #
 # Yes: 90 % of the attention is on the yellow tube at the front of the boat, in rows 10 to 13 and columns 4 to 9. The
 # votes for "kayak" are strong, and they are on the same tube. The captioner *looked at the right region and misread
-# it*. The word "raft" is about as frequent in the training captions as "kayak", but the captioner gives "raft" a
-# probability of only 2 %.
+# it*. In the training captions, "raft" is about as frequent as "kayak", but the captioner gives "raft" a probability of
+# only 2 %.
 #
 # Would another region have led to the right word? *Regions* in the explorer shows which word the network would say if
 # all the attention were on one region. For the regions in rows 4 to 8 (heads, shoulders and the water behind them), the
@@ -146,8 +146,8 @@ beach.plot(beach.words.index("girls"), width=10)
 #
 # Now compare the bars of "girls", "women" and "men". After "two", memory favours words for people, and adds nearly the
 # same to the scores of these three words: 6.7, 6.5 and 7.0. The photo then adds .6, -.5 and -2.0, which makes "girls"
-# three times as probable as "women". So it is the photo's part of the scores that makes the wrong choice. "Two people"
-# would have been right, but "people" has a probability of only 1 %.
+# three times as probable as "women". So the wrong choice comes from the photo's part of the scores. "Two people" would
+# have been right, but "people" has a probability of only 1 %.
 #
 # Two words of the caption for the beach were not even the most probable at their step: "young" (31 %) was more probable
 # than "girls" (25 %), and "walking" (29 %) was more probable than "running" (24 %). The most probable words do not
@@ -156,10 +156,10 @@ beach.plot(beach.words.index("girls"), width=10)
 # ## "Cat": no region decides
 #
 # The captioner was trained on Flickr8k, whose captions mention many dogs and few cats: "dog" is the 7th most frequent
-# word, "cat" the 641st. For a second opinion, the captioner has a classifier trained on ImageNet, which knows more
+# word, "cat" the 641st. For a second opinion, the captioner has a classifier trained on ImageNet. It recognises more
 # kinds of animals than the captions name. The objects that this classifier recognises are called *known objects*.
 #
-# **Predict.** What caption does the captioner give the photo of the cat without known objects?
+# **Predict.** Without known objects, what is the caption of the photo of the cat?
 
 # %%
 captioner.caption(photos / "cat.jpg", known_objects=False).caption
@@ -178,10 +178,10 @@ cat.plot(cat.words.index("cat"), width=10)
 # %% [markdown]
 # The attention at "cat" is spread out: no region gets more than 4 %, and the smallest area with half of the attention
 # has 39 of the 196 regions. (For "hat", this area has 18 regions; for "kayak", it has 5.) The votes are weak: none is
-# above .1. The photo adds 3.4 to the score of "cat". No single region is responsible for this number, since even
-# attention would add about as much (3.7). To the score of "dog", the photo adds only 2.4. But memory, which learned
-# from captions full of dogs, adds more to "dog" (2.4) than to "cat" (1.5). Without the classifier, the network gives
-# "cat" a probability of 4 %, and "dog" a probability of 5 %.
+# above .1. The photo adds 3.4 to the score of "cat". No single region is responsible for this number, since uniform
+# attention would add about as much (3.7). The photo adds only 2.4 to the score of "dog". But the training captions are
+# full of dogs, so memory adds more to "dog" (2.4) than to "cat" (1.5). Without the classifier, the network gives "cat"
+# a probability of 4 %, and "dog" a probability of 5 %.
 #
 # The line above the bars explains why the caption is right all the same: known objects added 3.2. The classifier is 97
 # % sure that the photo shows a cat, so 3.2 was added to the logarithm of the word's probability, which multiplies the
@@ -197,9 +197,9 @@ cat.plot(cat.words.index("cat"), width=10)
 # | girls | wrong | on both people | mixed | used one word for two different people |
 # | cat | right | spread out | weak | took the word from a classifier |
 #
-# An attention map shows what was read, but not which word this supported, because all candidate words share the map.
-# Votes show what each region added to the score of one word. Neither attention nor votes show whether a word *depends*
-# on a region. To find out, remove the region and run the captioner again, as the notebook [when to
+# An attention map shows which regions were read, but not which word they supported, because all candidate words share
+# the map. Votes show what each region added to the score of one word. Neither attention nor votes show whether a word
+# *depends* on a region. To find out, remove the region and run the captioner again, as the notebook [when to
 # look](rooms/when_to_look.ipynb) does.
 #
 # ## The course
@@ -226,27 +226,27 @@ cat.plot(cat.words.index("cat"), width=10)
 # [solution 1]
 #
 # **2.** `captioner.trace` can also trace a sentence of your own. Give it a correct caption of the photo of the beach,
-# "a woman and a man are walking on the beach". How probable is this caption, compared with the captioner's own caption?
+# "a woman and a man are walking on the beach". How much more or less probable is it than the captioner's own caption?
 #
 # [solution 2]
 #
 # ## In five sentences
 #
 # A captioner writes word by word, and for each word, attention determines how much of each region of the photo is read.
-# Votes show how much more or less a region adds to the score of one word than an average region would; memory and the
-# previous word add to the score, too. A right word may be read largely from its object, like "hat", be readable from
-# most of the photo, like "girl", or come from a classifier outside the network, like "cat". A wrong word may mean that
-# the captioner looked at the right region and misread it, as with "kayak". So before you blame or praise attention for
-# a word, look at the word's votes.
+# Votes show what each region adds to the score of one word, compared with an average region; memory and the previous
+# word add to the score, too. A right word may come largely from its object ("hat"), from regions all over the photo
+# ("girl"), or from a classifier outside the network ("cat"). A wrong word may mean that the captioner looked at the
+# right region and misread it, as with "kayak". So before you blame or praise attention for a word, look at the word's
+# votes.
 #
 # ## Next
 #
 # [Chapter 1](01_words.ipynb) shows how a caption becomes numbers. To explore a photo of your own, write
 # `captioner.trace("my_photo.jpg")`; to save its explorer as a web page, add `.save("my_photo.html")`.
 #
-# For further reading, see [the paper](https://arxiv.org/abs/1502.03044), whose figure 3 shows maps of right words and
-# whose figure 5 shows maps of wrong words, and [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186) (Jain
-# and Wallace, 2019). [docs/trace.md](../docs/trace.md) explains votes and the parts of a score in full.
+# For further reading, see [the paper](https://arxiv.org/abs/1502.03044) (maps of right words are in figure 3, and maps
+# of wrong words in figure 5) and [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186) (Jain and Wallace,
+# 2019). [docs/trace.md](../docs/trace.md) explains votes and the parts of a score in full.
 #
 # The photo of the cat is by Stéfan van der Walt (CC0); the others are from the Kodak Lossless True Color Image Suite.
 

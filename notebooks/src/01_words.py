@@ -3,14 +3,14 @@
 #
 # **You will be able to**
 #
-# * turn the sentences that people wrote about photos into the arrays that a network is trained on
+# * turn captions written by people into the arrays that a network is trained on
 # * measure what is lost when captions are cleaned and the vocabulary is limited
 # * explain *teacher forcing*, and the *exposure bias* that it causes
 # * compute a *perplexity*
 #
 # **You need** Python and, for the second half, numpy.
 #
-# **1 minute on two cores**; allow 45 minutes to think.
+# **Time:** 1 minute to run on two cores, and about 45 minutes to think.
 #
 # [diagram]
 #
@@ -40,9 +40,9 @@ folder = Path(tempfile.mkdtemp())
 # %% [markdown]
 # ## Read a caption file
 #
-# The paper's smallest data set is *Flickr8k* ([Hodosh et al., 2013](https://doi.org/10.1613/jair.3994)): 8,000 photos
-# from Flickr in which people or animals *do* something. For each photo, five workers on Amazon Mechanical Turk wrote
-# one sentence each. Of the 8,000 photos, 6,000 are for training, 1,000 for choosing settings (*dev*), and 1,000 for the
+# The paper's smallest data set is *Flickr8k* ([Hodosh et al., 2013](https://doi.org/10.1613/jair.3994)): 8,000 Flickr
+# photos in which people or animals *do* something. For each photo, five workers on Amazon Mechanical Turk wrote one
+# sentence each. Of the 8,000 photos, 6,000 are for training, 1,000 for choosing settings (*dev*), and 1,000 for the
 # final test. Flickr30k (31,000 photos) and COCO (more than 82,000 training photos) were made in much the same way as
 # Flickr8k.
 #
@@ -98,9 +98,9 @@ for text in ("A snow-white dog isn't far from 2 buckets !", "A man waits for the
 # trained on such text never writes "a", but its captions are compared with those of people, who write "a" all the time.
 #
 # To measure how much such cleaning lowers the scores, you need many sentences. The synthetic scenes have enough: for
-# each scene, a small grammar generates five true sentences. (Section 2 of the paper describes two ways of captioning
-# photos before neural networks. In one, an object detector filled in *templates*, much as the grammar does here; in the
-# other, the caption of a similar photo was *retrieved* and adapted.)
+# each scene, a small grammar generates five true sentences. (Section 2 of the paper describes two ways in which photos
+# were captioned before neural networks. In one, an object detector filled in *templates*, much as the grammar does
+# here; in the other, the caption of a similar photo was *retrieved* and adapted.)
 
 # %%
 scenes = draw_scenes(1000, seed=1)
@@ -119,7 +119,7 @@ for ax, scene in zip(axes, scenes):
 # BLEU-4. BLEU-4 is the usual score for captions, a number from 0 to 1; [chapter 8](08_how_good_is_it.ipynb) computes it
 # by hand. Keep in mind that all five sentences about a scene are true.
 #
-# **Predict.** Before they are tidied, the sentences score .49. What do the same sentences score after they are tidied?
+# **Predict.** As written, the sentences score .49. What do they score after tidying?
 
 # %%
 others = [image.captions[1:] for image in dev]
@@ -144,7 +144,8 @@ print(f"BLEU-4 as written {as_written:.3f}, tidied {as_tidied:.3f}")
 # Count words in the training split only. A model that knew the words of the test captions would look better than it is.
 #
 # **Your turn.** List the words that occur at least `min_count` times in the captions, most frequent first. Put words
-# with equal counts in alphabetical order. `Counter` has counted the words; `sorted` takes a `key`.
+# with equal counts in alphabetical order. `Counter` has already counted the words. To sort them, pass a `key` to
+# `sorted`.
 
 
 # %% gap="vocabulary"
@@ -168,9 +169,9 @@ ids = small.caption_to_ids("a giraffe sees the dog")
 print(ids, "->", small.ids_to_caption(ids))
 
 # %% [markdown]
-# The vocabulary of the bundled photo captioners has the words that occur at least five times in Flickr8k's training
-# captions. (The paper's vocabulary has 10,000 words.) Real language has a *long tail*: a few words are very frequent,
-# and most are rare.
+# The vocabulary of the bundled photo captioners consists of the words that occur at least five times in Flickr8k's
+# training captions. (The paper's vocabulary has 10,000 words.) Real language has a *long tail*: a few words are very
+# frequent, and most are rare.
 
 # %%
 path = next(pretrained_directory("flickr8k-paper").glob("vocabulary-*.json"))
@@ -183,9 +184,9 @@ print("unknown:", *(word for word in ("dog", "elephant", "giraffe", "unicorn") i
 # %% [markdown]
 # ## What `<unk>` costs
 #
-# Why not keep all words? Each word has a vector of its own in two matrices, and these two vectors can hardly be learned
-# from a word that occurs twice. But a small vocabulary has its price, too. The next cells keep fewer and fewer of the
-# scenes' 41 words, and measure three things on the dev split:
+# Why not keep all words? Each word has two vectors of its own, one in each of two matrices. If the word occurs only
+# twice, these vectors can hardly be learned. But a small vocabulary has its price, too. The next cells keep fewer and
+# fewer of the scenes' 41 words, and measure three things on the dev split:
 #
 # * the fraction of **words** that become `<unk>`
 # * the fraction of **captions** with at least one `<unk>`
@@ -233,7 +234,7 @@ for ax in (left, right):
 # <details><summary>What happened</summary>
 #
 # The honest score falls to 0. The flattering score *rises* to .72, because `<unk>` matches `<unk>`: the fewer words a
-# captioner has, the better it seems to be. It is an easy mistake to replace words in the references, too.
+# captioner has, the better it seems to be. It is easy to make the mistake of replacing words in the references as well.
 #
 # </details>
 #
@@ -248,10 +249,10 @@ for ax in (left, right):
 # ## From ids to vectors
 #
 # The paper writes a caption as $y = \{\mathbf{y}_1, \dots, \mathbf{y}_C\},\ \mathbf{y}_t \in \mathbb{R}^K$: each word
-# is a *1-of-K* (or *one-hot*) vector, as long as the vocabulary, with a 1 in one position and 0 elsewhere. The network
-# reads $\mathbf{E}\mathbf{y}_t$, where the *embedding matrix* $\mathbf{E}$ is learned. A product with a 1-of-K vector
-# just picks one row of the matrix (one column in the paper, whose $\mathbf{E}$ is transposed). So an embedding layer
-# only has to look up this row.
+# is a *1-of-K* (or *one-hot*) vector. This vector has one element for each token of the vocabulary; the word's own
+# element is 1, and all others are 0. The network reads $\mathbf{E}\mathbf{y}_t$, where the *embedding matrix*
+# $\mathbf{E}$ is learned. A product with a 1-of-K vector just picks one row of the matrix (in the paper, where
+# $\mathbf{E}$ is transposed, one column). So an embedding layer only has to look up this row.
 
 # %%
 vocabulary = Vocabulary.build(images)
@@ -306,8 +307,8 @@ for number in range(2):
 # ## Teacher forcing, and its price
 #
 # Look at the inputs once more. At each step the network gets the *true* previous word, even if it would have chosen
-# another one. This is *teacher forcing*, and it has three advantages. First, every step has a meaningful input from the
-# first batch on, whereas an untrained network's own words are noise. Second, every step has a target, the next true
+# another one. This is *teacher forcing*, and it has three advantages. First, every step has a meaningful input right
+# from the start, whereas an untrained network's own words are noise. Second, every step has a target, the next true
 # word. Third, the true words are known in advance, and so are the inputs of all steps.
 #
 # Teacher forcing also has a disadvantage. When the captioner writes on its own (*free-running*), it reads its own
@@ -397,21 +398,20 @@ print(f"never seen in training: {unseen:.0%} of the pairs of words that contain 
 # After the true words, the perplexity is about 5, as if the model had to guess among 5 words. After a wrong word, the
 # perplexity is between 42 and 54, depending on the smoothing, so the model is about as bad as blind guessing. Most of
 # the pairs with a wrong word were never seen in training, so the model has learned nothing about how to continue them.
-# An LSTM generalises better than this table of counts, but it, too, is trained only with the true words so far, the
-# ground-truth prefix.
+# An LSTM generalises better than this table of counts, but in training, it too sees only true words before each target.
 #
 # </details>
 #
 # Three methods reduce exposure bias. In *scheduled sampling*, the model is now and then given its own words during
 # training ([Bengio et al., 2015](https://arxiv.org/abs/1506.03099)). A model can also be trained on whole captions that
 # it has generated, with a score as the reward ([Rennie et al., 2017](https://arxiv.org/abs/1612.00563)). And beam
-# search keeps several beginnings of a caption instead of only one ([chapter 7](07_words_out.ipynb)).
+# search keeps several partial captions instead of only one ([chapter 7](07_words_out.ipynb)).
 #
 # ## Why a batch holds captions of one length
 #
 # The number of steps in a batch is the length of its longest caption. The authors of the paper noticed that random
-# batches waste time on padding (section 4.3). So the authors sample a length first, and then 64 captions of that
-# length. How many steps does this method save?
+# batches waste time on padding (section 4.3). So they sample a length first, and then 64 captions of that length. How
+# many steps does this method save?
 
 # %%
 train_captions = [text for image in train for text in image.captions]
@@ -434,7 +434,7 @@ print(f"                  {sorted_padding:.0%} if the captions are sorted by len
 
 # %% [markdown]
 # In random batches, nearly half of the steps would be padding. If the captions are sorted by length, only 1 % of the
-# steps are padding, in the few batches with captions of more than one length. `data_utils.make_batches` fills each
+# steps are padding, because few batches have captions of more than one length. `data_utils.make_batches` fills each
 # batch with captions of one length, so there is no padding at all.
 #
 # ## Exercises
@@ -448,14 +448,14 @@ print(f"                  {sorted_padding:.0%} if the captions are sorted by len
 #
 # [solution 2]
 #
-# **3.** Let the language model write: start from `<start> <start>`, sample each word with its probability
-# (`rng.choice`), and stop at `<end>`. Are the sentences good English, and do they describe any picture?
+# **3.** Let the language model write: start from `<start> <start>`, sample each next word from the model's
+# probabilities (`rng.choice`), and stop at `<end>`. Are the sentences good English, and do they describe any picture?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
-# A vocabulary, counted on the training split, turns a caption into ids, and an embedding matrix turns each id into a
+# A vocabulary, built from the training split, turns a caption into ids, and an embedding matrix turns each id into a
 # vector. Words that are thrown away, such as articles or rare words, are missing from every caption, and an honest
 # score shows this loss. The inputs of the network are its targets, shifted by one word. Teacher forcing gives the
 # network the true previous word, so that training is simple and every step has a meaningful input. The price of teacher
@@ -464,7 +464,7 @@ print(f"                  {sorted_padding:.0%} if the captions are sorted by len
 # ## Next
 #
 # [Chapter 2](02_a_picture_as_vectors.ipynb) turns the photo into vectors. For further reading on language models that
-# write, see [Karpathy, *The unreasonable effectiveness of recurrent neural
+# generate text, see [Karpathy, *The unreasonable effectiveness of recurrent neural
 # networks*](https://karpathy.github.io/2015/05/21/rnn-effectiveness/).
 
 # %% maintainers=true

@@ -10,7 +10,7 @@
 #
 # **You need** numpy, and an idea of what convolutional and pooling layers do.
 #
-# **1 minute on two cores**; allow 45 minutes to think.
+# **Time:** 1 minute to run on two cores, and about 45 minutes to think.
 #
 # [diagram]
 #
@@ -45,7 +45,7 @@ keras.utils.set_random_seed(0)
 # classifies photos. The layers after the last convolution of its fifth block are left out. This chapter uses VGG16,
 # which is a little smaller and gives a grid of the same shape. The weights of VGG16 are random here, so that nothing
 # needs to be downloaded; neither shapes nor receptive fields depend on the weights. The information in a vector does
-# depend on the weights, so to find out what the vectors contain, you will use the trained encoders that come with the
+# depend on the weights. So later, to find out what the vectors contain, you use the trained encoders that come with the
 # package.
 #
 # The photo, which shows Grace Hopper, comes with matplotlib (US Navy, public domain). `load_image` stretches it to 224
@@ -77,7 +77,7 @@ plt.show()
 #
 # ## Why not the last layer?
 #
-# Many earlier captioners described the photo with a single vector: the output of a fully connected layer after the
+# Many earlier captioners represented the photo by a single vector: the output of a fully connected layer after the
 # grid, or the mean of the grid. No part of such a vector belongs to a region of the photo, so attention would have
 # nothing to choose from.
 #
@@ -102,15 +102,15 @@ print("same mean:", same_mean, "  same grid:", same_grid)
 # ## How much of the photo does a cell see?
 #
 # The *receptive field* of a cell is the square of pixels that it depends on. You can compute its width layer by layer.
-# Let `jump` be the distance between neighbouring cells, in pixels. A layer with kernel size $k$ adds $k - 1$ cells to
-# the field, and each of these cells is `jump` pixels wide. A stride of $s$ then multiplies the jump by $s$.
+# Let `jump` be the distance between neighbouring cells, in pixels. A layer with kernel size $k$ widens the field by $k
+# - 1$ cells, each `jump` pixels wide. A stride of $s$ then multiplies the jump by $s$.
 #
 # **Predict.** Each cell of the last layer corresponds to a square of 16 x 16 pixels. How wide is the receptive field of
 # such a cell: 16, 64 or 196 pixels?
 #
-# **Your turn.** Write the computation for one layer. For example, a 3 x 3 convolution (stride 1) turns a field of 1 and
-# a jump of 1 into a field of 3 and a jump of 1. A 2 x 2 pooling layer with stride 2 then gives a field of 4 and a jump
-# of 2.
+# **Your turn.** Write the computation for one layer. For example, if field and jump are both 1, a 3 x 3 convolution
+# (stride 1) increases the field to 3 and leaves the jump at 1. A 2 x 2 pooling layer with stride 2 then increases the
+# field to 4 and the jump to 2.
 
 
 # %% gap="field"
@@ -137,7 +137,8 @@ for layer in vgg16.layers[-1].layers[1:]:
 
 # %% [markdown]
 # The receptive field is 196 pixels wide, nearly as wide as the photo. (It is a coincidence that there are also 196
-# cells.) You can check this width with a gradient: a cell depends on the pixels for which its derivative is not zero.
+# cells.) You can check this width with a gradient: a cell depends on a pixel if the cell's derivative with respect to
+# the pixel is not zero.
 
 # %%
 pixels = tf.Variable(np.random.default_rng(0).uniform(0, 255, (1, 224, 224, 3)).astype("float32"))
@@ -160,10 +161,11 @@ print(f"measured: {measured}; influence from", *(f"{name}: {share:.0%};" for nam
 # %% [markdown]
 # The white square is the whole receptive field, 196 pixels wide, as computed. The influence of the pixels falls off
 # from the middle to the border. (The picture shows the square root of the influence, so that you can see small values.)
-# Only 3 % of the influence is in the cell's own square (cyan), and 25 % is in this square and the eight squares around
-# it. About 70 % of the influence is in the middle 98 x 98 pixels, a quarter of the field. So this annotation vector is
-# centred on its square, but depends mostly on the surroundings of the square. (The width of the field does not depend
-# on the weights. The distribution of the influence within the field does, and the weights in this example are random.)
+# Only 3 % of the influence comes from the cell's own square (cyan). This square and the eight squares around it
+# together have 25 % of the influence. About 70 % comes from the middle 98 x 98 pixels, which are a quarter of the
+# field. So this annotation vector is centred on its square, but depends mostly on the surroundings of the square. (The
+# weights in this example are random. They affect how the influence is distributed within the field, but not how wide
+# the field is.)
 #
 # A lower layer has more cells, each with a smaller receptive field; a higher layer has fewer cells with larger fields.
 # For each encoder in the package, you can choose the layer that gives the grid.
@@ -185,7 +187,7 @@ for name, layer in choices:
 # %% [markdown]
 # ## Where the weights come from
 #
-# The 6,000 training photos of Flickr8k are too few to learn to recognise objects from. So the encoder is first trained
+# The 6,000 training photos of Flickr8k are too few for learning to recognise objects. So the encoder is first trained
 # on a task with far more data: classifying the 1.2 million photos of *ImageNet* into 1,000 classes. Then its last
 # layers, which predict the class, are dropped. The remaining layers have learned to recognise edges, fur, wheels and
 # faces, which is just as useful for captions. This method is called *transfer learning*. In the paper, the encoder is
@@ -196,12 +198,12 @@ for name, layer in choices:
 # ## What the vectors of a real photo know
 #
 # The encoder of the bundled photo captioner is an EfficientNet-Lite0, with 14 x 14 cells of 1,280 numbers each. This
-# encoder was trained on ImageNet, and then fine-tuned on Flickr8k together with the decoder. For the fine-tuning, there
-# were captions, and boxes that people drew around the objects in the photos. Take the vector of one cell and compare it
+# encoder was trained on ImageNet, and then fine-tuned on Flickr8k together with the decoder. The fine-tuning used the
+# captions, and boxes that people had drawn around the objects in the photos. Take the vector of one cell and compare it
 # with the vectors of all cells. The usual measure of similarity is the *cosine* of the angle between two vectors,
 # $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top \mathbf{w} / (|\mathbf{u}||\mathbf{w}|)$. The cosine is 1 if the
-# vectors point in the same direction, and 0 if they are orthogonal. The code below first subtracts the mean vector,
-# which all cells have in common.
+# vectors point in the same direction, and 0 if they are orthogonal. The code below first subtracts the mean of all
+# vectors, because this part is common to all cells.
 #
 # **Your turn.** Compute the cosine between one vector and each row of `vectors`.
 
@@ -257,9 +259,9 @@ for name, cosine in similar.items():
 #
 # Vectors can be similar without containing the fact that you are interested in, such as a colour. A *probe* is a small
 # classifier that tries to read one fact from a vector. If a linear probe can read the fact, so can the decoder. To
-# train a probe, you need many pictures for which the fact is known, such as the synthetic scenes. `tiny`, a small
-# encoder that was trained on such scenes, gives 16 x 16 vectors of 66 numbers, the last two of which are the row and
-# the column.
+# train a probe, you need many pictures for which the fact is known, such as the synthetic scenes. The small encoder
+# `tiny`, which was trained on such scenes, gives a grid of 16 x 16 vectors. Each vector has 66 numbers; the last two
+# are the cell's row and column.
 
 # %%
 captioner = Captioner.from_pretrained("scenes")
@@ -290,8 +292,8 @@ for (above, below), scene, vectors_of_scene, cell in zip(axes.T, scenes, vectors
 # of the object's middle cell to the eight colours. A second probe reads the cell that is eight rows and eight columns
 # away. (If that position is outside the grid, it wraps around to the opposite side.)
 #
-# **Predict.** How often does the first probe, which reads the object's cell, name the right colour? How often does the
-# second probe, which reads the distant cell, name it?
+# **Predict.** The first probe reads the object's cell, and the second probe reads the distant cell. How often does each
+# of them name the right colour?
 
 # %%
 names = list(COLOURS)
@@ -321,8 +323,8 @@ print(f"colour right: {in_object:.0%} from the object's cell, {far_away:.0%} fro
 # ## Every shape on the way
 #
 # The next cell prints every shape on the way from the file to the logits, for the paper's grid of 14 x 14 cells. Word
-# vectors, states and the hidden layer of the attention have 512 numbers each, the package's default. The decoder here
-# is not trained. (Chapter 3 explains the parts of the decoder, beginning with the keys; you can then come back to this
+# vectors, states and the hidden layer of the attention each have the package's default size of 512. The decoder here is
+# not trained. (Chapter 3 explains the parts of the decoder, beginning with the keys; you can then come back to this
 # table to look up their shapes.)
 
 # %%
@@ -389,11 +391,11 @@ print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1
 #
 # ## In five sentences
 #
-# The encoder is a network that was trained on ImageNet and whose last layers were dropped. The encoder turns a photo
-# into a grid of annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector corresponds to a square of
-# the photo, but its receptive field is much wider. Neighbouring parts of one object have similar vectors, and a linear
-# probe can read an object's colour from one of the object's cells. No part of a single vector for the whole photo
-# belongs to a region, but each vector of a grid does, so attention can choose among the vectors.
+# The encoder is a network that was trained on ImageNet and then lost its last layers. It turns a photo into a grid of
+# annotation vectors: in the paper, 196 vectors of 512 numbers. Each vector corresponds to a square of the photo, but
+# its receptive field is much wider. Neighbouring parts of one object have similar vectors, and a linear probe can read
+# an object's colour from one of the object's cells. A single vector for the whole photo has no parts that belong to
+# regions, but a grid has a vector for each region, so attention can choose among them.
 #
 # ## Next
 #

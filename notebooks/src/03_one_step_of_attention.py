@@ -12,7 +12,7 @@
 # **You need** numpy and the softmax. [Chapter 2](02_a_picture_as_vectors.ipynb) shows how the vectors of a picture are
 # made. You do not need to know what an LSTM is.
 #
-# **1 minute on two cores**; allow an hour to think.
+# **Time:** 1 minute to run on two cores, and about an hour to think.
 #
 # [diagram]
 #
@@ -115,18 +115,18 @@ print("h_0", h_0.shape, " c_0", c_0.shape, " y_0", tokens[y_0])
 # %% [markdown]
 # ## 1. Score each region, (4)
 #
-# How well does region $i$ fit the query? The paper's $f_{att}$ is a multilayer perceptron with one hidden layer, which
-# reads the annotation vector and the state. This is the *additive* attention of [Bahdanau et
+# How well does region $i$ fit the query? The paper's $f_{att}$ is a multilayer perceptron with one hidden layer. Its
+# inputs are the annotation vector and the state. This is the *additive* attention of [Bahdanau et
 # al.](https://arxiv.org/abs/1409.0473):
 #
 # $$e_{ti} = f_{att}(\mathbf{a}_i, \mathbf{h}_{t-1}) =
 #   \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a + \mathbf{W}_h \mathbf{h}_{t-1})$$
 #
-# The query is made from the state *before* this step, because the LSTM needs the context to compute the next state. The
-# keys do not change from word to word, so they are computed only once for each picture.
+# The query is made from the state *before* this step: the next state is not known yet, because the LSTM needs the
+# context to compute it. The keys do not change from word to word, so they are computed only once for each picture.
 #
-# **Your turn.** Write equation (4) for all regions at once. `keys` has the shape (256, 64) and `query` the shape (64,);
-# numpy adds the query to each row of the keys.
+# **Your turn.** Write equation (4) for all regions at once. `keys` has the shape `(256, 64)`, and `query` has the shape
+# `(64,)`. When you add the two, numpy adds the query to each row of the keys.
 
 # %% gap="scores"
 keys = a @ W_a + b_a  # (256, 64)
@@ -201,7 +201,7 @@ for ax in axes:
 # number between 0 and 1, is from section 4.2.1 of the paper. The gate can fall to nearly 0 for a word that does not
 # need the picture.
 #
-# **Your turn.** Write the gated context vector. The code has already computed the gate.
+# **Your turn.** Write the gated context vector. The next cell already computes the gate.
 
 # %% gap="context"
 beta = sigmoid(h_0 @ W_beta + b_beta)  # (1,)
@@ -218,8 +218,9 @@ print(f"context {z.shape}, gate {beta[0]:.2f}")
 # ## 4. Update the state and the cell, (1) to (3)
 #
 # The LSTM has three *gates*, $\mathbf{i}$, $\mathbf{f}$ and $\mathbf{o}$, and candidate values $\mathbf{g}$. Each of
-# the four reads the previous word, the previous state and the context. The paper stacks the three inputs and multiplies
-# them by one big matrix. The result is the same if you multiply each input by a matrix of its own and add the products:
+# the four is computed from the previous word, the previous state and the context. The code multiplies each of these
+# three inputs by a matrix of its own and adds the products. The paper stacks the inputs and multiplies them by one big
+# matrix, with the same result:
 #
 # $$\begin{pmatrix} \mathbf{i}_t \\ \mathbf{f}_t \\ \mathbf{o}_t \\ \mathbf{g}_t \end{pmatrix} =
 #   \begin{pmatrix} \sigma \\ \sigma \\ \sigma \\ \tanh \end{pmatrix} T_{D+m+n,n}
@@ -228,15 +229,15 @@ print(f"context {z.shape}, gate {beta[0]:.2f}")
 # $$\mathbf{c}_t = \mathbf{f}_t \odot \mathbf{c}_{t-1} + \mathbf{i}_t \odot \mathbf{g}_t \quad (2) \qquad
 #   \mathbf{h}_t = \mathbf{o}_t \odot \tanh(\mathbf{c}_t) \quad (3)$$
 #
-# (The paper writes $T_{D+m+n,n}$, but the result has $4n$ numbers, $n$ for each of the three gates and for the
-# candidates: `T_h`, the part of the matrix for the state, is 128 x 512. The code also adds biases that the paper leaves
-# out: `b_T` here and `b_o` in (7).)
+# (The paper writes $T_{D+m+n,n}$, but the result has $4n$ numbers: $n$ for each of the three gates, and $n$ for the
+# candidates. So `T_h`, the part of the matrix that multiplies the state, is 128 x 512. The code also adds biases that
+# the paper leaves out: `b_T` here and `b_o` in (7).)
 #
-# The gates act element by element ($\odot$). The *forget gate* $\mathbf{f}$ decides how much of the cell is kept, the
-# *input gate* $\mathbf{i}$ how much of the candidates $\mathbf{g}$ is added, and the *output gate* $\mathbf{o}$ how
-# much of the cell becomes the new state.
+# The gates act element by element ($\odot$). The *forget gate* $\mathbf{f}$ decides how much of the cell is kept. The
+# *input gate* $\mathbf{i}$ decides how much of the candidates $\mathbf{g}$ is added, and the *output gate* $\mathbf{o}$
+# decides how much of the cell becomes the new state.
 #
-# **Your turn.** Write equations (2) and (3). The code has already computed the gates and the candidates, including the
+# **Your turn.** Write equations (2) and (3). The next cell already computes the gates and the candidates, including the
 # sigmoid and the tanh of (1).
 
 # %% gap="memory"
@@ -260,10 +261,10 @@ print(f"the forget gates are between {f.min():.2f} and {f.max():.2f}")
 # $$p(\mathbf{y}_t | \mathbf{a}, \mathbf{y}_1, \dots, \mathbf{y}_{t-1}) \propto
 #   \exp(\mathbf{L}_o(\mathbf{E}\mathbf{y}_{t-1} + \mathbf{L}_h \mathbf{h}_t + \mathbf{L}_z \hat{\mathbf{z}}_t))$$
 #
-# The exponent has one number for each word of the vocabulary, the word's *logit*; a softmax turns the logits into
-# probabilities. The paper calls this a *deep output* layer, after [Pascanu et al.](https://arxiv.org/abs/1312.6026),
-# who put further layers between the state and the output. In this model, the layer also reads the context and the
-# previous word.
+# The exponent is a vector with one number for each word of the vocabulary: the word's *logit*. A softmax turns the
+# logits into probabilities. The paper calls this a *deep output* layer, after [Pascanu et
+# al.](https://arxiv.org/abs/1312.6026), who put further layers between the state and the output. In this model, the
+# layer also reads the context and the previous word.
 
 # %%
 logits = (E[y_0] + h_1 @ L_h + z @ L_z) @ L_o + b_o  # (K,)
@@ -279,8 +280,8 @@ print("first word:", tokens[best[0]])
 # %% [markdown]
 # ## Check against the layer
 #
-# `CaptionDecoder.step` computes the same step for many captions at once, in 32 bits. The next cell shows that your
-# numbers agree with the layer's.
+# `CaptionDecoder.step` computes the same step for many captions at once, with 32-bit floats. The next cell shows that
+# your numbers agree with the layer's.
 
 # %%
 state = decoder.initial_state(features)
@@ -296,8 +297,8 @@ for name, difference in differences.items():
     print(f"{name:8} differs by at most {difference:.0e}")
 
 # %% [markdown]
-# Keras has the same attention as a layer, `keras.layers.AdditiveAttention`, with the query, the values and the keys as
-# inputs. This layer has no projections of its own, so you pass the projected query and keys; $\mathbf{v}$ is its
+# Keras, too, has a layer for additive attention, `keras.layers.AdditiveAttention`. Its inputs are the query, the values
+# and the keys. This layer has no projections of its own, so you pass the projected query and keys; $\mathbf{v}$ is its
 # `scale`.
 
 # %%
@@ -313,7 +314,7 @@ print(f"weights differ by at most {keras_difference:.0e}, contexts by {context_d
 # %% [markdown]
 # ## A whole caption
 #
-# The next cell puts the code of one step into a function and calls the function until the word is `<end>`. The most
+# The next cell puts the code of one step into a function, and calls it until the chosen word is `<end>`. The most
 # probable word of each step is the input of the next step. Choosing words in this way is called *greedy search*;
 # [chapter 7](07_words_out.ipynb) shows better ways.
 
@@ -358,8 +359,8 @@ print("by hand:     ", " ".join(words), f"(log p {log_prob:.4f})")
 print("by the layer:", result.caption, f"(log p {result.log_prob:.4f})")
 
 # %% [markdown]
-# The caption is true. The next cell shows where the attention was at each word that may name something. Nobody marked
-# the objects in the training data: the model was trained only on pictures and sentences.
+# The caption is true. The next cell shows where the attention was at each word that could name something in the
+# picture. Nobody marked the objects in the training data: the model was trained only on pictures and sentences.
 
 # %%
 display = AttentionDisplay(scene.image, words, maps[: len(words)].reshape(-1, 16, 16))
@@ -383,12 +384,12 @@ print(f"the largest weight is on the object for {grounding.pointing:.0%} of {gro
 # %% [markdown]
 # ### Is the map shifted?
 #
-# Look closely: at the words for the shapes, attention is to the left of the middle of the object. Are the pictures the
-# reason, or is the map shifted? Two tests answer this question. First, mirror the scenes, so that left becomes right:
-# if something in the pictures attracted attention to the left, the attention would now be on the right. Second, find
-# out which cells contain the shape: train a linear classifier (a *probe*) to predict the shape from one cell's vector,
-# for cells in several columns around the object's centre. If the map were shifted, the cells that contain the shape
-# would be shifted, too.
+# Look closely at the maps of the words for the shapes: the attention is left of the middle of the object. Are the
+# pictures the reason, or is the map shifted? Two tests answer this question. First, mirror the scenes, so that left
+# becomes right: if something in the pictures attracted attention to the left, the attention would now be on the right.
+# Second, train a linear classifier (a *probe*) to predict the shape from the vector of a single cell, and try cells in
+# several columns around the object's centre. If the map were shifted, the cells that predict the shape would be
+# shifted, too.
 #
 # **Predict.** From which cell can the shape be predicted better: from a cell in the middle of the object, or from a
 # cell at its edge?
@@ -480,11 +481,11 @@ print(f"fraction of the weight that moves: {moved(maps):.2f} with tanh, {moved(w
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without the tanh, the maps do not change at all from word to word. The score splits into $\mathbf{v}^\top
-# (\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a)$, which is the same for every word, and $\mathbf{v}^\top \mathbf{W}_h
-# \mathbf{h}_{t-1}$, which is the same for every region and therefore changes nothing in the softmax. So without the
-# tanh, the region and the state cannot interact. It is easy to overlook a missing tanh, because the model still trains
-# without it.
+# Without the tanh, the maps do not change at all from word to word. The score splits into two terms. The first,
+# $\mathbf{v}^\top (\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a)$, is the same for every word. The second, $\mathbf{v}^\top
+# \mathbf{W}_h \mathbf{h}_{t-1}$, is the same for every region, so it cancels in the softmax. So without the tanh, the
+# region and the state cannot interact. It is easy to overlook a missing tanh, because the model still trains without
+# it.
 #
 # </details>
 #
@@ -493,12 +494,12 @@ print(f"fraction of the weight that moves: {moved(maps):.2f} with tanh, {moved(w
 # In a plain recurrent network, the gradient is multiplied by the same matrix at every step on its way back. Usually the
 # gradient shrinks. This *vanishing gradient* keeps plain recurrent networks from learning long-range dependencies. In
 # an LSTM, each element of $\mathbf{c}_{t-1}$ is merely multiplied by a forget gate on its way to $\mathbf{c}_t$, as in
-# equation (2). Where the forget gate is open, the element is passed forwards almost unchanged, and so is its gradient
-# backwards. So an LSTM can remember a number during a whole caption. Does this LSTM remember anything that long? The
-# product of the forget gates of all steps is the fraction of each element of $\mathbf{c}_0$ that is left at the end of
-# the caption.
+# equation (2). Where the forget gate is open, the element is passed on almost unchanged, and its gradient is passed
+# back almost unchanged. So an LSTM can remember a number throughout a caption. Does this LSTM remember anything that
+# long? For each element of $\mathbf{c}_0$, multiply the forget gates of all steps: the product is the fraction of the
+# element that is left at the end of the caption.
 #
-# **Predict.** For how many of the 128 elements is more than half left at the end?
+# **Predict.** For how many of the 128 elements is this fraction more than one half?
 
 # %%
 left_over = np.prod(forget_gates, axis=0)
@@ -511,18 +512,18 @@ print(f"largest {left_over.max():.2f}, median {np.median(left_over):.0e}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# More than half is left of three elements, one of which is kept almost entirely. Almost nothing is left of most
-# elements. So the LSTM *can* remember a number, but in this caption it keeps little of its first cell.
+# The fraction is more than one half for three elements, and close to 1 for one of them. For most elements, it is close
+# to 0. So the LSTM *can* remember a number, but in this caption it keeps little of $\mathbf{c}_0$.
 #
 # </details>
 #
 # ## Why three terms are added, (7)
 #
-# Multiply out equation (7): each of the three terms is multiplied by $\mathbf{L}_o$ separately and gives every word a
-# number, and the three numbers are added. So each term can raise or lower the logit of a word, and a large number can
-# outweigh the other two. (Adding logits means multiplying unnormalised probabilities.) The term of the state,
-# $\mathbf{L}_h \mathbf{h}_t$, is called *memory* below, because $\mathbf{h}_t$ depends on everything that was written
-# and read so far.
+# In equation (7), you can multiply each of the three terms by $\mathbf{L}_o$ separately. Each term then gives every
+# word a number, and the three numbers are added. So each term can raise or lower the logit of a word, and a large
+# number can outweigh the other two. (Adding logits means multiplying unnormalised probabilities.) The term of the
+# state, $\mathbf{L}_h \mathbf{h}_t$, is called *memory* below, because $\mathbf{h}_t$ depends on everything that has
+# been written and read so far.
 #
 # The LSTM has already read the previous word and the context, so why are they added again? After "left" comes "of",
 # whatever the picture shows. The readout can predict such a word from the previous word alone, which leaves the state
@@ -564,10 +565,10 @@ for (said, name), lead in ahead.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The memory term favours colours in general, and mostly the picture term favours *blue* over the other colours. For
-# *star*, the memory term decides. Was the shape read at this step, by the LSTM, or at an earlier step? To find out,
-# blindfold the model for this one step: with the gate at 0, neither the LSTM nor the readout gets anything from the
-# picture. The model still says "star", so it had read the shape at an earlier step.
+# The memory term favours colours in general, but it is mainly the picture term that favours *blue* over the other
+# colours. For *star*, the memory term is decisive. Did the LSTM read the shape at this step, or at an earlier one? To
+# find out, blindfold the model for this one step: with the gate at 0, neither the LSTM nor the readout gets anything
+# from the picture. The model still says "star", so it must have read the shape at an earlier step.
 #
 # </details>
 #
@@ -599,9 +600,9 @@ print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
 #
 # An attention map shows how much of each region is *read* at one step. The map does not show which word a region
 # supports, because all words of the vocabulary share the map. Nor does a map show what was read from a region, or
-# whether it was needed: at "star", the map highlights the star, but the blindfolded model said "star", too. A word may
-# come from memory, that is, from what was read at earlier steps. The votes show which word a region supports. To find
-# out whether a word *depends* on a region, remove the region and run the model again.
+# whether the model needed the region: at "star", the map highlights the star, but the blindfolded model said "star",
+# too. A word may come from memory, that is, from what was read at earlier steps. The votes show which word a region
+# supports. To find out whether a word *depends* on a region, remove the region and run the model again.
 #
 # ## Other scores
 #
@@ -613,9 +614,9 @@ print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
 # * *Bilinear* (or multiplicative) attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$: a matrix first
 #   maps the state into the space of the annotation vectors.
 #
-# Dot-product attention needs a state and annotation vectors of the same length. The next cell computes the dot-product
-# and the bilinear score by hand and compares them with the layers of the package and of Keras (`keras.layers.Attention`
-# is dot-product attention).
+# Dot-product attention needs a state and annotation vectors of the same length. The next cell computes the attention
+# weights by hand, with the dot-product score and with the bilinear score. It compares them with the weights from the
+# package's layers and, for the dot product, from `keras.layers.Attention`.
 
 # %%
 from keras_sat import BilinearAttention, DotAttention
@@ -648,8 +649,8 @@ for name, difference in equal.items():
     print(f"{name:22} differs by at most {difference:.0e}")
 
 # %% [markdown]
-# How much computation do the three scores need with the paper's sizes, 196 regions and vectors of 512 numbers
-# throughout? The next cell counts the multiplications that are needed once for each photo, and those that are needed
+# Take the paper's sizes: 196 regions, and 512 numbers in every vector. How much computation does each of the three
+# scores need? The next cell counts the multiplications that are needed once for each photo, and those that are needed
 # for each word. (The additive score also computes 196 x 512 tanhs for each word.)
 
 # %%
@@ -668,8 +669,9 @@ for name, (once, each_word) in costs.items():
 #   and its gradient nearly 0. So a transformer divides the dot products by $\sqrt{d}$, where $d$ is the length of the
 #   vectors.
 # * *Projections* for the queries, the keys and the values: $\mathbf{Q} = \mathbf{X}\mathbf{W}_Q$, $\mathbf{K} =
-#   \mathbf{A}\mathbf{W}_K$, $\mathbf{V} = \mathbf{A}\mathbf{W}_V$. In the additive score, the query and the keys had
-#   projections, but the values had none.
+#   \mathbf{A}\mathbf{W}_K$, $\mathbf{V} = \mathbf{A}\mathbf{W}_V$. Here, each row of $\mathbf{X}$ is a state, and each
+#   row of $\mathbf{A}$ is an annotation vector. In the additive score, the query and the keys had projections, but the
+#   values had none.
 # * *Multi-head attention*: several small *heads* of attention work side by side, each with a map of its own. The
 #   contexts of the heads are concatenated and projected.
 # * *Cross-attention* attends to the picture, as in this chapter. *Self-attention* attends to the caption itself and
@@ -678,8 +680,8 @@ for name, (once, each_word) in costs.items():
 #
 # $$\text{head} = \text{softmax}\Big(\frac{\mathbf{Q}\mathbf{K}^\top}{\sqrt{d}}\Big)\mathbf{V}$$
 #
-# **Your turn.** Write one head. `Q` has the shape (C, d), and `K` and `V` have the shape (256, d); `softmax_rows`
-# applies the softmax to each row.
+# **Your turn.** Write one head. `Q` has the shape `(C, d)`, for `C` queries; `K` and `V` have the shape `(256, d)`. The
+# function `softmax_rows` applies the softmax to each row.
 
 
 # %% gap="head"
@@ -719,8 +721,8 @@ print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most 
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Set the gate to 1 (`write(gate=1.0)`). Does the caption change? And does it change with a gate of 0, so that
-# the model gets nothing from the picture after the first state?
+# **1.** Set the gate to 1 (`write(gate=1.0)`). Does the caption change? And does it change with the gate at 0, so that
+# the model gets nothing from the picture but its initial state?
 #
 # [solution 1]
 #
@@ -734,8 +736,8 @@ print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most 
 #
 # [solution 3]
 #
-# **4.** Sample 196 random keys and a random query with `rng.normal`, first of length $d = 4$, then of length 64 and
-# 512. What is the largest attention weight for each length, with and without the division by $\sqrt{d}$?
+# **4.** With `rng.normal`, sample 196 random keys and a random query of length $d = 4$; then do the same for lengths 64
+# and 512. What is the largest attention weight for each length, with and without the division by $\sqrt{d}$?
 #
 # [solution 4]
 #
@@ -744,8 +746,8 @@ print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most 
 # Attention scores the regions, normalises the scores and takes the weighted mean of the regions' vectors. The query is
 # made from the decoder's state; the keys and the values are made from the annotation vectors. The additive score needs
 # its tanh, because without it the region and the state cannot interact. The logits of the next word are the sum of
-# three terms, for the previous word, the memory and the picture, and the map shows only what was read from the picture
-# at this step. Scale a dot product, project queries, keys and values, put several heads side by side, and you have the
+# three terms (the previous word, the memory and the picture), and the map shows only where the picture was read at this
+# step. Scale a dot product, project queries, keys and values, put several heads side by side, and you have the
 # attention of a transformer.
 #
 # ## Next

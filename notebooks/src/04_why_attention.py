@@ -11,7 +11,7 @@
 # **You need** [chapter 3](03_one_step_of_attention.ipynb), or an idea of what a context vector and a recurrent
 # network are.
 #
-# **3 minutes on two cores**; allow 45 minutes to think.
+# **Time:** 3 minutes to run on two cores, and about 45 minutes to think.
 #
 # [diagram]
 #
@@ -76,8 +76,8 @@ for column, pair in zip(axes.T, zip(scenes, swapped)):
 
 # %% [markdown]
 # Two captioners for scenes come with the package: `scenes` has attention, and `scenes-none` has none. At each word,
-# `scenes-none` gets the mean annotation vector as its context. Let both captioners caption 300 pairs of a scene and its
-# swapped twin. A *pair* is right if both of its captions are true.
+# `scenes-none` gets the mean annotation vector as its context. Let both captioners caption 300 pairs, each consisting
+# of a scene and its swapped twin. A *pair* is right if both of its captions are true.
 #
 # **Your turn.** `truths` has one row for the scenes and one row for their swapped twins. Compute the fraction of the
 # pairs that are right.
@@ -141,10 +141,10 @@ for number in range(3):
 #
 # $$\hat{\mathbf{z}}_t = \frac{1}{L} \sum_{i=1}^{L} \mathbf{a}_i,$$
 #
-# whatever the state is. With attention, each region has its own weight for each word, equation (13). The two pictures
-# of a pair have nearly the same cells at different positions, and a mean does not depend on positions. The next cell
-# measures how far apart the two pictures of a pair are, compared with pictures of different objects: first by their
-# grids, then by the means of the grids.
+# whatever the state is. With attention, each region has its own weight for each word, as in equation (13). The two
+# pictures of a pair have nearly the same cells at different positions, and a mean does not depend on positions. The
+# next cell measures the distance between the two pictures of a pair, relative to the distance between pictures of
+# different objects. It compares first their grids of annotation vectors, then the means of these grids.
 #
 # **Predict.** If the distance between pictures of different objects is 100 %, how far apart are the two grids of a
 # pair, and how far apart are their means?
@@ -174,9 +174,9 @@ for name, (one, other) in (("grid", grids), ("mean", [grid.mean(axis=1) for grid
 # </details>
 #
 # The encoder of `scenes` even appends the row and the column to each cell's vector, so that "left" can be learned. But
-# both numbers are counted from the middle of the picture (from -1 to 1), so their mean is 0 for every picture. (The
-# means of a pair differ a little because of the cells at the border, where the convolutions see zeros.) The reason is
-# not this particular encoder, which was trained with attention: with random weights, the means are just as close.
+# both numbers run from -1 to 1, with 0 in the middle of the picture, so their mean is 0 for every picture. (The means
+# of a pair differ a little because of the cells at the border, where the convolutions see zero padding.) This encoder
+# was trained with attention, but that is not why the means are so close: with random weights, they are just as close.
 
 # %%
 coordinates = grids[0][:, :, -2:].mean(axis=1)
@@ -192,17 +192,17 @@ print(f"means of an encoder with random weights: {ratio['random']:.0%}")
 #
 # A single vector through which everything must pass is called a *bottleneck*. What a bottleneck loses depends on how
 # the vector is computed. A mean loses the order. A fully connected layer has separate weights for each cell, so its
-# vector can contain what is where. But the vector always has the same length, however much there is in the photo.
+# output vector can encode what is where. But the vector always has the same length, however much there is in the photo.
 #
 # Attention was invented for translation. A *sequence-to-sequence* model ([Sutskever et al.,
 # 2014](https://arxiv.org/abs/1409.3215)) reads a sentence with one recurrent network, the encoder, and writes its
-# translation with another, the decoder. The encoder passes one vector to the decoder, its last state. Unlike a mean,
-# this state depends on the order of the words, but it has the same length for every sentence. Bahdanau et al. suspected
-# that the state is too short for long sentences, which were translated badly. So they let the decoder look back at all
-# states of the encoder, with weights that depend on the decoder's own state. Show, Attend and Tell does the same with a
-# photo: it "translates" regions into words.
+# translation with another, the decoder. The encoder passes its last state, a single vector, to the decoder. Unlike a
+# mean, this state depends on the order of the words, but it has the same length for every sentence. Bahdanau et al.
+# suspected that the state is too short for long sentences, which were translated badly. So they let the decoder look
+# back at all states of the encoder, with weights that depend on the decoder's own state. Show, Attend and Tell does the
+# same with a photo: it "translates" regions into words.
 #
-# Earlier captioners (section 2 of the paper) differ in when the decoder sees the photo, and many of them had a
+# Earlier captioners (section 2 of the paper) differ in when the decoder sees the photo, and many of them have a
 # bottleneck, too:
 #
 # * [Mao et al.](https://arxiv.org/abs/1412.6632) and Kiros et al. show the decoder the photo's vector at each word.
@@ -213,8 +213,8 @@ print(f"means of an encoder with random weights: {ratio['random']:.0%}")
 # * [Fang et al.](https://arxiv.org/abs/1411.4952) first detect words in parts of the photo, with detectors that are
 #   trained only on captions. A language model then composes sentences from these words.
 #
-# Show, Attend and Tell needs no object detector and no boxes. The model learns only from captions which regions to
-# attend to, and can attend to anything, even to the sky or to the gap between two objects.
+# Show, Attend and Tell needs no object detector and no boxes. From captions alone, the model learns which regions to
+# attend to. It can attend to anything, even to the sky or to the gap between two objects.
 #
 # ## Train both
 #
@@ -270,9 +270,10 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# Without attention, the loss is higher in every epoch, and ends at about .80 instead of .64. The losses of the two
-# captioners with attention end about .05 apart. Are these differences large? Most words can be predicted without
-# knowing which object is where: the articles, "is", and even the colours and the shapes.
+# Without attention, the loss is higher in every epoch. It ends at about .80, whereas the loss of the LSTM with
+# attention ends at about .64. The losses of the two captioners with attention end about .05 apart. Are these
+# differences large? Most words can be predicted without knowing which object is where: the articles, "is", and even the
+# colours and the shapes.
 #
 # **Predict.** How many pairs does each of the three captioners get right?
 
@@ -290,9 +291,9 @@ for name in captioners:
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without attention, none of the pairs are right; with attention and an LSTM, most of them are. The GRU gets less than
-# half as many pairs right as the LSTM, although their losses are close. A few words decide whether a caption is true,
-# and these words are a small part of the mean loss.
+# Without attention, none of the pairs are right; with attention and an LSTM, most of them are. The LSTM gets 84 % of
+# the pairs right and the GRU only 37 %, although their losses are close. A few words decide whether a caption is true,
+# and these words contribute little to the mean loss.
 #
 # Without attention, hardly any pair can be right: the decoder gets nearly the same mean for both pictures, whatever the
 # seed. But the 84 % of the LSTM and the 37 % of the GRU are from one run each, and would be different with other seeds
@@ -318,8 +319,8 @@ for number in (0, 3):
 # between "left" and "right" would make half of the captions true. In fact only 26 % are true, since this captioner also
 # mixes up which colour belongs to which shape (exercise 2).
 #
-# What does attention do? The next figure shows the attention maps for the first pair. For each word that names an
-# object, the numbers are the fractions of the attention on that object and on the other object.
+# What does attention do? The next figure shows the attention maps for the first pair. For each word that describes an
+# object, the cell also prints how much of the attention is on that object and how much is on the other one.
 
 
 # %%
@@ -351,19 +352,19 @@ for group in (scenes, swapped):
 #
 # ## Could a GRU replace the LSTM?
 #
-# Yes: the third captioner above has a GRU. (Exercise 3 explains why its 37 % of the pairs are no argument against the
-# GRU.) The *gated recurrent unit* ([Cho et al., 2014](https://arxiv.org/abs/1406.1078)) has two gates and no cell
-# $\mathbf{c}$. Its input (here, the word and the context) is projected three times, to $\mathbf{x}^r_t$,
-# $\mathbf{x}^u_t$ and $\mathbf{x}^c_t$. From these and the old state, it computes
+# Yes: the third captioner above has a GRU. (It gets only 37 % of the pairs right, but exercise 3 explains why this is
+# no argument against the GRU.) The *gated recurrent unit* ([Cho et al., 2014](https://arxiv.org/abs/1406.1078)) has two
+# gates and no cell $\mathbf{c}$. Its input (here, the word and the context) is projected three times, to
+# $\mathbf{x}^r_t$, $\mathbf{x}^u_t$ and $\mathbf{x}^c_t$. From these and the old state, it computes
 #
 # $$\mathbf{r}_t = \sigma(\mathbf{x}^r_t + \mathbf{U}_r \mathbf{h}_{t-1}) \qquad
 #   \mathbf{u}_t = \sigma(\mathbf{x}^u_t + \mathbf{U}_u \mathbf{h}_{t-1}) \qquad
 #   \tilde{\mathbf{h}}_t = \tanh(\mathbf{x}^c_t + \mathbf{r}_t \odot \mathbf{U}_c \mathbf{h}_{t-1})$$
 #
-# The *reset gate* $\mathbf{r}$ decides how much of the old state the candidate may read. (In another common variant,
-# $\mathbf{r}$ multiplies the state before the matrix does.) The *update gate* $\mathbf{u}$ decides, element by element,
-# between the old state (where the gate is 1) and the candidate (where the gate is 0). The new state is the weighted
-# mean of the old state and the candidate.
+# The *reset gate* $\mathbf{r}$ decides how much of the old state goes into the candidate $\tilde{\mathbf{h}}$. (In
+# another common variant, $\mathbf{r}$ multiplies the state before the matrix does.) The *update gate* $\mathbf{u}$
+# decides, element by element, between the old state (where the gate is 1) and the candidate (where the gate is 0). The
+# new state is the weighted mean of the old state and the candidate.
 #
 # **Your turn.** Write the candidate and the new state.
 
@@ -388,9 +389,9 @@ message = "Not the state of a GRU: u keeps the old state, 1 - u takes the candid
 np.testing.assert_allclose(gru(*x_of_gates, h, *U_of_gates), expected[0], atol=1e-6, err_msg=message)
 
 # %% [markdown]
-# Where $\mathbf{u}$ is near 1, the state is passed on almost unchanged, and so is its gradient. Like the forget gate of
-# the LSTM, this counteracts the vanishing gradient. The GRU has three sets of weights where the LSTM has four, so it
-# has a quarter fewer weights.
+# Where $\mathbf{u}$ is near 1, the state is passed on almost unchanged, and so is its gradient. So the update gate
+# counteracts the vanishing gradient, like the forget gate of the LSTM. The GRU has three sets of weights where the LSTM
+# has four, so it has a quarter fewer weights.
 
 # %%
 for name in ("soft", "soft, GRU"):
@@ -413,8 +414,8 @@ for name in ("soft", "soft, GRU"):
 #
 # [solution 2]
 #
-# **3.** Train the GRU again, from another seed (`train("soft", cell="gru", seed=1)`), and count its pairs. Which makes
-# more difference, the recurrent cell or the seed?
+# **3.** Train the GRU again, from another seed (`train("soft", cell="gru", seed=1)`), and count the pairs that it gets
+# right. Which makes more difference, the recurrent cell or the seed?
 #
 # [solution 3]
 #
@@ -429,7 +430,7 @@ for name in ("soft", "soft, GRU"):
 # ## Next
 #
 # In [chapter 5](05_build_it_train_it.ipynb) you write the model yourself, and train it. For further reading, see [Show
-# and Tell](https://arxiv.org/abs/1411.4555), the best captioner of its time without attention, and [Weng, *Attention?
+# and Tell](https://arxiv.org/abs/1411.4555), the best captioner without attention in its day, and [Weng, *Attention?
 # Attention!*](https://lilianweng.github.io/posts/2018-06-24-attention/), on the history of attention. Later, [Lu et
 # al.](https://arxiv.org/abs/1612.01887) let the model decide *when* to look, and [Anderson et
 # al.](https://arxiv.org/abs/1707.07998) let it attend to detected objects instead of cells.

@@ -12,7 +12,7 @@
 # **You need** [chapter 3](03_one_step_of_attention.ipynb), whose equations become methods in this chapter. [Chapter
 # 1](01_words.ipynb) explains `<start>`, padding and teacher forcing.
 #
-# **3 minutes on two cores**; allow 90 minutes to think.
+# **Time:** 3 minutes to run on two cores, and about 90 minutes to think.
 #
 # [diagram]
 #
@@ -42,18 +42,20 @@ plt.rcParams["figure.dpi"] = 100
 # ## The skeleton
 #
 # Begin with the parts of the model and the way they are connected. `__init__` creates a layer for each learned function
-# of the paper, under the paper's letter. `step` is the step of chapter 3, for B captions at a time. It calls four
-# methods that do not exist yet: `score`, `context`, `memory` and `readout`. `call` repeats the step for each word.
+# of the paper, and names it with the paper's symbol. `step` is the step of chapter 3, for B captions at a time. It
+# calls four methods that do not exist yet: `score`, `context`, `memory` and `readout`. `call` repeats the step for each
+# word.
 #
-# Shapes are at the ends of lines: B captions, C words, L regions, K words in the vocabulary; D, m, n, A are the sizes
-# of annotation vectors, word vectors, the state, and the hidden layer of $f_{att}$. (The paper uses the letter L three
-# times: L alone is a number of regions, $\mathbf{L}_h$, $\mathbf{L}_z$ and $\mathbf{L}_o$ are matrices, and $L_d$ is
-# the loss.)
+# The comments at the ends of lines give the shapes, for B captions of C words, L regions and a vocabulary of K words.
+# D, m, n and A are the sizes of the annotation vectors, the word vectors, the state and the hidden layer of $f_{att}$.
+# (The paper uses the letter L for three things: L alone is the number of regions, $\mathbf{L}_h$, $\mathbf{L}_z$ and
+# $\mathbf{L}_o$ are matrices, and $L_d$ is the loss.)
 #
 # `step` uses *dropout* twice. In training, dropout sets a randomly chosen half of a vector's elements to 0 and doubles
-# the other half, so that the mean stays the same. No unit can then rely on the presence of another unit, and the model
-# cannot memorise its training captions so easily. When the model generates captions, nothing is dropped. The class has
-# dropout because the paper's model does (section 4.3), but in this chapter's training it is switched off.
+# the other half, so that the expected value of each element stays the same. No unit can then rely on the presence of
+# another unit, and the model cannot memorise its training captions so easily. When the model generates captions,
+# nothing is dropped. The class has dropout because the paper's model does (section 4.3), but in this chapter's training
+# it is switched off.
 
 
 # %%
@@ -103,10 +105,10 @@ class SoftAttention(keras.Model):
 
 
 # %% [markdown]
-# To check each method as soon as you have written it, give a model of your class the weights of chapter 3, which are
-# those of the captioner `scenes`. In the list below, the left column has the layers of your class, and the right column
-# those of the captioner; the rest of the cell only copies the weights. (The captioner's LSTM keeps $T$ in three pieces,
-# as chapter 3 did.)
+# To check each method as soon as you have written it, give an instance of your class the weights of chapter 3, which
+# are those of the captioner `scenes`. In the list below, each line has a layer of your class on the left and the
+# captioner's weights for it on the right. The loop copies these weights. (The captioner's LSTM keeps $T$ in three
+# pieces, as chapter 3 did.)
 
 # %%
 scenes_captioner = Captioner.from_pretrained("scenes")
@@ -145,8 +147,8 @@ print("a", a.shape, " h_0", h_0.shape, " keys", keys.shape)
 #
 # **Your turn.** Write the score (4), $e_{ti} = \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{b}_a +
 # \mathbf{W}_h \mathbf{h}_{t-1})$, for all captions and regions at once. The query needs an axis for the regions:
-# `query[:, None]` is (B, 1, A), and is added to each region's key. (Without this axis, `keys + query` raises
-# TensorFlow's error of incompatible shapes.) The layer `self.v` turns (B, L, A) into (B, L, 1). The last line of the
+# `query[:, None]` has the shape (B, 1, A), and is added to each region's key. (Without this axis, `keys + query` raises
+# an error about incompatible shapes.) The layer `self.v` turns the shape (B, L, A) into (B, L, 1). The last line of the
 # cell makes your function a method of the class.
 
 
@@ -189,9 +191,9 @@ np.testing.assert_allclose(z, expected, atol=1e-5, err_msg="Not (13): beta times
 # %% [markdown]
 # ## Remember, and choose
 #
-# **Your turn.** Write the LSTM: the functions of (1) (sigmoid for i, f and o, tanh for g), then $\mathbf{c}_t =
-# \mathbf{f}_t \odot \mathbf{c}_{t-1} + \mathbf{i}_t \odot \mathbf{g}_t$ (2) and $\mathbf{h}_t = \mathbf{o}_t \odot
-# \tanh(\mathbf{c}_t)$ (3). `ops.sigmoid` and `ops.tanh` are applied to each number separately.
+# **Your turn.** Write the LSTM. First apply the activation functions of (1): sigmoid to i, f and o, and tanh to g. Then
+# compute $\mathbf{c}_t = \mathbf{f}_t \odot \mathbf{c}_{t-1} + \mathbf{i}_t \odot \mathbf{g}_t$ (2) and $\mathbf{h}_t =
+# \mathbf{o}_t \odot \tanh(\mathbf{c}_t)$ (3). `ops.sigmoid` and `ops.tanh` work element by element.
 
 
 # %% gap="memory"
@@ -228,8 +230,8 @@ message = "Not the sum in (7): the word, the state and the context, the last two
 np.testing.assert_allclose(finished.readout(word, h_0, z), expected, atol=1e-5, err_msg=message)
 
 # %% [markdown]
-# The model is complete. To write a caption, feed the most probable word of each step into the next step, for all
-# pictures at a time. With chapter 3's weights, your class must write chapter 3's caption.
+# The model is complete. To write captions, feed the most probable word of each step into the next step, for all
+# pictures at once. With chapter 3's weights, your class must write chapter 3's caption.
 
 
 # %%
@@ -261,12 +263,12 @@ print("the captioner: ", scenes_captioner.caption(scene.image, num_beams=1).capt
 #
 # The first term is the negative logarithm of the caption's probability. The probability of a caption is the product of
 # the probabilities of its words, so its logarithm is a sum over words. All operations in the model are differentiable,
-# so the gradient reaches all weights, from the words back to $f_{att}$. Soft attention is therefore trained *end to end
-# by backpropagation*, without any data about where to look. The second term, the *doubly stochastic* penalty, has a
-# section of its own below.
+# so the gradient flows from the words back to all weights, including those of $f_{att}$. Soft attention is therefore
+# trained *end to end by backpropagation*, without any data about where to look. The second term, the *doubly
+# stochastic* penalty, has a section of its own below.
 #
-# Captions of a batch may differ in length. The shorter captions are padded, and padding must not count in either term.
-# `<end>` counts as a word, because the model has to predict it, too.
+# The captions in a batch may differ in length. The shorter captions are padded, and padding must not count in either
+# term. `<end>` counts as a word, because the model has to predict it, too.
 #
 # **Your turn.** Write both terms of the loss for each caption.
 
@@ -296,7 +298,7 @@ np.testing.assert_allclose(found_penalty, expected, atol=1e-5, err_msg=message)
 #
 # The model learns from scenes of two objects, with two captions each. A caption says on which side of the second object
 # the first object lies. The caption is true only if the *whole* first object lies on that side, with a gap between the
-# objects, and in each scene this holds for only one side. The encoder is that of `scenes`, and is frozen; only your
+# objects. In each scene, only one side meets this condition. The encoder is that of `scenes`, and is frozen; only your
 # decoder is trained.
 #
 # The cell below computes the features of each scene once and stores them beside the notebook, in the folders `features`
@@ -487,9 +489,9 @@ for ax, values, title in zip(axes, (sizes, moves), ("size of the gradient", "how
 #
 # ## Train it
 #
-# `tf.function` turns the step into a graph, which is much faster. TensorFlow builds one graph for each length of
-# captions. The learning rate rises for 50 updates, while Adam's averages still depend on few batches, and then falls to
-# 0 along a cosine. The next cell is the slowest of the chapter: it takes about a minute and a half.
+# `tf.function` turns the step into a graph, which is much faster. TensorFlow builds one graph for each caption length.
+# The learning rate rises for the first 50 updates, while Adam's averages still depend on only a few batches, and then
+# falls to 0 along a cosine. The next cell is the slowest of the chapter: it takes about a minute and a half.
 
 
 # %%
@@ -546,14 +548,14 @@ print(f"-log p: {smooth[-1]:.1f} for training scenes in the end, {unseen_nll:.1f
 # overfitting: the loss of the training captions keeps falling, while the loss of unseen captions rises. Dropout delays
 # overfitting. *Early stopping* ends training before overfitting does harm: score the dev split after each epoch, stop
 # when the score has not improved for a while, and keep the weights of the best epoch. The paper uses BLEU as this
-# score, because captions with a lower loss are not always better (section 4.3). In exercise 2 you remove scenes until
-# the model overfits.
+# score, because captions with a lower loss are not always better (section 4.3). In exercise 2 you train on so few
+# scenes that the model overfits.
 #
 # ## It speaks
 #
-# The next figure shows two captions word by word, with the three most probable words of each step. The true caption
-# describes the scene of chapter 3, now with your own weights. The false caption is about a scene with two colours, so
-# that each word refers to one of the objects.
+# The next figure shows two captions word by word, with the three most probable words of each step. The true caption is
+# the one that your own model writes for the scene of chapter 3. The false caption is about a scene whose objects have
+# different colours, so that each colour word refers to only one of them.
 
 # %%
 two_colours = np.array([scene.objects[0].colour != scene.objects[1].colour for scene in unseen])
@@ -572,7 +574,7 @@ for ax, number in zip(axes, (true_one, false_one)):
 # %% [markdown]
 # Where the grammar allows only one word ("of" after "picture"), the model is nearly certain. Where several words would
 # be true ("under", "below"), they share the probability. Either object may be named first, but four in five training
-# captions keep to one order of colours (yellow before blue, red before black).
+# captions name the colours in a fixed order (yellow before blue, red before black).
 #
 # The caption on the right is false. Find its first false word. How probable was this word, and was there a true word
 # among the three most probable words?
@@ -596,10 +598,10 @@ for number in true_ones:
 
 # %% [markdown]
 # Both captions are true (the first scene is again that of chapter 3). The model was never given the positions of
-# objects, and yet the attention is on the object that a colour or a shape names. The attention lies a little to the
-# left of the middle of the object; [chapter 3](03_one_step_of_attention.ipynb) finds out why. At the words for the
-# first object, part of the attention lies on the second object, perhaps because one of the next words has to say which
-# object is on the left, or above.
+# objects, and yet its attention at a colour word or a shape word is on the object that the word names. The attention
+# lies a little to the left of the middle of the object; [chapter 3](03_one_step_of_attention.ipynb) finds out why. At
+# the words for the first object, part of the attention lies on the second object, perhaps because one of the next words
+# has to say which object is on the left, or above.
 #
 # The next cell computes the mean attention on the named object over all true captions. (In a false caption, a word may
 # name an object that is not in the scene.)
@@ -625,9 +627,9 @@ AttentionDisplay(unseen[true_ones[0]].image, words, maps)
 # %% [markdown]
 # ## The penalty: what it asks for
 #
-# By construction, the weights of a word sum to 1 over the regions. The second term of (14), $\sum_i (1 - \sum_t
-# \alpha_{ti})^2$, also asks that the weights of a *region* sum to 1 over the words: hence the name *doubly stochastic*.
-# Each region should get a total attention of 1 over the caption.
+# By construction, the attention weights of a word sum to 1 over the regions. The second term of (14), $\sum_i (1 -
+# \sum_t \alpha_{ti})^2$, also asks that the weights of a *region* sum to 1 over the words: hence the name *doubly
+# stochastic*. Each region should get a total attention of 1 over the caption.
 #
 # Is this possible? Let $S_i = \sum_t \alpha_{ti}$ be the total attention of region $i$ over the caption. All regions
 # together get $\sum_i S_i = C$, one for each word, so the mean of $S_i$ is $C/L$: in this chapter about 11.5/256. Split
@@ -636,7 +638,7 @@ AttentionDisplay(unseen[true_ones[0]].image, words, maps)
 # $$\sum_i (1 - S_i)^2 = \sum_i \Big( \big(1 - \tfrac{C}{L}\big) - \big(S_i - \tfrac{C}{L}\big) \Big)^2
 #   = L \big(1 - \tfrac{C}{L}\big)^2 + \sum_i \big(S_i - \tfrac{C}{L}\big)^2 .$$
 #
-# The mixed term vanishes, because $\sum_i (S_i - C/L) = 0$. The first part is constant: it depends only on the length
+# The cross term vanishes, because $\sum_i (S_i - C/L) = 0$. The first part is constant: it depends only on the length
 # of the caption. The second part measures how *unevenly* the attention is distributed over the regions. The target of 1
 # is out of reach, and what the penalty really asks for is *the same total attention for each region*.
 
@@ -693,7 +695,8 @@ for row, penalty_weight in zip(axes, more):
 
 # %% [markdown]
 # The figure shows the total attention of each region over a whole caption: dark purple is 0, yellow is .5 or more. The
-# next figure shows the first scene from above again, with the same words, for the model trained with $\lambda = .33$.
+# next figure shows the first scene of "Where it looks" again, with the same words, but for the model trained with
+# $\lambda = .33$.
 
 # %%
 words, _, _ = results[true_ones[0]]
@@ -707,21 +710,21 @@ _ = AttentionDisplay(unseen[true_ones[0]].image, words, alpha[0, : len(words)].n
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Nearly all of the unevenness is gone. Of the attention that was on the named object, only about half is still there.
-# The rest is on the other object and on the empty background. Of the four maps above, only that of "star" is spread
+# Nearly all of the unevenness is gone. Only about half of the attention that was on the named object is still there.
+# The rest is now on the other object and on the empty background. Of the four maps above, only that of "star" is spread
 # over the background. The other maps have become wider, but are still brightest on the objects, and those of "yellow"
-# and "circle" are bright on both objects. Looking away costs least at words that do not need the picture: chapter 3's
-# model said "star" from memory.
+# and "circle" are bright on both objects. Looking away costs least at words that do not need the picture. Chapter 3's
+# model, for instance, said "star" from memory.
 #
 # With the penalty, fewer captions are true (89 % in the stored output, and 94 % without the penalty), and $-\log p$ is
-# a little higher. There was only one run of each kind, which cannot show how much of the difference is due to chance.
+# a little higher. A single run of each kind cannot show how much of the difference is due to chance.
 #
 # </details>
 #
-# So the penalty rewards even attention, whatever the picture shows. It suits photos in which many regions are worth
-# describing: the paper reports higher BLEU and richer captions with the penalty. The penalty does harm if most regions
-# are background, or if you want to read the maps, because less of the attention is on the object that a word names. The
-# bundled captioners for scenes were trained without the penalty.
+# So the penalty rewards attention that is spread evenly, whatever the picture shows. It suits photos in which many
+# regions are worth describing: the paper reports higher BLEU and richer captions with the penalty. The penalty does
+# harm if most regions are background, or if you want to read the maps, because less of the attention is on the object
+# that a word names. The bundled captioners for scenes were trained without the penalty.
 #
 # Where does .33 come from? The paper gives no value. In the authors' code, the script for COCO has a weight of 1, but
 # averages the penalty over the 196 regions and sums it over the 64 captions of a batch. Equation (14) sums over the
@@ -731,8 +734,8 @@ _ = AttentionDisplay(unseen[true_ones[0]].image, words, alpha[0, : len(words)].n
 # ## Keep your weights
 #
 # [Chapter 6](06_hard_attention.ipynb) starts from the weights that you have trained (with $\lambda = 0$). The next cell
-# saves these weights beside the notebook, in the package's order, under the paper's letters. (The package has a copy of
-# such weights for readers who begin with chapter 6.)
+# saves these weights beside the notebook, in the package's order, with names from the paper's symbols. (The package has
+# weights of the same kind for readers who begin with chapter 6.)
 
 # %%
 model.set_weights(trained)
@@ -763,11 +766,11 @@ print(len(arrays), "arrays:", *arrays)
 # ## In five sentences
 #
 # Soft attention is differentiable, so one loss trains the whole decoder, without data about where to look. A training
-# step computes the gradient, clips it, and lets Adam give each weight a step of its own length. Dropout and early
-# stopping keep a model from memorising its training captions; this chapter's model needed neither, because there were
-# enough scenes. One part of the doubly stochastic penalty is constant, and the other part asks for even attention. On
-# scenes that are mostly background, the penalty moves about half of the attention away from the object that a word
-# names, and does not make more captions true.
+# step computes the gradient, clips it, and lets Adam give each weight its own step length. Dropout and early stopping
+# keep a model from memorising its training captions; this chapter's model needed neither, because there were enough
+# scenes. One part of the doubly stochastic penalty is constant, and the other part asks for attention that is spread
+# evenly. On scenes that are mostly background, the penalty moves about half of the attention away from the object that
+# a word names, and does not make more captions true.
 #
 # ## Next
 #

@@ -8,11 +8,11 @@
 # * explain the purpose of the baseline, of the entropy term and of the expectation for half of the photos
 # * train hard attention, and use measurements to decide between soft and hard attention
 #
-# **You need** [chapter 3](03_one_step_of_attention.ipynb) for the symbols, and the derivative of a logarithm. Training
+# **You need** the symbols of [chapter 3](03_one_step_of_attention.ipynb) and the derivative of a logarithm. Training
 # starts from the weights of [chapter 5](05_build_it_train_it.ipynb); if you have not trained them, the notebook uses a
 # copy in the package.
 #
-# **2 minutes on two cores**; allow two hours to think.
+# **Time:** 2 minutes to run on two cores, and about two hours to think.
 #
 # [diagram]
 #
@@ -57,14 +57,14 @@ plt.rcParams["figure.dpi"] = 100
 #
 # Why does this trick draw region $i$ with probability $\alpha_i$? The sum is $-\log(x_i / \alpha_i)$ with $x_i = -\log
 # u_i$, so the region with the largest sum is the region with the smallest $x_i / \alpha_i$. The number $x_i$ has the
-# exponential distribution, $p(x_i > x) = e^{-x}$. So imagine one alarm clock for each region, which rings at the time
-# $x_i / \alpha_i$. If $\alpha_i$ is large, the clock is likely to ring early. Clock $i$ is first if it rings at some
-# time $x$ (with the density $\alpha_i e^{-\alpha_i x}$) and no other clock has rung by then:
+# exponential distribution, $p(x_i > x) = e^{-x}$. So imagine an alarm clock for each region: clock $i$ rings at the
+# time $x_i / \alpha_i$. If $\alpha_i$ is large, the clock is likely to ring early. Clock $i$ is first if it rings at
+# some time $x$ (with the density $\alpha_i e^{-\alpha_i x}$) and no other clock has rung by then:
 #
 # $$p(i \text{ is first}) = \int_0^\infty \alpha_i e^{-\alpha_i x} \prod_{j \ne i} e^{-\alpha_j x}\, dx
 #   = \alpha_i \int_0^\infty e^{-x}\, dx = \alpha_i, \qquad \text{since } \sum_j \alpha_j = 1.$$
 #
-# **Your turn.** Write the draw of a region.
+# **Your turn.** Write the function that draws regions.
 
 
 # %% gap="draw"
@@ -107,7 +107,7 @@ plt.show()
 # %% [markdown]
 # ## Why a draw stops the gradient
 #
-# Take a picture of three regions and a caption of one word. The probability of the word, $p(y \mid s, \mathbf{a})$,
+# Take a picture with three regions and a caption of one word. The probability of the word, $p(y \mid s, \mathbf{a})$,
 # depends on the region that was drawn: it is .6, .3 or .05. The scores $e_i$ of the attention determine how often each
 # region is drawn. Training has to raise the score of the first region.
 #
@@ -190,9 +190,9 @@ print(f"alpha {alpha.round(2)}: L_s = {bound_of_word:.3f}, log p(y | a) = {log_m
 # Section 4.1 of the paper subtracts a *baseline* $b$ from the reward; you will find out below what the baseline does.
 # In the example with one word, the weights $W$ are the three scores. $R_s$ does not depend on the scores, so $\nabla
 # R_s = 0$. If region $i$ is drawn, $\log p_s$ is $\log \alpha_i = e_i - \log \sum_l \exp(e_l)$. The derivative of $\log
-# p_s$ with respect to the score $e_j$ is 1 if $j = i$, else 0, minus $\exp(e_j) / \sum_l \exp(e_l) = \alpha_j$. So for
-# all three scores, $\nabla \log p_s$ is the one-hot vector of the drawn region minus $\alpha$. (`alpha` and
-# `log_p_word` were defined above.)
+# p_s$ with respect to the score $e_j$ is $1 - \alpha_j$ if $j = i$, and $-\alpha_j$ otherwise, because $\exp(e_j) /
+# \sum_l \exp(e_l) = \alpha_j$. So for all three scores, $\nabla \log p_s$ is the one-hot vector of the drawn region
+# minus $\alpha$. (`alpha` and `log_p_word` were defined above.)
 #
 # **Your turn.** Compute the bracket for each draw.
 
@@ -225,10 +225,10 @@ for number in (10, 1000, 100_000):
 # ## A whole caption: 27 paths
 #
 # A caption of several words has a draw for each word, and an early draw changes the state and therefore everything that
-# follows. Take the paper's model, but so small that you can list all paths: three regions, three words, random weights.
-# There are $3^3 = 27$ paths $s$. To make the model follow a given path, set the noise to 10,000 for the regions of the
-# path: these regions are then drawn, whatever $\alpha$ is. (`sampled` is 1 for captions whose regions are drawn, and 0
-# for captions that read the weighted mean.)
+# follows. Take a tiny version of the paper's model, with three regions, three words and random weights, so that you can
+# list all paths. There are $3^3 = 27$ paths $s$. To make the model follow a given path, set the noise to 10,000 for the
+# regions of the path: these regions are then drawn, whatever $\alpha$ is. (`sampled` is 1 for captions whose regions
+# are drawn, and 0 for captions that read the weighted mean.)
 
 # %%
 keras.utils.set_random_seed(0)
@@ -271,7 +271,7 @@ print(f"log p(y | s, a) from {R.min():.1f} to {R.max():.1f}, with a standard dev
 
 # %% [markdown]
 # `exact` is the gradient of $L_s$, computed by backpropagation through all paths. With 196 regions and ten words there
-# are $196^{10}$ paths, so equation (12) draws $N$ of them instead:
+# are $196^{10}$ paths, so equation (12) averages over only $N$ drawn paths instead:
 #
 # $$\frac{\partial L_s}{\partial W} \approx \frac{1}{N} \sum_{n=1}^N \Big[
 #   \frac{\partial \log p(\mathbf{y} \mid \tilde s^n, \mathbf{a})}{\partial W} + \lambda_r
@@ -305,7 +305,7 @@ np.testing.assert_allclose(flat(tape.gradient(trial_mean, weights)), exact, atol
 # The check averaged your surrogate over all 27 paths, weighted by their probabilities. The gradient of this average is
 # exactly that of $L_s$, so the estimate is *unbiased*. `keras_sat.show_attend_tell.objective` has the same surrogate.
 #
-# Now look at the parts of (12). The next cell computes the gradients of its first two parts for each path.
+# Now look at the parts of (12). The next cell computes its first two parts for each path.
 
 
 # %%
@@ -349,8 +349,8 @@ for reward_weight in (1.0, 0.0):
 #
 # $$\sum_s p_s\, b\, \nabla \log p_s = b \sum_s \nabla p_s = b\, \nabla \sum_s p_s = b\, \nabla 1 = 0.$$
 #
-# **Predict.** The baseline changes the variance. By which factor is the variance of an estimate from a single draw
-# larger without a baseline ($b = 0$) than with $b = L_s$?
+# **Predict.** The baseline changes the variance. How many times larger is the variance of an estimate from a single
+# draw without a baseline ($b = 0$) than with $b = L_s$?
 
 
 # %%
@@ -386,12 +386,12 @@ plt.show()
 # <details><summary>What happened</summary>
 #
 # The variance is forty times larger without the baseline. With the baseline, the absolute value of the reward is about
-# 1 instead of 9. The variance is proportional to the square of the reward: the variance of the second part of (12)
-# falls from 586 to 5.5. The first part has no baseline, and its variance stays 9.4. The best baseline is near $L_s$
+# 1 instead of 9. The variance of the second part of (12) grows with the square of the reward, so the baseline reduces
+# it from 586 to 5.5. The first part has no baseline, and its variance stays 9.4. The best baseline is near $L_s$
 # (figure on the left), and the mean is exact for any baseline. On the right, distances are fractions of the length of
-# the exact gradient: with the baseline, 25 draws come as close as about a thousand draws without it. Both distances
-# fall as $1 / \sqrt N$, so each further digit takes a hundred times as many draws. A better baseline is therefore worth
-# more than more draws.
+# the exact gradient. With the baseline, 25 draws come as close as about a thousand draws without it. Both distances
+# fall as $1 / \sqrt N$, so each further correct digit takes a hundred times as many draws. It is therefore better to
+# improve the baseline than to take more draws.
 #
 # </details>
 #
@@ -432,9 +432,9 @@ plt.show()
 # would be better. The last term of (12) raises the entropy $H[s] = -\sum_i \alpha_i \log \alpha_i$, which is largest if
 # all regions are equally probable.
 #
-# **Predict.** With the three regions, the word has the log-probabilities -.7, -.1 and -3, and attention starts with 96
-# % on the first region. A thousand models learn from 300 draws each. How many models find the second region without the
-# entropy term, and how many with $\lambda_e = .1$?
+# **Predict.** The log-probability of the word is now -.7, -.1 or -3 if the first, second or third region is drawn.
+# Attention starts with 96 % on the first region. A thousand models learn from 300 draws each. How many models find the
+# second region without the entropy term, and how many with $\lambda_e = .1$?
 
 
 # %%
@@ -484,7 +484,8 @@ plt.show()
 # Section 4.1 has another method to reduce the variance. For each photo, a coin toss decides: with probability one half,
 # the context is a draw (9); otherwise it is the expectation over all draws, $\sum_i \alpha_i \mathbf{a}_i$. The
 # expectation is soft attention, whose gradient is computed by backpropagation. This gradient has no variance, but it is
-# not the gradient of $L_s$. In the tiny model, you can compute the variance and the mean of this estimate exactly.
+# not the gradient of $L_s$. In the tiny model, you can compute the variance and the mean of the estimate with the coin
+# toss exactly.
 
 # %%
 with tf.GradientTape() as tape:
@@ -499,17 +500,17 @@ print(f"always a draw: variance {variance['with']:.1f}, the mean is exact")
 print(f"with the coin: variance {variance['coin']:.1f}, the mean is {bias:.0%} away")
 
 # %% [markdown]
-# So the coin toss about halves the variance, but introduces a bias: the mean of the estimate is halfway between the
+# So the coin toss roughly halves the variance, but introduces a bias: the mean of the estimate is halfway between the
 # gradient of $L_s$ and that of soft attention.
 #
 # ## Train it
 #
-# Now train the paper's model (`keras_sat/show_attend_tell.py`) with `attention="hard"`, with the sizes of chapter 5 and
+# Now train the paper's model (`keras_sat/show_attend_tell.py`) with `attention="hard"`, the sizes of chapter 5 and
 # about a third of its scenes. Its `train_step` contains all that you have just learned: Gumbel noise, the coin toss,
-# the surrogate, the moving average and the entropy. Training starts from the soft weights. With random weights, the
-# model could not predict any word at first, so the rewards would contain no information about where to look. (There are
-# two captions of each scene, of at most 11 words. TensorFlow compiles a graph for each length of captions, so most
-# batches share one graph.)
+# the surrogate, the moving average and the entropy. Training starts from the weights of chapter 5, which were trained
+# with soft attention. With random weights, the model could not predict any word at first, so the rewards would contain
+# no information about where to look. (Each scene has two captions of at most 11 words. TensorFlow compiles a graph for
+# each caption length, so most batches share one graph.)
 
 # %%
 bundled = Captioner.from_pretrained("scenes")  # its encoder and vocabulary
@@ -575,7 +576,7 @@ for name, attention in (("soft", "soft"), ("hard", "hard")):
 # %% [markdown]
 # ## Write captions, with the expectation and with draws
 #
-# The same weights can write a caption in two ways: with the expectation, as in the paper, or with one drawn region for
+# The same model can write a caption in two ways: with the expectation, as in the paper, or with one drawn region for
 # each word. Each region of the grid sees 8 x 8 of the picture's 64 x 64 pixels, which is less than an object. (In the
 # package, `captioner.caption(..., sample_attention=True)` writes captions with draws.)
 #
@@ -667,10 +668,10 @@ for name in models:
 #
 # Soft attention can also be derived from hard attention. The mean of the contexts that hard attention may draw is soft
 # attention's context, $\mathbb{E}[\hat{\mathbf{z}}_t] = \sum_i \alpha_{t,i} \mathbf{a}_i$, equation (13). But what you
-# need is not the mean of the *contexts*, but the mean of the *word probabilities* over all draws, and the word
-# probabilities depend on the context through an LSTM and a softmax. Section 4.2 of the paper argues in two steps that
-# the two means lead to similar results. First, the mean of the word probabilities is near their *normalised weighted
-# geometric mean*
+# need is the mean of the *word probabilities* over all draws, not of the *contexts*, and the word probabilities depend
+# on the context through an LSTM and a softmax. Section 4.2 of the paper argues in two steps that the mean of the word
+# probabilities is near the word probabilities of the mean context. First, the mean of the word probabilities is near
+# their *normalised weighted geometric mean*
 #
 # $$\mathrm{NWGM}[p(y_t = k \mid \mathbf{a})] = \frac{\prod_i \exp(n_{t,k,i})^{\alpha_{t,i}}}
 #   {\sum_j \prod_i \exp(n_{t,j,i})^{\alpha_{t,i}}}
@@ -679,8 +680,8 @@ for name in models:
 # where $n_{t,k,i}$ is the logit of word $k$ if region $i$ is drawn. (The letters are the paper's: in this formula, $n$
 # is not the number of a draw, and $j$ is a word.) Second, the mean logit is near the logit of the mean context, because
 # the logits are nearly linear in the context. With only 256 regions, you can measure both approximations by trying each
-# region at each word. The measure is the *total variation distance* of two distributions, the share of probability that
-# has to move from some words to others, between 0 and 1.
+# region at each word. The measure is the *total variation distance* between two distributions: the share of
+# probability, between 0 and 1, that has to move from some words to others to make the distributions equal.
 
 
 # %%
@@ -710,8 +711,9 @@ for name in ("soft", "hard"):
 # The approximation is good for the model that was trained with draws. This model had to predict words from single
 # regions, too, and its prediction for the mean context is nearly the mean of its predictions for single regions. For
 # the soft model the approximation is worse: this model was never trained on single regions, and its maps are less
-# sharp, so there is more to average. So in a model that was trained with both, soft attention is approximately the
-# expectation of hard attention. This is why captions are written with the expectation even after training with draws.
+# sharp, so there is more to average. So in a model that was trained with both draws and the expectation, soft attention
+# is approximately the expectation of hard attention. This is why captions are written with the expectation even after
+# training with draws.
 #
 # ## Soft or hard?
 #
@@ -753,15 +755,15 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # %% [markdown]
 # An update with hard attention takes as long as one with soft attention, or a little longer, since both need the
 # weights of all regions. (Hard attention could save time only when *writing* captions, because it reads a single
-# vector.) The price of hard attention is the variance of its gradient, which requires a baseline, two more constants
-# and a start from soft attention. (The mean of eight gradients is noisy itself, so the real ratio is larger than the
-# one in the table.) In return, hard attention has sharper maps, and its captions are mostly true even if it reads a
-# single region for each word. With the expectation, fewer of its captions are true than those of soft attention. In the
-# paper's table 1, hard attention is ahead of soft attention in BLEU-4 on all three data sets, and behind in METEOR on
-# two of them; [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k. Most later captioners
-# use soft attention, which is trained by plain backpropagation. Draws are needed where a mean makes no sense, as in the
-# decision where to point a camera, or where reading everything is too expensive, as in a large network of which only a
-# part is computed.
+# vector.) The price of hard attention is the variance of its gradient, which requires a baseline, two more
+# hyperparameters and a start from soft attention. (The mean of eight gradients is itself noisy, so the true ratio of
+# the variance to its squared length is larger than the one in the table.) In return, hard attention has sharper maps,
+# and its captions are mostly true even if it reads a single region for each word. With the expectation, however, it
+# writes fewer true captions than soft attention. In the paper's table 1, hard attention is ahead of soft attention in
+# BLEU-4 on all three data sets, and behind in METEOR on two of them; [docs/results.md](../docs/results.md) has this
+# package's comparison on Flickr8k. Most later captioners use soft attention, which is trained by plain backpropagation.
+# Draws are needed where a mean makes no sense, for example when deciding where to point a camera. They are also needed
+# where reading everything is too expensive, for example in a large network of which only a part is computed.
 #
 # ## Exercises
 #
@@ -784,19 +786,20 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # al.](https://arxiv.org/abs/1611.00712)) replaces the argmax of $\log \alpha_i + g_i$ by a softmax with a temperature,
 # $\mathbf{q} = \mathrm{softmax}((\log \alpha + \mathbf{g}) / \tau)$: a *reparameterisation*, through which the gradient
 # flows. For the picture with three regions and a caption of one word, the gradient of $\sum_i q_i R_i$ with respect to
-# the scores is $\mathbf{q} \odot (\mathbf{R} - \sum_i q_i R_i) / \tau$. Compare its mean and variance with the exact
-# gradient, for $\tau$ = 2, .5 and .1.
+# the scores is $\mathbf{q} \odot (\mathbf{R} - \sum_i q_i R_i) / \tau$. For $\tau$ = 2, .5 and .1, compute its
+# variance, and compare its mean with the exact gradient.
 #
 # [solution 4]
 #
 # ## In five sentences
 #
-# A region is drawn as the argmax of $\log \alpha$ plus Gumbel noise, which is a step function with zero gradient. So
-# hard attention maximises a mean over all draws, which is a lower bound of $\log p$ by Jensen's inequality. Since
-# $\nabla p = p \nabla \log p$, the gradient of this bound is also a mean over draws, and a surrogate in which the
-# reward is a constant lets an optimizer use it. A baseline and the coin toss reduce the variance, and the entropy term
-# keeps attention from settling on a region too early. After such training, nine in ten captions are true, a few points
-# fewer than with soft attention, and most captions are true even if the model reads a single region for each word.
+# The drawn region is the argmax of $\log \alpha$ plus Gumbel noise, and the argmax is a step function with zero
+# gradient. So hard attention maximises a mean over all draws, which is a lower bound of $\log p$ by Jensen's
+# inequality. Since $\nabla p = p \nabla \log p$, the gradient of this bound is also a mean over draws, and an optimizer
+# can follow this gradient with the help of a surrogate in which the reward is a constant. A baseline and the coin toss
+# reduce the variance, and the entropy term keeps attention from settling on a region too early. After such training,
+# nine in ten captions are true with the expectation, slightly fewer than with soft attention, and most are true even if
+# the model reads a single region for each word.
 #
 # ## Next
 #

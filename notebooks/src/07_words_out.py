@@ -9,7 +9,7 @@
 #
 # **You need** to know the softmax, and that a captioner gives a probability to each possible next word.
 #
-# **1 minute on two cores**; allow 40 minutes to think.
+# **Time:** 1 minute to run on two cores, and about 40 minutes to think.
 #
 # [diagram]
 #
@@ -86,8 +86,9 @@ for text, probability in listed:
 # every word, and keep the best few of all continuations. A beam that has ended stays as it is. Beam search with one
 # beam is greedy search; with as many beams as there are captions, it cannot miss any caption.
 #
-# **Your turn.** Write one step of beam search. A beam is a pair: a list of words, starting with `<start>`, and its
-# probability. `follows[word].items()` gives the words that can come after `word`, with their probabilities.
+# **Your turn.** Write one step of beam search. A beam is a pair. Its first element is a list of words that starts with
+# `<start>`, and its second is the probability of this list. `follows[word].items()` gives the words that can come after
+# `word`, with their probabilities.
 
 
 # %% gap="beam"
@@ -163,8 +164,8 @@ for name, (text, probability) in found.items():
 #
 # ## The captioner for scenes
 #
-# Now let the captioner `scenes` caption 200 scenes that it has never seen. The objects in a synthetic scene are known,
-# so `is_true` can check whether a caption is *true*, which means correct in every detail.
+# Now use the captioner `scenes` to describe 200 scenes that it has never seen. The objects in a synthetic scene are
+# known, so `is_true` can check whether a caption is *true*, which means correct in every detail.
 #
 # **Predict.** With more beams, beam search finds more probable captions. Does it also find more captions that are true?
 
@@ -202,9 +203,9 @@ show(searched, ("log p", "better", "worse", "true"))
 # <details><summary>What happened</summary>
 #
 # With ten beams, the caption is more probable than the greedy one for more than a fifth of the scenes, and less
-# probable for none. With two beams, the caption is less probable for a few scenes, because two beginnings that end
-# badly can push out the one that greedy search follows. But the captions of beam search are not true more often than
-# those of greedy search. The captions that this model finds more probable are more conventional and shorter, not more
+# probable for none. With two beams, the caption is less probable for a few scenes, because two beginnings with
+# improbable endings can push out the one that greedy search follows. But beam search does not write more true captions
+# than greedy search. The captions that this model finds more probable are more conventional and shorter, not more
 # accurate. On photos, which are harder to describe, more beams do help: the CIDEr of a captioner for Flickr8k rose from
 # .458 with greedy search to .496 with five beams.
 #
@@ -226,10 +227,10 @@ for result in n_best:
 # %% [markdown]
 # ## The length penalty
 #
-# Probabilities are below 1, so every additional word costs probability, and a search prefers short captions. With a
-# *length penalty* $\kappa$, the search compares captions by $\log p \,/\, \text{length}^{\kappa}$ instead of $\log p$.
-# For $\kappa = 0$, this score is the log probability itself; for $\kappa = 1$, it is the mean log probability of the
-# tokens. (The letter $\kappa$ is ours, not the paper's.)
+# Probabilities are below 1, so every additional word makes a caption less probable, and a search prefers short
+# captions. With a *length penalty* $\kappa$, the search compares captions by $\log p \,/\, \text{length}^{\kappa}$
+# instead of $\log p$. For $\kappa = 0$, this score is the log probability itself; for $\kappa = 1$, it is the mean log
+# probability of the tokens. (The letter $\kappa$ is ours, not the paper's.)
 
 # %%
 penalties = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -302,9 +303,10 @@ print(f"no sentence at T = 2: {no_sentence:.0%}; different true captions, one fo
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# At $T = 1$, four in five of the sampled captions are true, and they are about as varied as the scenes' own captions.
-# But the model's probabilities are not perfect: many wrong words get a little probability, so now and then one of them
-# is sampled. At $T = 2$, about half of the captions are not true, and about a quarter are not even sentences.
+# At $T = 1$, four in five of the sampled captions are true. The sampled captions are about as varied as those that come
+# with the scenes. But the model's probabilities are not perfect: many wrong words get a little probability, so now and
+# then one of them is sampled. At $T = 2$, about half of the captions are not true, and about a quarter are not even
+# sentences.
 #
 # </details>
 #
@@ -320,7 +322,7 @@ for label, choice in (("top_k = 2", {"top_k": 2}), ("top_p = 0.9", {"top_p": 0.9
 show(cut, ("different", "true"))
 
 # %% [markdown]
-# Each picture has its own random numbers, which depend only on the seed and on the picture's number. So the same seed
+# Each picture has its own random numbers, which depend only on the seed and on the picture's index. So the same seed
 # gives a picture the same caption, whatever else is in the batch.
 
 # %%
@@ -352,7 +354,7 @@ print(
 # %% [markdown]
 # ## Exercises
 #
-# **1.** Change `follows` so that beam search with two beams misses the best caption, but with three beams finds it.
+# **1.** Change `follows` so that beam search misses the best caption with two beams, but finds it with three.
 #
 # [solution 1]
 #
@@ -369,10 +371,10 @@ print(
 # ## In five sentences
 #
 # A captioner gives probabilities, and a search turns them into a caption. Greedy search is beam search with one beam;
-# with more beams, the captions become more probable, but not necessarily better. Every word costs probability, so a
-# search prefers short captions unless a length penalty makes up for it. Sampling gives more varied captions, but fewer
-# of them are true; the temperature balances variety and truth. Top-k and top-p cut off the tail, where most of the
-# mistakes come from.
+# with more beams, the captions become more probable, but not necessarily better. Every additional word makes a caption
+# less probable, so a search prefers short captions unless a length penalty makes up for this. Sampling gives more
+# varied captions, but fewer of them are true; the temperature balances variety and truth. Top-k and top-p cut off the
+# tail, where most of the mistakes come from.
 #
 # ## Next
 #

@@ -9,15 +9,15 @@
 #
 # **You need** to be able to count words and read a table. No network is trained.
 #
-# **1 minute on two cores**; allow an hour to think.
+# **Time:** 1 minute to run on two cores, and about an hour to think.
 #
 # [diagram]
 #
 # Five people have each written a caption of a photo; their captions are the *references*. A captioner writes a sixth
-# caption, the *candidate*. How good is the candidate? No program can tell for certain, so metrics count how much of the
-# candidate is found in the references. In this chapter, you compute the usual metrics by hand and get the same numbers
-# as the package. Then you look for cases in which the metrics are wrong. You can find such cases among synthetic
-# scenes: their objects are known, so a program can check whether a caption is *true*.
+# caption, the *candidate*. How good is the candidate? No program can tell for certain, so metrics measure how much of
+# the candidate is found in the references. In this chapter, you compute the usual metrics by hand and get the same
+# numbers as the package. Then you look for cases in which the metrics are wrong. You can find such cases among
+# synthetic scenes: their objects are known, so a program can check whether a caption is *true*.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -49,7 +49,7 @@ plt.rcParams["figure.dpi"] = 100
 # BLEU ([Papineni et al., 2002](https://aclanthology.org/P02-1040/)) was made for machine translation. BLEU splits
 # captions into words and counts *n-grams*, which are runs of $n$ words. The precision $p_n$ is the fraction of the
 # candidate's n-grams that are found in a reference. The counts are *clipped*: each n-gram counts at most as often as it
-# occurs in any one reference. Without clipping, "a a a a" could get a perfect $p_1$.
+# occurs in the reference that has it most often. Without clipping, "a a a a" could get a perfect $p_1$.
 #
 # **Your turn.** Count the clipped matches. `ngrams(text, n)` returns a `Counter`.
 
@@ -147,9 +147,9 @@ print(f"{(of_each < 0.001).mean():.0%} of the captions have BLEU-4 zero")
 #   \text{METEOR} = \Big(1 - 0.6 \Big(\frac{k}{m}\Big)^{0.2}\Big) F$$
 #
 # The numbers .85, .15, .6 and .2 are the English weights of METEOR 1.5, a Java program that also matches paraphrases.
-# The package uses this program if it is installed. Otherwise, the package uses nltk's METEOR with the same weights.
-# This version needs WordNet to look up synonyms. The next cell gives nltk's METEOR a small dictionary instead, with the
-# synonyms that occur in captions of scenes.
+# The package uses this program if it is installed, and otherwise nltk's METEOR with the same weights. To look up
+# synonyms, nltk's METEOR needs WordNet. The next cell gives it a small dictionary instead, with the synonyms that occur
+# in captions of scenes.
 
 
 # %%
@@ -220,8 +220,8 @@ for caption in (reference, "one star above a small red circle", "a little red ci
 # does not help. CIDEr-D also multiplies each cosine by $e^{-d^2 / 2\sigma^2}$ with $\sigma = 6$, where $d$ is the
 # difference in length between the two captions. Like most papers, this notebook calls CIDEr-D just CIDEr.
 #
-# **Your turn.** Write the function that returns the weight of an n-gram. If an n-gram is in no reference, treat it as
-# if it were in one.
+# **Your turn.** Write the function that returns the weight of an n-gram. If no reference contains the n-gram, use $N_g
+# = 1$.
 
 # %%
 document_counts = Counter()
@@ -266,8 +266,8 @@ weights = {word: weight((word,)) for word in ("a", "is", "square", "purple", "an
 print("what a word is worth:", "  ".join(f"{word} {value:.2f}" for word, value in weights.items()))
 
 # %% [markdown]
-# So CIDEr depends on the data set: if you evaluate the same captions together with those of other photos, they get
-# other scores. For a single photo, every weight is $\log 1 = 0$, so CIDEr is always 0.
+# So CIDEr depends on the data set: the same captions get different scores if you evaluate them together with captions
+# of other photos. For a single photo, every weight is $\log 1 = 0$, so CIDEr is always 0.
 #
 # ## Captions that deserve good scores, and captions that do not
 #
@@ -275,8 +275,8 @@ print("what a word is worth:", "  ".join(f"{word} {value:.2f}" for word, value i
 #
 # * **the model**: the captioner's captions, of which 96 % are true
 # * **a person**: the sentences that play the part of a person, all of them true
-# * **a liar**: the person's sentences with "left" and "right", or "above" and "below", exchanged (or with wrong
-#   colours, if a sentence has none of these words), none of them true
+# * **a liar**: the person's sentences, all made false by exchanging "left" and "right", or "above" and "below" (or by
+#   changing the colours, if a sentence has none of these words)
 # * **shuffled**: the model's words in random order
 # * **always the same**: one sentence for all scenes
 #
@@ -335,8 +335,8 @@ for ax, name in zip(axes, ("true", "bleu_4", "meteor", "cider")):
 # </details>
 #
 # On photos, too, BLEU ranks a model above a person: on Flickr8k's dev split, the bundled captioner has a BLEU-4 of
-# 25.1, and a person has 21.2. But in METEOR (21.8 and 25.5) and CIDEr (.62 and .80), the captioner is behind the
-# person, and if you read the captions, you would agree.
+# 25.1, and a person has 21.2. But the captioner is behind the person in METEOR (21.8 against 25.5) and in CIDEr (.62
+# against .80). If you read the captions, you will agree with these two metrics.
 #
 # Single captions show even more clearly that scores do not measure truth. Here are two captions of the same scene:
 
@@ -371,9 +371,9 @@ print(f"    without brevity penalty     {cut_off['bleu_4_no_penalty']:.3f}")
 # So scores can only be compared if they were computed with the same tokenisation, the same brevity penalty and the same
 # number of references. The paper always uses five references, and drops the additional ones that some photos of COCO
 # have. Section 5.2 of the paper adds three more reasons why the scores of different papers are hard to compare. Papers
-# use different encoders (a better CNN alone gives better captions), single models or an *ensemble* of several, and
-# different splits of the data. The next cell prints the paper's own table for Flickr8k: BLEU-1 to BLEU-4, without
-# brevity penalty, and METEOR.
+# differ in the encoder (a better CNN alone gives better captions), in the splits of the data, and in whether they use a
+# single model or an *ensemble* of several. The next cell prints the paper's own table for Flickr8k: BLEU-1 to BLEU-4,
+# without brevity penalty, and METEOR.
 
 # %%
 for label, row in PUBLISHED["flickr8k"].items():
@@ -383,9 +383,9 @@ for label, row in PUBLISHED["flickr8k"].items():
 # Was it chance that hard attention was a little better than soft attention in every metric but BLEU-1?
 #
 # The paper's captioners are not trained on any of these metrics. Their loss is the cross-entropy, the logarithm of the
-# perplexity that you computed in chapter 1. According to the paper, likelihood and BLEU on the dev split no longer rise
-# together late in training. So the authors use *early stopping*: they stop training when BLEU on the dev split no
-# longer rises, and keep the weights with the best BLEU.
+# perplexity that you computed in chapter 1. According to the paper, the correlation between likelihood and BLEU on the
+# dev split breaks down late in training. So the authors use *early stopping*: they stop training when BLEU on the dev
+# split no longer rises, and keep the weights with the best BLEU.
 #
 # ## Is the difference real?
 #
@@ -416,9 +416,9 @@ print(comparison)
 #
 # </details>
 #
-# So the number of photos decides what a difference of .01 is worth. The width of the interval shrinks with the square
-# root of the number of photos. How many photos does it take until the interval of a difference of .01 (one point of
-# BLEU) no longer contains 0?
+# So the number of photos decides whether a difference of .01 means anything. The width of the interval shrinks with the
+# square root of the number of photos. How many photos does it take until the interval of a difference of .01 (one point
+# of BLEU) no longer contains 0?
 
 # %%
 photos_needed = {}
@@ -451,8 +451,8 @@ for which, masses in zip(("first", "second"), on_both):
     print(f"weight on circle and square at the {which} 'blue':", " and ".join(f"{mass:.2f}" for mass in masses))
 
 # %% [markdown]
-# Both objects in this scene are blue. At both words "blue" in the caption, the attention is on both objects, but mostly
-# on the circle. So the caption names the circle twice, and the square not at all.
+# Both objects in this scene are blue. At both occurrences of "blue" in the caption, the attention is on both objects,
+# but mostly on the circle. So the caption names the circle twice, and the square not at all.
 #
 # ## For and against
 #
@@ -486,8 +486,8 @@ for which, masses in zip(("first", "second"), on_both):
 #
 # ## In five sentences
 #
-# Metrics count how much of a caption is found in what people wrote. BLEU counts runs of words, METEOR matches words and
-# synonyms, and CIDEr-D gives rare words more weight. None of these metrics measures whether a caption is true, so a
+# Metrics measure how much of a caption is found in what people wrote. BLEU counts runs of words, METEOR matches words
+# and synonyms, and CIDEr-D gives rare words more weight. None of these metrics measures whether a caption is true, so a
 # liar gets good scores, and a model can beat a person. Scores can only be compared if everything else is equal, and it
 # takes thousands of photos to be sure of a difference of one point. Read the captions, and where they are wrong, look
 # at the attention.

@@ -10,14 +10,14 @@
 #
 # **You need** [chapter 3](../03_one_step_of_attention.ipynb), whose step you differentiate here, and the chain rule.
 #
-# **1 minute on two cores**; allow an hour to think.
+# **Time:** 1 minute to run on two cores, and about an hour to think.
 #
 # [diagram]
 #
-# A framework computes the gradients for you, which is convenient, but hides how attention learns where to look. The
+# A framework computes the gradients for you. This is convenient, but it hides how attention learns where to look. The
 # file [show_attend_tell_numpy.py](../../keras_sat/show_attend_tell_numpy.py) has the whole model in numpy, including
 # its gradients, without TensorFlow. In this notebook, you write the core of the backward pass yourself, for one
-# caption. Then you train a model with the functions of this file.
+# caption. Then you train a model with the functions in the file.
 
 # %%
 import os
@@ -50,7 +50,7 @@ rng = np.random.default_rng(0)
 # | `y = sigmoid(x)` | `d_x = d_y * y * (1 - y)` |
 # | `x` is used twice | `d_x` is the *sum* of the gradients from both uses |
 #
-# How do you know that a gradient is right? Change one number by a little in both directions, and see how the loss
+# How do you know that a gradient is right? Change one number slightly, first up and then down, and see how the loss
 # changes. These *central differences* are slow, because each number takes two forward passes, but they need no
 # derivation.
 
@@ -87,8 +87,8 @@ def by_differences(loss, x, change=1e-6):
 # $$\text{d}e_j = \sum_i \text{d}\alpha_i\, \alpha_i ([i = j] - \alpha_j)
 #   = \alpha_j \Big(\text{d}\alpha_j - \sum_i \alpha_i\, \text{d}\alpha_i\Big)$$
 #
-# **Predict.** Suppose a region has hardly any attention, although more attention to it would reduce the loss the most.
-# Does the score of this region get a large gradient?
+# **Predict.** Suppose a region gets hardly any attention, although more attention to this region would reduce the loss
+# more than attention to any other. Does the score of this region get a large gradient?
 #
 # **Your turn.** Write the backward pass of the softmax.
 
@@ -122,11 +122,12 @@ print(f"sum of d_e: {abs(d_e.sum()):.4f}")
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# No: the gradient of region 0 is less than a quarter of the gradient of region 2, although more attention to region 2
-# would help fifty times less. The reason is the factor $\alpha_j$: a model that hardly reads a region can hardly find
-# out that reading it would help. So it helps that the initial weights are small and random, which makes attention
+# No: the gradient for region 0 is less than a quarter of the one for region 2, although more attention to region 0
+# would help fifty times as much. The reason is the factor $\alpha_j$: a model that hardly reads a region can hardly
+# find out that reading it would help. So it helps that the initial weights are small and random, which makes attention
 # nearly uniform at first. The gradients of the scores sum to 0. Gradient descent raises the score of a region only if
-# the region is better than the current weighted mean: attention can only be *moved*.
+# reading this region is better than reading the current weighted mean. So attention can only be *moved* from region to
+# region.
 #
 # </details>
 #
@@ -363,11 +364,11 @@ for who, number in difference.items():
 # ## Train with it
 #
 # For training, the file has three more short functions. `clip` scales the gradients down if their global norm is above
-# 5, `adam` updates the weights from moving averages of the gradients, and `train_step` does a whole training step. You
-# find these functions in [show_attend_tell_numpy.py](../../keras_sat/show_attend_tell_numpy.py), under "Training". Each
-# scene in this section has two objects and two captions. A trained encoder turns the scene into 8 x 8 = 64 regions of
-# 264 numbers. To train for longer, run `python -m keras_sat.show_attend_tell_numpy`; the option `--hard` then continues
-# with hard attention.
+# 5, `adam` updates the weights from moving averages of the gradients, and `train_step` does a whole training step. They
+# are in [show_attend_tell_numpy.py](../../keras_sat/show_attend_tell_numpy.py), under "Training". Each scene in this
+# section has two objects and two captions. A trained encoder turns each scene into 8 x 8 = 64 annotation vectors of 264
+# numbers. To train for longer, run `python -m keras_sat.show_attend_tell_numpy`; add `--hard` to continue with hard
+# attention afterwards.
 
 # %%
 from keras_sat.command_line import train_in_numpy
@@ -417,14 +418,15 @@ for scene, (words, maps) in list(zip(unseen, captions))[:2]:
 # %% [markdown]
 # At the words for the second object of a caption, attention is only on this object. At the words for the first object,
 # attention may also be on the second one, because the decoder must know where the second object is before it says
-# "below" or "left" ([chapter 4](../04_why_attention.ipynb)). Attention is on the left of an object rather than in its
-# middle, because this encoder recognises a shape by its edges ([chapter 3](../03_one_step_of_attention.ipynb)).
+# "below" or "left" ([chapter 4](../04_why_attention.ipynb)). Attention is to the left of an object's middle, because
+# this encoder recognises a shape by its edges ([chapter 3](../03_one_step_of_attention.ipynb)).
 #
 # ## How attention learns where to look
 #
 # Nobody marked the objects in the training scenes. So how does attention learn where the objects are? Train again for
-# 150 updates, from the same initial weights. Then let the model read a scene's own caption. At each word for a colour
-# or a shape, look at $-\text{d}e_{ti}$, the direction in which gradient descent moves the scores.
+# 150 updates, from the same initial weights. Then let the model read a ground-truth caption of each of two unseen
+# scenes. At each word for a colour or a shape, look at $-\text{d}e_{ti}$, the direction in which gradient descent moves
+# the scores.
 #
 # **Predict.** Which regions should get more attention (orange) at "yellow", and which less (purple)?
 
@@ -458,10 +460,11 @@ for row, scene in zip(axes, unseen[:2]):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# At each word, the gradient moves attention from the other object to the one that the word names. The cause is one line
-# of `attend_backward`, $\text{d}\alpha_i = \text{d}\mathbf{z} \cdot \mathbf{a}_i$. The word "yellow" was not probable
-# enough, so $-\text{d}\mathbf{z}$ points in a direction that makes "yellow" more probable, and so do the $\mathbf{a}_i$
-# of the yellow object. So the model learns where to look from what it should say.
+# At each word, the gradient moves attention to the object that the word names, and away from the other object. The
+# cause is one line of `attend_backward`, $\text{d}\alpha_i = \text{d}\mathbf{z} \cdot \mathbf{a}_i$. The word "yellow"
+# was not probable enough, so $-\text{d}\mathbf{z}$ points in a direction that makes "yellow" more probable. The
+# $\mathbf{a}_i$ of the yellow object point in such a direction, too. So the model learns where to look from what it
+# should say.
 #
 # </details>
 #
@@ -482,19 +485,19 @@ for row, scene in zip(axes, unseen[:2]):
 # ## In five sentences
 #
 # A backward pass goes through the lines of the forward pass in reverse order, with one rule for each kind of line. By
-# the softmax's rule, attention is moved towards regions that are better than the current weighted mean, in proportion
-# to how much they are read. The gradient of an array that is used several times is the sum over its uses: the readout
-# and the next word use the state, and all words use the keys and the weights. Central differences check a gradient
-# without any derivation, and TensorFlow's tape computes the same gradient. With these gradients, a model in numpy
-# learns within a minute where to look and what to say.
+# the softmax's rule, the score of a region rises if reading this region is better than reading the current weighted
+# mean, and the gradient of the score is proportional to the region's attention weight. The gradient of an array that is
+# used several times is the sum over its uses: the readout and the next word use the state, and all words use the keys
+# and the weights. Central differences check a gradient without any derivation, and TensorFlow's tape computes the same
+# gradient. With these gradients, a model in numpy learns within a minute where to look and what to say.
 #
 # ## Next
 #
-# [docs/backward.md](../../docs/backward.md) explains the derivations in more detail, and has one that is missing in
-# this notebook: how hard attention learns although the derivative of a sample is 0 almost everywhere. For further
-# reading, see [Karpathy, *Yes you should understand
-# backprop*](https://karpathy.medium.com/yes-you-should-understand-backprop-e2f06eab496b), and [his lecture that builds
-# a tape](https://github.com/karpathy/micrograd).
+# [docs/backward.md](../../docs/backward.md) explains the derivations in more detail, and adds one that this notebook
+# leaves out: it shows how hard attention learns, although the derivative of a sample is 0 almost everywhere. For
+# further reading, see [Karpathy, *Yes you should understand
+# backprop*](https://karpathy.medium.com/yes-you-should-understand-backprop-e2f06eab496b), and [his lecture, in which he
+# builds a tape](https://github.com/karpathy/micrograd).
 
 # %% maintainers=true
 assert abs(d_e.sum()) < 1e-9 and 4 < d_e[2] / d_e[0] < 5

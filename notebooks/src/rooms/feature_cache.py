@@ -2,14 +2,14 @@
 # # Encode every photo once
 #
 # **You will be able to** build a feature cache, and resume a build that was interrupted; read batches from the cache;
-# and choose between batches of one caption length and batches of whole photos.
+# and choose between batches of captions of the same length and batches with all captions of each photo.
 #
 # **You need** chapters [1](../01_words.ipynb) and [2](../02_a_picture_as_vectors.ipynb).
 #
-# **1 minute on two cores.**
+# **Time:** 1 minute to run on two cores.
 #
 # The encoder is frozen: its weights do not change while the captioner learns, so a photo has the same vectors in each
-# epoch. Without a cache, with five captions per photo and 20 epochs, each photo would be encoded 100 times. A *feature
+# epoch. With five captions per photo and 20 epochs, each photo would be encoded 100 times without a cache. A *feature
 # cache* keeps the vectors on disk, with one row for each photo.
 
 # %%
@@ -93,8 +93,8 @@ for name, row in (("input", input_ids[0]), ("target", target_ids[0])):
     print(f"{name:>7}:", " ".join(vocabulary.tokens[token_id] for token_id in row.numpy()))
 
 # %% [markdown]
-# Each pass over the dataset is one epoch. The captions come in a new order in each epoch, and the same seed gives the
-# same orders again. In each epoch, every caption occurs exactly once.
+# Each pass over the dataset is one epoch. The order of the captions changes from epoch to epoch, but if you start again
+# with the same seed, each epoch has the same order as before. In each epoch, every caption occurs exactly once.
 #
 # A photo has five captions of different lengths, and the argument `group_by` determines which captions share a batch:
 #

@@ -11,7 +11,7 @@
 # **You need** [chapter 3](../03_one_step_of_attention.ipynb), where one step is computed by hand.
 # [Chapter 0](../00_look.ipynb) shows votes on other photos.
 #
-# **1 minute on two cores**; allow half an hour to think.
+# **Time:** 1 minute to run on two cores, and about half an hour to think.
 #
 # [diagram]
 #
@@ -75,13 +75,13 @@ print(f"attention in rows 12 and 13, columns 8 to 11: {alpha.reshape(14, 14)[12:
 #
 # This captioner differs from the paper in two more ways. It reads the previous word before it looks at the photo, so
 # attention depends on $\mathbf{h}_t$ instead of $\mathbf{h}_{t-1}$. And instead of the gate, it has a *sentinel*, a
-# vector made from memory. The context is a mixture of the regions and the sentinel:
-# $\hat{\mathbf{z}}_t = \beta_t \sum_i \alpha_{ti} \mathbf{a}_i + (1 - \beta_t) \cdot$ sentinel. So $\beta_t$ is the
-# fraction that is read from the photo; at "camera", it is nearly 1.
+# vector made from memory. The context is a mixture of the regions and the sentinel: $\hat{\mathbf{z}}_t = \beta_t
+# \sum_i \alpha_{ti} \mathbf{a}_i + (1 - \beta_t) \cdot$ sentinel. So $\beta_t$ is the fraction of the context that
+# comes from the photo; at "camera", it is nearly 1.
 #
-# The next cell takes the activations from the trace and the weights from the layers. In Keras, row vectors are
-# multiplied by matrices from the right, as in $\mathbf{h}\mathbf{L}$; `.T` transposes the matrices for the formulas
-# above, in which they are on the left.
+# The next cell takes the activations from the trace and the weights from the layers. In Keras, the matrix is to the
+# right of the vector, as in $\mathbf{h}\mathbf{L}$. In the formulas above, the matrix is on the left, so the next cell
+# transposes each matrix with `.T`.
 
 
 # %%
@@ -110,8 +110,8 @@ logits = L_o @ np.tanh(s) + b  # (K,)
 print(f"beta {beta:.4f}; the logit of camera is {logits[word_id('camera')]:.2f}, in the trace {step.said.logit:.2f}")
 
 # %% [markdown]
-# Without the tanh, the logit would be the sum of three parts and the bias. With a tanh, the logit can still be split
-# into three parts and the bias, if the tanh is shared out in proportion to the three summands. For each element of
+# Without the tanh, the logit would be the sum of three parts and the bias. With a tanh, the logit can still be split in
+# this way, if you divide the tanh among the three summands in proportion to their values. For each element of
 # $\mathbf{s}$, $\tanh(s) = s \cdot \frac{\tanh(s)}{s}$. Call the fraction the *slope*. Each element has its own slope,
 # which is the same for the three summands:
 #
@@ -161,8 +161,8 @@ _ = ax.legend(ncols=3, loc="upper right")
 #
 # </details>
 #
-# The package's functions compute such parts for any activation function, and a trace has them, too. The next cell
-# compares them with yours.
+# The package has functions that compute such parts for any activation function, and a trace contains the parts, too.
+# The next cell compares them with yours.
 
 # %%
 slope_by_function = equations.secant_slopes(s, np.tanh)
@@ -175,7 +175,7 @@ for name, difference in equal.items():
     print(f"{name:21} differs by at most {difference:.0e}")
 
 # %% [markdown]
-# Sharing out the tanh in proportion is a convention; other conventions give other numbers.
+# Dividing the tanh in proportion to the summands is a convention; other conventions give other numbers.
 #
 # ## Votes: the photo's part, split into regions
 #
@@ -188,7 +188,8 @@ for name, difference in equal.items():
 #   \text{photo's part} = \beta_t \sum_i \alpha_{ti}\, \mathbf{d} \cdot \mathbf{a}_i$$
 #
 # Part of $\mathbf{d} \cdot \mathbf{a}_i$ is the same for all regions, and describes the photo as a whole. The *vote* of
-# a region is the rest, which depends on its difference from the average region $\bar{\mathbf{a}}$:
+# a region comes from the rest, which depends on how the region's vector differs from the mean vector
+# $\bar{\mathbf{a}}$:
 #
 # $$v_{ti} = \beta_t\, \alpha_{ti}\, \mathbf{d} \cdot (\mathbf{a}_i - \bar{\mathbf{a}})$$
 #
@@ -228,15 +229,15 @@ trace.plot(t, width=10)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The foot of the tripod votes against "camera". It is read nevertheless, because the weights are the same for all
-# candidates. The attention score of a region, equation (4), and its votes are computed from the same vector
+# The foot of the tripod votes against "camera". It is read nevertheless, because all candidates share the same
+# attention weights. The attention score of a region, equation (4), and its votes are computed from the same vector
 # $\mathbf{a}_i$, but in different ways. The score says how much the region is worth reading at this step, and the votes
 # say which candidates it supports.
 #
 # </details>
 #
-# The *known objects* above the bars show the influence of an ImageNet classifier on the search. The classifier lowered
-# the log probability of "camera" by .4, which is not part of the logit.
+# The line *known objects* above the bars shows how an ImageNet classifier influenced the search. The classifier lowered
+# the log probability of "camera" by .4; this change is not part of the logit.
 #
 # So each step has one attention map, but as many vote maps as there are candidates. Which candidates does the foot of
 # the tripod support most?
@@ -251,8 +252,8 @@ print("the foot speaks for", ", ".join(f"{vocabulary.tokens[i]} {votes_of_foot[i
 # ## What each region would say
 #
 # A region with little attention has a small vote, whatever it shows. So ask a question that leaves attention out: what
-# would the network say if *all* attention were on one region, with the same memory? By hand, you compute the readout
-# with $\mathbf{a}_i$ instead of the weighted mean; `trace.places` does the same.
+# would the network say if *all* attention were on one region, with the same memory? To find out by hand, compute the
+# readout with $\mathbf{a}_i$ instead of the weighted mean; `trace.places` does the same.
 
 # %%
 summed = summands["previous word"] + L_h @ h + (beta * a + z_sentinel) @ L_z.T  # (196, m): a row for each region
@@ -352,15 +353,15 @@ print(f"without those that voted, the most probable word is {vocabulary.tokens[p
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without the regions with the highest votes, hardly anything is left of the probability of "camera". Without the
-# regions with the most attention, a tenth of the probability is left, because eight of these 20 regions are on or
-# beside the legs of the tripod, and voted against "camera". Removing random regions does no harm. So "camera" *depends*
-# on what was seen of the camera.
+# If you remove the regions with the highest votes, hardly anything is left of the probability of "camera". If you
+# remove those with the most attention, a tenth of the probability is left, because eight of these 20 regions are on or
+# beside the legs of the tripod, and voted against "camera". Removing random regions does no harm. So the word "camera"
+# *depends* on what the network saw of the camera.
 #
 # </details>
 #
-# `keras-sat evaluate --faithfulness` removes regions in this way for every content word, and measures how far log p
-# falls. For the photo above, the result must be the mean of the falls that you compute by hand.
+# `keras-sat evaluate --faithfulness` removes regions in this way for every content word, and measures how much log p
+# falls. For the photo above, the result must equal the mean of the falls computed by hand.
 
 # %%
 named = [number for number, word in enumerate(trace.words) if word in ("man", "black", "jacket", "holding", "camera")]
@@ -420,8 +421,8 @@ for ax, title in zip(axes, ("attention", "attention without 20 regions (grey)"))
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Nearly all of the 68 % is left. The network now looks at neighbouring regions, most of them on the same yellow tube,
-# which support "kayak", too.
+# Nearly all of the 68 % is left. The network now looks at neighbouring regions, which support "kayak", too. Most of
+# them are on the same yellow tube.
 #
 # </details>
 #
@@ -452,10 +453,11 @@ print(f"camera, 20 regions left at random: {alpha_at_random[of_camera].sum():.0%
 # But votes cannot show what the network would have read *instead*.
 #
 # The curves of "camera" sometimes rise, because attention is redistributed among the regions that are left. In the
-# random order, five of the last 20 regions happen to be regions that would say "camera". These five regions get 91 % of
-# the attention, as most other regions with high scores have been removed. If you remove the tenth with the most
-# attention, the network reads the second tenth, and more than half of its attention is on the tripod, whose regions
-# would say "swing" or "pole", among others. If you remove the second tenth, too, "camera" becomes more probable again.
+# random order, five of the last 20 regions happen to be ones for which the network would say "camera". These five
+# regions get 91 % of the attention, because most other regions with high scores have been removed. If you remove the
+# tenth with the most attention, the network reads the second tenth. More than half of its attention is then on the
+# tripod, whose regions would say "swing" or "pole", among other words. If you remove the second tenth, too, "camera"
+# becomes more probable again.
 #
 # So the three kinds of pictures answer three different questions:
 #
@@ -495,14 +497,14 @@ print(f"{len(labels)} words; votes cost more than attention for {ahead:.0%}")
 print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2))
 
 # %% [markdown]
-# For 23 of the 24 words, removing the regions with the highest votes costs more than removing those with the most
-# attention. This was to be expected, since votes belong to one candidate, whereas all candidates share the attention.
-# (The exception is "kayak", for which both choose the same 20 regions.) But for most words, log p falls by less than
-# 0.5, so they keep more than 60 % of their probability, however the regions are chosen. Such words can be read from
-# other regions, or memory suffices. And "dirt" (of "dirt bike") is *more* probable without the regions with the most
-# attention.
+# For 23 of the 24 words, removing the regions with the highest votes lowers log p more than removing those with the
+# most attention. This was to be expected, since votes belong to one candidate, whereas all candidates share the
+# attention. (The exception is "kayak", for which both choose the same 20 regions.) But for most words, log p falls by
+# less than 0.5, whichever way the regions are chosen. So these words keep more than 60 % of their probability. Such
+# words can be read from other regions, or memory suffices. And "dirt" (of "dirt bike") is *more* probable without the
+# regions with the most attention.
 #
-# Removing regions has its limits, too. No real photo would give the vectors that result. And each region's vector
+# Removing regions has its limits, too. No real photo would produce such a set of vectors. And each region's vector
 # depends on more of the photo than its own square, so the neighbours of a removed region still contain information
 # about it. [docs/evaluation.md](../../docs/evaluation.md) describes more controls, and a test that blurs regions in the
 # photo itself.
@@ -510,14 +512,15 @@ print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2
 # ## Exercises
 #
 # **1.** Trace `beach.jpg`. For the word "girls", remove the 20 regions with the most attention and then, instead, the
-# 20 with the highest votes. The votes for "girls" of the 20 regions with the most attention add up to +0.9, and yet
+# 20 with the highest votes. The 20 regions with the most attention have votes for "girls" that add up to +0.9, and yet
 # removing these regions does not make "girls" less probable. Which regions does the network read instead, and what
 # would it say if it read only one of them?
 #
 # [solution 1]
 #
-# **2.** What would the captioner have said instead of "kayak" with uniform attention, alpha = 1/196? First estimate the
-# logits of "kayak" and "raft" with `raft.candidate` and `raft.vote_of_mean`. Then compute all logits by hand.
+# **2.** What would the captioner have said instead of "kayak" if attention had been uniform (alpha = 1/196)? First
+# estimate the logits of "kayak" and "raft" with `raft.candidate` and `raft.vote_of_mean`. Then compute all logits by
+# hand.
 #
 # [solution 2]
 #

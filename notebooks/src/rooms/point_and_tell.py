@@ -3,20 +3,20 @@
 #
 # **You will be able to**
 #
-# * say where a photo enters the decoder, and hide part of the photo so that none of it gets through
+# * say where a photo enters the decoder, and hide part of the photo from the decoder completely
 # * train a captioner on *phrases* that describe regions, together with whole captions
 # * measure whether the captioner names what you point at, and whether its captions of whole pictures become worse
 #
-# **You need** [chapter 3](../03_one_step_of_attention.ipynb), or to know what attention weights and the mean annotation
-# vector are.
+# **You need** [chapter 3](../03_one_step_of_attention.ipynb), unless you know what attention weights and the mean
+# annotation vector are.
 #
-# **1 minute on two cores**; allow 20 to think.
+# **Time:** 1 minute to run on two cores, and about 20 minutes to think.
 #
 # [diagram]
 #
 # A caption describes the whole picture. In this notebook, you point at a rectangle, and the captioner describes its
-# content. The architecture stays the same. The vocabulary gets one new token, `<region>`, which begins a phrase as
-# `<start>` begins a caption. The decoder sees only the grid cells that you point at.
+# content. The architecture stays the same. The vocabulary gets one new token, `<region>`, which begins a phrase, just
+# as `<start>` begins a caption. The decoder sees only the grid cells that you point at.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -39,9 +39,9 @@ plt.rcParams["figure.dpi"] = 100
 # ## What is hidden is as good as absent
 #
 # In the course's model, the photo enters the decoder in two ways: through attention at each word, and through the mean
-# annotation vector before the first word. From this mean, $\mathbf{h}_0$ and $\mathbf{c}_0$ are computed. To hide
-# cells, take the mean of the visible cells only, and give the hidden cells attention weights of exactly 0, by setting
-# their scores to $-\infty$ *before* the softmax:
+# annotation vector before the first word. The initial state, $\mathbf{h}_0$ and $\mathbf{c}_0$, is computed from this
+# mean. To hide cells, take the mean of the visible cells only. Then make the attention weights of the hidden cells
+# exactly 0, by setting their scores to $-\infty$ *before* the softmax:
 #
 # $$\alpha_{ti} = \frac{v_i \exp(e_{ti})}{\sum_{k=1}^{L} v_k \exp(e_{tk})}, \qquad
 # v_i = \begin{cases} 1 & \text{if cell } i \text{ is visible} \\ 0 & \text{otherwise.} \end{cases}$$
@@ -115,9 +115,9 @@ for item, said in zip(scene.objects, said_before):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The captioner recognises the colour and the shape, but invents other shapes: for a single star, it writes "two purple
-# stars" to the left of another star. Most of the captioner's training captions describe two shapes, and it was never
-# trained to describe part of a picture.
+# The captioner recognises the colour and the shape, but invents other shapes: for a single purple star, it writes "two
+# purple stars is to the left of a purple star". Most of the captioner's training captions describe two shapes, and it
+# was never trained to describe part of a picture.
 #
 # </details>
 #
@@ -172,7 +172,7 @@ for item, result in zip(scene.objects, captioner.caption(scene.image, region=reg
 # %% [markdown]
 # ## How often is it right?
 #
-# The next cell tests both captioners on forty unseen scenes with eighty shapes. A phrase counts as *noun said* if it
+# The next cell tests both captioners on the eighty shapes of forty unseen scenes. A phrase counts as *noun said* if it
 # names the shape, and as *the shape alone* if it also names the colour and has fewer than five words.
 #
 # **Predict.** How often does each captioner name the shape alone? Does training on phrases make the captions of whole
@@ -201,9 +201,9 @@ for name, values in measured.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Before training on phrases, the captioner never named the shape alone; after two epochs on 1,000 scenes, it (nearly)
-# always does. The number of true captions of whole pictures has changed by at most two of forty. The captioner could
-# already recognise the shapes; the two epochs taught it when to stop.
+# Before training on phrases, the captioner never named the shape alone; after two epochs on 1,000 scenes, it always or
+# nearly always does. Of the forty captions of whole pictures, the number that are true has changed by at most two. The
+# captioner could already recognise the shapes; the two epochs taught it when to stop.
 #
 # </details>
 #

@@ -8,10 +8,10 @@
 # * compare this decoder with an LSTM: how many captions are true, how long training takes, and where the heads look
 # * say why keys and values are cached during generation, and write such a cache
 #
-# **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb), for the head of a
-# transformer and the set-up of the experiment.
+# **You need** [chapter 3](../03_one_step_of_attention.ipynb), which explains attention heads, and [chapter
+# 4](../04_why_attention.ipynb), which describes the experiment.
 #
-# **3 minutes on two cores**; allow an hour to think.
+# **Time:** 3 minutes to run on two cores, and about an hour to think.
 #
 # [gaps]
 #
@@ -122,7 +122,7 @@ np.testing.assert_allclose(around(np.abs, halve, x), [1.5, -2.0], err_msg="The s
 #
 # The next cell defines the whole decoder, with two blocks of four heads, and vectors of 64 numbers. A photo may have
 # several captions, and the words of all these captions attend to the same regions. Cross-attention does not depend on
-# the order of the queries, so the decoder concatenates the words of all captions of a photo, and computes the keys and
+# the order of the queries. So the decoder concatenates the words of all captions of a photo, and computes the keys and
 # values of the photo's regions only once.
 
 # %%
@@ -279,8 +279,8 @@ _ = ax.legend()
 #
 # </details>
 #
-# In the stored run, the two loss curves cross. The transformer's loss is lower than the LSTM's at first, then nearly
-# constant for some epochs, and ends close to the LSTM's loss.
+# In the stored run, the two loss curves cross. At first, the transformer's loss is lower than the LSTM's. It then stays
+# nearly constant for some epochs, and ends close to the LSTM's.
 #
 # ## Generate captions
 #
@@ -320,8 +320,8 @@ for name, said in captions.items():
     print(f"{name:12} {true[name].mean():.0%} of its captions of {len(unseen)} unseen scenes are true: {said[0]}")
 
 # %% [markdown]
-# About nine in ten captions of each decoder are true. Which decoder is ahead may depend on the seed: train each decoder
-# again from another seed before you conclude anything from a difference of a few points.
+# About nine in ten captions of each decoder are true. Which decoder is ahead may depend on the seed, so train each
+# decoder again with another seed before you draw conclusions from a difference of a few percentage points.
 #
 # ## Cached keys and values
 #
@@ -465,9 +465,9 @@ _ = ax.legend(ncols=3)
 # <details><summary>What happened</summary>
 #
 # Not all heads look mainly at the named object. In the stored run, one head of the first block has three quarters of
-# its attention on the named object, not much less than the LSTM's only map. The other heads have less attention on the
-# named object, and some heads also look at the other object. Nothing in the loss requires the heads to divide the work
-# like this.
+# its attention on the named object, not much less than the LSTM has. The other heads have less attention on the named
+# object, and some heads also look at the other object. Nothing in the loss requires the heads to divide the work like
+# this.
 #
 # </details>
 #
@@ -496,7 +496,7 @@ for head, row in enumerate(axes):
 # none of them. (The attention need not be on the middle of an object, because this encoder recognises shapes by their
 # edges: see [chapter 3](../03_one_step_of_attention.ipynb).)
 #
-# Remember, too, that the maps only show what each head *reads*. What a head has read may matter a lot for the word, or
+# Remember, too, that the maps show only what each head *reads*. What a head has read may matter a lot for the word, or
 # not at all; exercise 2 removes heads to find out.
 #
 # ## Exercises
@@ -515,12 +515,12 @@ for head, row in enumerate(axes):
 #
 # ## In five sentences
 #
-# A transformer decoder keeps the attention to the regions and replaces the LSTM's state by self-attention to all
+# A transformer decoder keeps the attention to the regions and replaces the LSTM's state with self-attention to all
 # previous words. Thanks to the causal mask, training can process all words of a caption in parallel, although each word
-# is predicted only from the words before it. In one training run of each decoder on the scenes, about nine in ten
-# captions of each decoder are true. During generation, the keys and values of earlier words can be cached, because the
-# causal mask keeps them from changing. A transformer has a map for each head of each block, so no single map shows
-# where the model looked.
+# is predicted only from the words before it. After one training run on the scenes, about nine in ten of each decoder's
+# captions are true. During generation, the keys and values of earlier words can be cached, because the causal mask
+# keeps them from changing. A transformer has a map for each head of each block, so no single map shows where the model
+# looked.
 #
 # ## Next
 #

@@ -4,19 +4,19 @@
 # **You will be able to**
 #
 # * write additive, dot and bilinear scores, and get the same numbers as the package's layers
-# * count the weights of each score, and its multiplications for each photo and for each word
+# * count the weights of each score, and the multiplications that it needs for each photo and for each word
 # * train the same captioner with each score, and say what a single run can show
 #
 # **You need** [chapter 3](../03_one_step_of_attention.ipynb), where you compute one of the three scores.
 #
-# **2 minutes on two cores**; allow 30 to think.
+# **Time:** 2 minutes to run on two cores, and about 30 minutes to think.
 #
 # [diagram]
 #
 # Attention has three steps: score the regions, turn the scores into weights that sum to 1, and take the weighted mean
 # of the regions. There are different ways to compute the scores. The paper computes the scores with "a multilayer
-# perceptron", and gives no details. In this notebook, you compare such a perceptron, the additive score, with two other
-# scores.
+# perceptron", and gives no details. One such perceptron is the additive score. In this notebook, you compare it with
+# two other scores.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -42,8 +42,8 @@ keras.utils.set_random_seed(0)
 # numbers. The state $\mathbf{h}_{t-1}$ is the decoder's memory. In this section, the state and the layers' weights are
 # random, since the formulas are the same for any numbers.
 #
-# * **Additive** (Bahdanau et al.): a hidden layer that reads the region and the state, $e_{ti} = \mathbf{v}^\top
-#   \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{W}_h \mathbf{h}_{t-1} + \mathbf{b})$. The part
+# * **Additive** (Bahdanau et al.): a hidden layer reads the region and the state, and the score is $e_{ti} =
+#   \mathbf{v}^\top \tanh(\mathbf{W}_a \mathbf{a}_i + \mathbf{W}_h \mathbf{h}_{t-1} + \mathbf{b})$. The part
 #   $\mathbf{W}_a \mathbf{a}_i + \mathbf{b}$ depends only on the photo, so it is computed only once for each photo, not
 #   again for each word.
 # * **Dot**: $e_{ti} = \mathbf{a}_i^\top \mathbf{h}_{t-1}$. The more a region's vector points in the direction of the
@@ -54,7 +54,7 @@ keras.utils.set_random_seed(0)
 #   features of a region. If $\mathbf{W} = \mathbf{I}$, the bilinear score is the dot score.
 #
 # **Your turn.** Write the dot score and the bilinear score. `a` has one row for each region. `W` is stored as in Keras,
-# with one row for each number of the state, so compute `h @ W`.
+# with one row for each element of the state, so compute `h @ W`.
 
 
 # %% gap="scores"
@@ -106,9 +106,9 @@ for name in by_hand:
 # %% [markdown]
 # ## What they cost
 #
-# Take the paper's sizes: $L = 196$ regions, and a length of 512 for the vector of a region ($D$), for the state ($n$)
-# and for the hidden layer ($k$). Count the multiplications that are needed once for each photo ("once"), and those that
-# are needed again for each word ("each word").
+# Take the paper's sizes: $L = 196$ regions, and a dimension of 512 for the vector of a region ($D$), the state ($n$)
+# and the hidden layer ($k$). Count the multiplications that are needed once for each photo ("once"), and those that are
+# needed again for each word ("each word").
 #
 # **Predict.** Which scores need the most multiplications for each word?
 #
@@ -151,10 +151,10 @@ print(f"\nscoring {L} regions takes additive scores {seconds['additive'] / secon
 # <details><summary>What happened</summary>
 #
 # Additive and bilinear scores need the same number of multiplications for each word, since $D$, $n$ and $k$ are all
-# 512. But additive scores also need $L k$ = 100,352 values of *tanh*, each of which takes as long as several
-# multiplications and cannot be computed in a fast matrix product. The cost of the tanh is one reason why
-# [transformers](https://arxiv.org/abs/1706.03762) use dot products of learned projections, which are in effect
-# bilinear scores.
+# 512. But additive scores also need the *tanh* of $L k$ = 100,352 numbers. Each tanh takes as long as several
+#      multiplications, and cannot be part of a fast matrix product. The cost of the tanh is one reason why
+#      [transformers](https://arxiv.org/abs/1706.03762) use dot products of learned projections, which are in effect
+#      bilinear scores.
 #
 # </details>
 #
@@ -256,8 +256,8 @@ for name, result in zip(captioners, said):
 #
 # [solution 2]
 #
-# **3.** Train with bilinear scores again, from another seed. Is the difference between the two runs with bilinear
-# scores smaller than the differences between the three scores?
+# **3.** Train with bilinear scores again, but with another seed. Do the two runs with bilinear scores differ less than
+# the three runs with different scores?
 #
 # [solution 3]
 #
@@ -274,7 +274,7 @@ for name, result in zip(captioners, said):
 #
 # [When to look](when_to_look.ipynb) uses bilinear scores, and tries other ways to improve attention maps. For further
 # reading, see [Luong et al., 2015](https://arxiv.org/abs/1508.04025), who compare scores for translation.
-# [docs/extending.md](../../docs/extending.md) shows how to make a score of your own an option of `fit`.
+# [docs/extending.md](../../docs/extending.md) shows how to add a score of your own to the options of `fit`.
 
 # %% maintainers=true
 for name in ("additive", "dot", "bilinear"):

@@ -4,13 +4,13 @@
 # **You will be able to**
 #
 # * say why the paper's loss does not require attention to be on what a word names, and measure where attention is
-# * add a *visual sentinel*, with which attention can ignore the photo
+# * add a *visual sentinel*, which allows attention to ignore the photo
 # * guide attention to the right region with word detectors, which are trained only on captions
 # * test whether a word depends on the attended region, by removing that region
 #
 # **You need** chapters [3](../03_one_step_of_attention.ipynb) and [4](../04_why_attention.ipynb).
 #
-# **2 minutes on two cores**; allow 45 to think.
+# **Time:** 2 minutes to run on two cores, and about 45 minutes to think.
 #
 # [diagram]
 #
@@ -135,18 +135,18 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # do not show.
 #
 # (No captioner can have the peak on the named object at every word. At the beginning of a sentence, the captioner
-# cannot know which of the two objects will be named first, so it has to guess at the first colour. At best, the peak is
-# on the named object at half of the first colours and at all second colours, which is 75 % of the colours.)
+# cannot know which of the two objects will be named first, so the peak at the first colour is a guess. At best, the
+# peak is on the named object at half of the first colours and at all second colours, which is 75 % of the colours.)
 #
 # </details>
 #
 # ## Before or after reading
 #
-# To choose where to look for word $t$, equation (4) of the paper uses $\mathbf{h}_{t-1}$, the state that has *not yet*
-# read the previous word, $\mathbf{y}_{t-1}$. After "a red", attention for the next word is computed from a state that
-# has read only "a". From such a state, the network cannot infer that the next word is a shape, let alone the shape of
-# something red. With `attends="after"`, the network reads the previous word before it computes attention, as in
-# *Knowing when to look* ([Lu et al., 2017](https://arxiv.org/abs/1612.01887)):
+# For word $t$, equation (4) of the paper computes attention from $\mathbf{h}_{t-1}$. This state has *not yet* read the
+# previous word, $\mathbf{y}_{t-1}$. After "a red", attention for the next word is computed from a state that has read
+# only "a". From such a state, the network cannot infer that the next word is a shape, let alone the shape of something
+# red. With `attends="after"`, the network reads the previous word before it computes attention, as in *Knowing when to
+# look* ([Lu et al., 2017](https://arxiv.org/abs/1612.01887)):
 #
 # | | before (the paper) | after (here) | Lu et al. |
 # |---|---|---|---|
@@ -224,26 +224,26 @@ print({word: round(float(share), 2) for word, share in shares["sentinel"].items(
 # The share from the photo is near 0 only for "a". The word "and" does not need the photo either, but its share stays
 # high, because the loss does not penalise attention that does no harm.
 #
-# If attention is computed after reading the previous word, many more captions are right than in the paper's order. A
-# state that has read "red" can look for the shape of something red, so at shapes the peak is on the named object more
-# often. The peaks at colours do not improve, because a colour can be read from nearly every cell.
+# If attention is computed after the previous word is read, many more captions are right than with the paper's order. A
+# state that has read "red" can look for the shape of something red, so the peak at shape words is more often on the
+# named object. The peaks at colours do not improve, because a colour can be read from nearly every cell.
 #
 # </details>
 #
 # ## A guide
 #
 # A model can learn which regions show the object that a word names, even without any boxes. A caption with "star" says
-# that there is a star *somewhere* in the picture. Let a small network, the *detectors*, predict $p_{iw}$, the
-# probability that region $i$ shows word $w$. Then the probability that at least one region shows the word is
+# that there is a star *somewhere* in the picture. Let a small network of *detectors* predict $p_{iw}$, the probability
+# that region $i$ shows word $w$. Then the probability that at least one region shows the word is
 #
 # $$p_w = 1 - \prod_i (1 - p_{iw}).$$
 #
 # The detectors are trained to make $p_w$ high for the words of the picture's captions, and low for all other words.
 # Such training is called *multiple-instance learning*: the examples come in bags (a picture is a bag of regions), and
 # only the bag has a label. A bag with the word must have at least one region that shows it; in a bag without the word,
-# no region may show it. So regions of a kind that occurs only in pictures with the word get a high $p_{iw}$, and all
-# other regions get a low $p_{iw}$. In this way, the detectors learn *which* regions show a word, although they are
-# trained only on captions ([Fang et al., 2015](https://arxiv.org/abs/1411.4952)).
+# no region may show it. So regions get a high $p_{iw}$ if similar regions occur only in bags with the word; all other
+# regions get a low $p_{iw}$. In this way, the detectors learn *which* regions show a word, although they are trained
+# only on captions ([Fang et al., 2015](https://arxiv.org/abs/1411.4952)).
 #
 # **Your turn.** Compute $p_w$ for one word from the probabilities of the regions.
 
@@ -261,11 +261,11 @@ expected = float(ops.convert_to_numpy(equations.detected(logits)).item())
 np.testing.assert_allclose(detected(p), expected, rtol=1e-5, err_msg="1 minus the probability that none shows it.")
 
 # %% [markdown]
-# At a word $w$ such as "star", the target of attention is the map of its detector, $p_{iw} / \sum_k p_{kw}$. With a
-# `guide_weight` above 0, the loss has another term for every word that has a detector: the cross-entropy between this
-# target and the attention weights. The more weight the sentinel has, the less is left for the regions, so looking away
-# from the photo raises the loss, too. The detectors are trained together with the captioner, on the same captions, and
-# are not needed after training.
+# At a word $w$ such as "star", the target for the attention weights is the map of the word's detector, $p_{iw} / \sum_k
+# p_{kw}$. With a `guide_weight` above 0, the loss has another term for every word that has a detector: the
+# cross-entropy between this target and the attention weights. The more weight the sentinel has, the less is left for
+# the regions, so looking away from the photo raises the loss, too. The detectors are trained together with the
+# captioner, on the same captions, and are not needed after training.
 #
 # **Predict.** What will the guide change: the share from the photo, the position of the peak, or the number of right
 # captions?
@@ -290,15 +290,15 @@ axes[0].invert_yaxis()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The guide changes the position of the peak, but only for *colours*: the peak is on the named object about twice as
-# often as without the guide, although no caption says where anything is. At shapes, the peaks change little: they were
-# often on the named object already, and a guide that is no more accurate than attention can only make the maps more
-# diffuse. About as many captions are right as without the guide.
+# The guide changes the position of the peak, but only at *colours*. There, the peak is on the named object about twice
+# as often as without the guide, although no caption says where anything is. At shapes, the peaks change little: they
+# were often on the named object already, and a guide that is no more accurate than attention can only make the maps
+# more diffuse. The number of right captions is about the same as without the guide.
 #
 # </details>
 #
-# The next figure shows the attention maps of three captioners for one sentence: the first sentence for which every peak
-# of the captioner "guided" is on the named object. (A word that comes from memory has no map.)
+# The next figure shows the attention maps of three captioners for the first sentence in which every peak of "guided" is
+# on the named object. (A word that comes from memory has no map.)
 
 # %%
 compared = ("before", "sentinel", "guided")
@@ -308,16 +308,16 @@ AttentionDisplay.compare([looked[name][number] for name in compared], names=[*co
 # At the first colour, the map of "guided" is on both objects, because the network cannot know yet which object the
 # sentence will name first. At the second colour, only one object is left to be named.
 #
-# A guide does not always help: it assumes that each word names something in one part of the picture, but "left" names
-# no such thing. To predict "left of" in the captions of chapter 4, attention must be on an object, but the guide draws
-# attention away from the object, as exercise 2 shows.
+# A guide does not always help, because it assumes that each word names something in one part of the picture. The word
+# "left" does not. In the captions of chapter 4, the captioner can predict "left of" only if attention is on an object.
+# The guide draws attention away from the object, as exercise 2 shows.
 #
 # ## On photos
 #
 # The bundled captioner `flickr8k-paper` has the paper's attention, and was trained only on captions. The bundled
 # captioner `flickr8k` attends after reading, has a sentinel, and was trained with a guide. `flickr8k` was also trained
-# with boxes that people drew for the phrases of one caption in five. Let both captioners read a sentence about a photo
-# that comes with matplotlib (Admiral Grace Hopper; US Navy, in the public domain).
+# with boxes that people drew for the phrases of about one caption in six. Let both captioners read a sentence about a
+# photo that comes with matplotlib (Admiral Grace Hopper; US Navy, in the public domain).
 
 # %% stored="JPEG"
 photo = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))
@@ -327,8 +327,8 @@ AttentionDisplay.compare([*read.values()], names=[*read], width=10)
 # %% [markdown]
 # In each picture, the line encloses half of the attention. With `flickr8k-paper`, the line encloses at least a quarter
 # of the photo at every word. With `flickr8k`, attention is on the hat at "hat", but at "glasses" it is on the tie. The
-# next cell prints, from the record of `flickr8k`, how much of the attention, and how often the peak, is on the named
-# object in photos of Flickr8k that the captioner was not trained on.
+# record of `flickr8k` has measurements on photos of Flickr8k that the captioner was not trained on. The next cell
+# prints how much of the attention is on the named object, and how often the peak is.
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
@@ -414,24 +414,25 @@ axes[2].legend(title="removed")
 # [solution 2]
 #
 # **3.** Do the words of the captioner "guided" depend on the attended cells, too? For 50 scenes, remove the ten cells
-# with the most attention at the first shape, and compare with removing ten random cells.
+# with the most attention at the first shape, and then ten random cells instead. How much does the log-probability of
+# the shape fall each time?
 #
 # [solution 3]
 #
 # ## In five sentences
 #
 # The loss rewards the right words, so if every cell has seen nearly everything, attention need not be on what a word
-# names. Attention after reading can depend on the last word, and with a sentinel, words such as "a" need not read the
-# photo, but neither change tells the network *where* to look. Word detectors learn from captions which regions show a
-# word, and can guide attention to these regions if the word names something in one part of the picture. On photos,
-# boxes that people drew improve the maps further, but one peak in three is still wrong. To find out whether a word
-# depends on the region that attention is on, remove that region.
+# names. Attention after reading can depend on the previous word, and with a sentinel, words such as "a" can be
+# predicted without the photo, but neither change tells the network *where* to look. Word detectors learn from captions
+# which regions show a word, and can guide attention to these regions if the word names something in one part of the
+# picture. On photos, boxes that people drew improve the maps further, but one peak in three is still wrong. To find out
+# whether a word depends on the region that attention is on, remove that region.
 #
 # ## Next
 #
 # In [Point and tell](point_and_tell.ipynb), you choose the region, and the captioner describes it. For further reading,
 # see [Lu et al., 2017](https://arxiv.org/abs/1612.01887); [Liu et al., 2017](https://arxiv.org/abs/1605.09553), who
-# measured how often attention in captioning is on the right region, and supervised attention; and
+# supervised the attention of captioners, and measured how often it is on the right region; and
 # [docs/training.md](../../docs/training.md), for the options used in this notebook.
 
 # %% maintainers=true

@@ -10,7 +10,7 @@
 # **You need** chapters [1](../01_words.ipynb) and [8](../08_how_good_is_it.ipynb), for captions, splits, BLEU and
 # CIDEr.
 #
-# **1 minute on two cores**; allow 30 to read and think.
+# **Time:** 1 minute to run on two cores, and about 30 minutes to read and think.
 #
 # [diagram]
 #
@@ -186,7 +186,7 @@ for name, captions in results.items():
 # The captioner says "balloon" for most pictures with a circle and hardly ever for others. The captioner never says
 # "circle" again, because "circle" was replaced with "balloon" in all training captions. Such *forgetting* is the price
 # of fine-tuning: words that the captioner should not forget have to be in your captions, too. A few more captions are
-# false than before fine-tuning; otherwise, the captioner still describes scenes well, with one new word.
+# false than before fine-tuning. Otherwise, the captioner still describes scenes well, and it has learned one new word.
 #
 # </details>
 #
@@ -211,12 +211,13 @@ print(table)
 
 # %% [markdown]
 # A captioner with higher scores than the person does not necessarily write better captions. The metrics reward typical
-# sentences, and thirty pictures are few: on thirty other pictures, BLEU-4 would be some points higher or lower.
+# sentences. Moreover, thirty pictures are a small test split: on thirty others, BLEU-4 would be a few points higher or
+# lower.
 #
 # ## Look
 #
-# No score replaces reading the captions; begin with the false captions. The next figure shows the first test picture
-# whose caption has a balloon, with an attention map for each word.
+# No score replaces reading the captions. Begin with the false ones. The next figure shows the first test picture whose
+# caption contains "balloon", with an attention map for each word.
 
 # %%
 tested = captioner.caption([image.image_path for image in splits["test"]], num_beams=1)
@@ -251,21 +252,21 @@ print("\n".join(textwrap.fill(line, 110) for line in str(plan).splitlines()))
 # 1. **Captions.** Write two or more captions for each photo, and always use the same word for the same thing. The
 #    captioner learns your words: if you write "dad", it says "dad".
 # 2. **A separate test split.** Put near-duplicates, such as several photos of one moment, in the same split; otherwise
-#    the captioner is tested on what it has memorised. In a column `split` of the table, you can choose the split of
-#    each photo.
+#    the captioner is tested on what it has memorised. To choose the split of each photo yourself, add a column `split`
+#    to the table.
 # 3. **Reading the captions.** With 50 test photos, BLEU-4 is uncertain by several points, but you can read fifty
 #    captions in five minutes.
-# 4. **A confidence.** With 100 dev photos or more, `fit` also learns to estimate the probability that a caption is
-#    right. With `--min-confidence .5`, captions that are probably wrong are then replaced with "not sure". With fewer
-#    dev photos, such as the 50 in this example, `fit` does not learn a confidence.
+# 4. **Confidence.** With 100 dev photos or more, `fit` also learns to estimate the probability that a caption is right.
+#    With `--min-confidence .5`, captions that are probably wrong are then replaced with "not sure". With fewer dev
+#    photos, such as the 50 in this example, `fit` does not learn a confidence.
 #
 # What can you expect from a few hundred photos? In an experiment, 300 photos of Flickr8k took the place of a private
 # collection. In the captions of these photos, "dog" was replaced with "hound", "man" with "gentleman", and "grass" with
-# "lawn". After fine-tuning on these photos, the bundled captioner used the new word in 293 of the 297 cases in which it
-# named a dog, a man or grass. On the 700 other photos of the experiment, BLEU-4 rose from 17.3 to 40.2. But the
-# captioner also lost some of what it had learned from 6,000 photos. [docs/results.md](../../docs/results.md) has the
-# details of the experiment, and [docs/training.md](../../docs/training.md) lists the messages of `fit` about small
-# folders.
+# "lawn", and each caption got a new ending, "seen from my window". After fine-tuning on these photos, the bundled
+# captioner used the new word in 293 of the 297 cases in which it named a dog, a man or grass. On the 700 other photos
+# of the experiment, BLEU-4 rose from 17.3 to 40.2, partly because the captioner learned the ending. But the captioner
+# also lost some of what it had learned from 6,000 photos. [docs/results.md](../../docs/results.md) has the details of
+# the experiment, and [docs/training.md](../../docs/training.md) lists the messages of `fit` about small folders.
 #
 # If training is interrupted, repeat the same call to resume it. The folder `output_dir` contains `model` (the best
 # epoch so far), `checkpoint` and `history.csv`.
@@ -312,7 +313,7 @@ for ax, (view, picture), result in zip(axes, views.items(), described):
 # ## Flickr8k: the recipe
 #
 # Flickr8k has 8,000 photos with five captions each: 6,000 photos to train on, and 1,000 each for dev and test. A
-# captioner quickly memorises the captions of a few thousand photos, and most of the settings serve to delay memorising.
+# captioner quickly memorises the captions of a few thousand photos, and the purpose of most settings is to delay this.
 # The next cell prints some settings of the bundled captioner, next to the paper's. (An empty entry means the default of
 # `fit`.)
 
@@ -398,14 +399,14 @@ axes[-1].set_xlabel("epoch")
 #   number of different captions is only a little more than half of the number at the end of the stage. From the sixth
 #   epoch on, the captioner memorises the training captions: their cross-entropy keeps falling, but the cross-entropy of
 #   the dev captions does not.
-# * **Stage 2** hardly changes the curves. The purpose of this stage is that a resized photo gets the same caption as
-#   the original.
-# * **Stage 3.** CIDEr rises immediately, and the cross-entropy on dev *rises*, too, which is no contradiction.
+# * **Stage 2** hardly changes the curves. The purpose of this stage is to give a resized photo the same caption as the
+#   original.
+# * **Stage 3.** CIDEr rises immediately. The cross-entropy on dev *rises*, too, but this is not a contradiction.
 #   Cross-entropy measures how probable each of the five human captions is; CIDEr measures whether one sentence, the
 #   captioner's own, has the words that people agree on. To raise CIDEr, the captioner becomes more confident in the
-#   typical sentence, and human captions become less probable. The captioner also generates fewer different captions.
-# * **Stages 4 to 6.** Training on phrases with cross-entropy loses more than half of the gain in CIDEr, and training
-#   with rewards regains it.
+#   typical sentence, and human captions become less probable. The number of different captions falls.
+# * **Stages 4 to 6.** In stage 4, training with cross-entropy on phrases loses more than half of the gain in CIDEr. In
+#   stages 5 and 6, training with rewards regains it.
 #
 # </details>
 #
@@ -515,7 +516,7 @@ else:
 # ## Next
 #
 # [When to look](when_to_look.ipynb) shows how to train a captioner so that its attention is on what the words name,
-# also on photos.
+# even on photos.
 #
 # For further reading, see [Rennie et al., 2017](https://arxiv.org/abs/1612.00563), who introduced CIDEr as the reward
 # (*self-critical* training), and [Hodosh et al., 2013](https://doi.org/10.1613/jair.3994), who collected Flickr8k and
