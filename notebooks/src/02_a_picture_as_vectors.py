@@ -102,8 +102,8 @@ print("same mean:", same_mean, "  same grid:", same_grid)
 # ## How much of the photo does a cell see?
 #
 # The *receptive field* of a cell is the square of pixels that it depends on. You can compute its width layer by layer.
-# Let `jump` be the distance between neighbouring cells, in pixels. A layer with kernel size $k$ widens the field by $k
-# - 1$ cells, each `jump` pixels wide. A stride of $s$ then multiplies the jump by $s$.
+# Let `jump` be the distance between neighbouring cells, in pixels. A layer with kernel size $k$ widens the field by
+# $k - 1$ cells, each `jump` pixels wide. A stride of $s$ then multiplies the jump by $s$.
 #
 # **Predict.** Each cell of the last layer corresponds to a square of 16 x 16 pixels. How wide is the receptive field of
 # such a cell: 16, 64 or 196 pixels?

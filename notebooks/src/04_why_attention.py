@@ -414,7 +414,7 @@ for name in ("soft", "soft, GRU"):
 #
 # [solution 2]
 #
-# **3.** Train the GRU again, from another seed (`train("soft", cell="gru", seed=1)`), and count the pairs that it gets
+# **3.** Train the GRU again, with another seed (`train("soft", cell="gru", seed=1)`), and count the pairs that it gets
 # right. Which makes more difference, the recurrent cell or the seed?
 #
 # [solution 3]

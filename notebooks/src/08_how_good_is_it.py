@@ -220,8 +220,8 @@ for caption in (reference, "one star above a small red circle", "a little red ci
 # does not help. CIDEr-D also multiplies each cosine by $e^{-d^2 / 2\sigma^2}$ with $\sigma = 6$, where $d$ is the
 # difference in length between the two captions. Like most papers, this notebook calls CIDEr-D just CIDEr.
 #
-# **Your turn.** Write the function that returns the weight of an n-gram. If no reference contains the n-gram, use $N_g
-# = 1$.
+# **Your turn.** Write the function that returns the weight of an n-gram. If no reference contains the n-gram, use
+# $N_g = 1$.
 
 # %%
 document_counts = Counter()
