@@ -460,7 +460,7 @@ class BeamSearchOptions(Options):
         None,
         "number of beams; 1: greedy",
         count(1, MOST_BEAMS),
-        none="3, or num_results if more",
+        none=f"3, or {CONSENSUS_BEAMS} for consensus, or num_results if more",
     )
     max_length: int = option(
         "search", 20, "maximum number of words, including `<end>`", count(1, MOST_WORDS)
