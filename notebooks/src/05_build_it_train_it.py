@@ -478,12 +478,12 @@ for ax, values, title in zip(axes, (sizes, moves), ("size of the gradient", "how
 # <details><summary>What happened</summary>
 #
 # Most weights move by $\eta$: after a single gradient, the two fractions together are just its sign. The gradients
-# differ by several powers of ten, but the moves do not. (Weights whose gradient is below about $10^{-5}$ move
-# noticeably less, because $\epsilon$ is then no longer small compared with the root. The figure leaves out weights
-# whose gradient is exactly 0, such as the vectors of words that do not occur in the batch.) Where $\epsilon$ is
-# negligible, clipping changes nothing in the first update, because a common factor of all gradients cancels. In later
-# updates the factor does not cancel, since the averages also contain the gradients of other batches. Clipping then
-# limits the influence of a single batch on the averages.
+# differ by several orders of magnitude, but most of the updates have the same size. (Weights whose gradient is below
+# about $10^{-5}$ move noticeably less, because $\epsilon$ is then no longer small compared with the root. The figure
+# leaves out weights whose gradient is exactly 0, such as the vectors of words that do not occur in the batch.) Where
+# $\epsilon$ is negligible, clipping changes nothing in the first update, because a common factor of all gradients
+# cancels. In later updates the factor does not cancel, since the averages also contain the gradients of other batches.
+# Clipping then limits the influence of a single batch on the averages.
 #
 # </details>
 #

@@ -472,10 +472,10 @@ plt.show()
 # <details><summary>What happened</summary>
 #
 # After 300 draws, only about half of the models without the entropy term have found the second region; with the term,
-# most have. The figure shows how certain the models are, but not of which region. The blue and the orange line end
-# close together: without the term, half of the models are certain of the first region, and with $\lambda_e = .1$, most
-# models are certain of the second. The term has a price: with $\lambda_e = .5$, all models find the second region, but
-# then still draw the others often. In the authors' code, $\lambda_e = .002$.
+# most have. The figure shows how certain the models are, but not of which region. The blue and orange lines end up
+# close together, but for different reasons: without the term, half of the models are certain of the first region, and
+# with $\lambda_e = .1$, most models are certain of the second. The term has a price: with $\lambda_e = .5$, all models
+# find the second region, but then still draw the others often. In the authors' code, $\lambda_e = .002$.
 #
 # </details>
 #
@@ -757,13 +757,14 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # weights of all regions. (Hard attention could save time only when *writing* captions, because it reads a single
 # vector.) The price of hard attention is the variance of its gradient, which requires a baseline, two more
 # hyperparameters and a start from soft attention. (The mean of eight gradients is itself noisy, so the true ratio of
-# the variance to its squared length is larger than the one in the table.) In return, hard attention has sharper maps,
-# and its captions are mostly true even if it reads a single region for each word. With the expectation, however, it
-# writes fewer true captions than soft attention. In the paper's table 1, hard attention is ahead of soft attention in
-# BLEU-4 on all three data sets, and behind in METEOR on two of them; [docs/results.md](../docs/results.md) has this
-# package's comparison on Flickr8k. Most later captioners use soft attention, which is trained by plain backpropagation.
-# Draws are needed where a mean makes no sense, for example when deciding where to point a camera. They are also needed
-# where reading everything is too expensive, for example in a large network of which only a part is computed.
+# the variance to its squared length is larger than the one in the table.) In return, the maps of the hard model are
+# sharper, and its captions are mostly true even if it reads a single region for each word. But if both models caption
+# with the expectation, the hard model writes fewer true captions. In the paper's table 1, hard attention is ahead of
+# soft attention in BLEU-4 on all three data sets, and behind in METEOR on two of them;
+# [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k. Most later captioners use soft
+# attention, which is trained by plain backpropagation. Draws are needed where a mean makes no sense, for example when
+# deciding where to point a camera. They are also needed where reading everything is too expensive, for example in a
+# large network of which only a part is computed.
 #
 # ## Exercises
 #

@@ -229,8 +229,8 @@ trace.plot(t, width=10)
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The foot of the tripod votes against "camera". It is read nevertheless, because all candidates share the same
-# attention weights. The attention score of a region, equation (4), and its votes are computed from the same vector
+# The foot of the tripod votes against "camera". Yet this region still gets attention, because all candidates share the
+# same attention weights. The attention score of a region, equation (4), and its votes are computed from the same vector
 # $\mathbf{a}_i$, but in different ways. The score says how much the region is worth reading at this step, and the votes
 # say which candidates it supports.
 #
