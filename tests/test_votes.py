@@ -134,6 +134,18 @@ def test_a_display_draws_them(photos):
     np.testing.assert_array_equal(usual.attention_weights, result.attention_weights)
 
 
+def test_a_plot_of_votes_says_so(photos):
+    from matplotlib import pyplot as plt
+
+    result = photo_captioner().attend(photos[0], "a dog", votes=True)
+    for map_kind, notes in (("votes", ["votes"]), ("attention", [])):
+        photo, *_ = AttentionDisplay.from_result(result, map_kind=map_kind).plot()
+        assert [text.get_text() for text in photo.texts] == notes
+    plt.close("all")
+    with pytest.raises(ValueError, match="`map_kind` must be one of: attention, votes"):
+        AttentionDisplay(photos[0], result.words, result.attention_weights, map_kind="scores")
+
+
 def test_a_display_needs_them(photos):
     result = dataclasses.replace(result_with(np.ones((1, 2, 2))), votes=None, image=photos[0])
     with pytest.raises(ValueError, match="no votes: pass votes=True"):

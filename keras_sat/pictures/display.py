@@ -17,6 +17,7 @@ from data_utils.atomic_files import write_whole
 from data_utils.datasets.phrase_boxes import content_positions
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
+from keras_sat.options import MAP_KINDS, one_of
 from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
 from keras_sat.pictures.spotlight import (
@@ -52,6 +53,7 @@ class AttentionDisplay:
         from_photo: with a sentinel, the fraction of each word that came from the photo,
             (words,); else None.
         confidence: the probability that the caption is right, or None; pages show it.
+        map_kind: what the maps show, "attention" or "votes"; `plot` marks votes.
     """
 
     image: Any = field(repr=False)
@@ -59,6 +61,7 @@ class AttentionDisplay:
     attention_weights: np.ndarray = field(repr=False)
     from_photo: np.ndarray | None = field(default=None, repr=False)
     confidence: float | None = None
+    map_kind: str = "attention"
 
     def __post_init__(self):
         if self.image is None:
@@ -80,6 +83,7 @@ class AttentionDisplay:
                 f"Received: {len(words)} words, attention_weights of shape {maps.shape}, "
                 f"{num_fractions} numbers"
             )
+        one_of(*MAP_KINDS).check("map_kind", self.map_kind)
         # As dataclasses do where they are frozen.
         object.__setattr__(self, "image", _as_photo(self.image))
         object.__setattr__(self, "words", words)
@@ -103,7 +107,7 @@ class AttentionDisplay:
             raise ValueError(f"`result` must be a single CaptionResult. Received: {brief(result)}")
         image = photo_of_result(result) if image is None else image
         maps = result.maps(map_kind)
-        return cls(image, result.words, maps, result.from_photo, result.confidence)
+        return cls(image, result.words, maps, result.from_photo, result.confidence, map_kind)
 
     def upsampled(self, position: int) -> np.ndarray:
         """Return the map of the word at `position`, resized to the photo's size; NaN
@@ -177,7 +181,7 @@ class AttentionDisplay:
 
         A line encloses the smallest region with half of the attention. A word from
         memory has no map. Above the photo stands the caption, with the words shown in
-        bold.
+        bold. If the maps are votes, the photo is labelled "votes".
 
         Args:
             ax: an array of axes, for the photo and each word; None makes a new figure.
@@ -201,6 +205,8 @@ class AttentionDisplay:
                 plt.figure, words=words, columns=columns, shares=shares, width=width
             )
         self._draw(np.ravel(ax), self.positions(words), look, shares)
+        if self.map_kind == "votes":
+            _write_note(np.ravel(ax)[0], "votes")
         return ax
 
     @staticmethod
