@@ -536,7 +536,7 @@ def objective(
         # changes a little, so its derivative is 0 almost everywhere: log_p alone would
         # not teach hard attention where to look. What should rise is the expectation of
         # r = log p(y | s, a) over all draws s, each the regions of a whole caption, a
-        # lower bound of log p(y | a); its gradient is (11):
+        # lower bound on log p(y | a); its gradient is (11):
         #     grad E[r] = sum_s p(s) grad r + sum_s r grad p(s)
         # One draw's grad r estimates the first sum; the loss has it, as log_p. The
         # second is an expectation too, because grad p = p grad log p (REINFORCE):

@@ -313,7 +313,7 @@ for number in range(2):
 #
 # Teacher forcing also has a disadvantage. When the captioner writes on its own (*free-running*), it reads its own
 # words, and some of them are wrong. The captioner then has to continue a beginning unlike any that it saw in training.
-# This mismatch between training and writing is called *exposure bias*.
+# This mismatch between training and generation is called *exposure bias*.
 #
 # You can measure exposure bias with a very simple language model, which counts how often each word follows each pair of
 # words. The model sees no picture. Like a network, it gives a probability to each possible next word, and it is trained

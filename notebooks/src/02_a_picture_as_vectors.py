@@ -322,10 +322,10 @@ print(f"colour right: {in_object:.0%} from the object's cell, {far_away:.0%} fro
 #
 # ## Every shape on the way
 #
-# The next cell prints every shape on the way from the file to the logits, for the paper's grid of 14 x 14 cells. Word
-# vectors, states and the hidden layer of the attention each have the package's default size of 512. The decoder here is
-# not trained. (Chapter 3 explains the parts of the decoder, beginning with the keys; you can then come back to this
-# table to look up their shapes.)
+# The next cell prints every shape on the way from the file to the logits, for the paper's grid of 14 x 14 cells. The
+# word vectors, the state and the hidden layer of the attention network each have the package's default size of 512. The
+# decoder here is not trained. (Chapter 3 explains the parts of the decoder, beginning with the keys; you can then come
+# back to this table to look up their shapes.)
 
 # %%
 vocabulary = Captioner.from_pretrained("flickr8k-paper").vocabulary

@@ -495,9 +495,9 @@ print(f"fraction of the weight that moves: {moved(maps):.2f} with tanh, {moved(w
 # gradient shrinks. This *vanishing gradient* keeps plain recurrent networks from learning long-range dependencies. In
 # an LSTM, each element of $\mathbf{c}_{t-1}$ is merely multiplied by a forget gate on its way to $\mathbf{c}_t$, as in
 # equation (2). Where the forget gate is open, the element is passed on almost unchanged, and its gradient is passed
-# back almost unchanged. So an LSTM can remember a number throughout a caption. Does this LSTM remember anything that
-# long? For each element of $\mathbf{c}_0$, multiply the forget gates of all steps: the product is the fraction of the
-# element that is left at the end of the caption.
+# back almost unchanged. So an LSTM can remember a number throughout a caption. Does this LSTM remember anything for
+# that long? For each element of $\mathbf{c}_0$, multiply the forget gates of all steps: the product is the fraction of
+# the element that is left at the end of the caption.
 #
 # **Predict.** For how many of the 128 elements is this fraction more than one half?
 

@@ -94,7 +94,7 @@ three_pairs = np.array([[True, True, False], [True, False, False]])
 assert abs(pairs_right(three_pairs) - 1 / 3) < 1e-9, "Only the first of these three pairs is right."
 
 # %% [markdown]
-# **Predict.** Some captions of each captioner are true. What fraction of its *pairs* are right?
+# **Predict.** Some of each captioner's captions are true. What fraction of its *pairs* are right?
 
 
 # %%

@@ -42,7 +42,7 @@ plt.rcParams["figure.dpi"] = 100
 # ## The skeleton
 #
 # Begin with the parts of the model and the way they are connected. `__init__` creates a layer for each learned function
-# of the paper, and names it with the paper's symbol. `step` is the step of chapter 3, for B captions at a time. It
+# in the paper, and names it after the paper's symbol. `step` is the step of chapter 3, for B captions at a time. It
 # calls four methods that do not exist yet: `score`, `context`, `memory` and `readout`. `call` repeats the step for each
 # word.
 #
@@ -438,18 +438,18 @@ print(f"{len(gradients)} gradients; their norm is {norm_of(gradients):.1f}, afte
 
 # %% [markdown]
 # *Adam* keeps two moving averages for each weight $\theta$: $\bar{d}$ of its gradient $d$, and $\overline{d^2}$ of the
-# gradient's square. The step is the first average divided by the root of the second:
+# gradient's square. The step is the first average divided by the square root of the second:
 #
 # $$\bar{d} \leftarrow .9\, \bar{d} + .1\, d \qquad
 #   \overline{d^2} \leftarrow .999\, \overline{d^2} + .001\, d^2 \qquad
 #   \theta \leftarrow \theta - \eta\, \frac{\sqrt{1 - .999^k}}{1 - .9^k}\,
 #   \frac{\bar{d}}{\sqrt{\overline{d^2}} + \epsilon}$$
 #
-# Both averages start at 0. The first fraction, in which $k$ is the number of the update, corrects for this; $\epsilon =
-# 10^{-7}$ prevents a division by 0. *RMSProp* divides the gradient $d$ itself by the root of such an average, without a
-# correction. The paper found RMSProp to work best on Flickr8k, and used Adam on the larger Flickr30k and COCO (section
-# 4.3). Both optimizers give each weight a step length of its own. Plain *stochastic gradient descent*, $\theta
-# \leftarrow \theta - \eta\, d$, takes longer steps where the gradient is larger.
+# Both averages start at 0. The first fraction, in which $k$ is the number of the update, corrects for this;
+# $\epsilon = 10^{-7}$ prevents a division by 0. *RMSProp* divides the gradient $d$ itself by the square root of a
+# moving average of $d^2$, without a correction. The paper found RMSProp to work best on Flickr8k, and used Adam on the
+# larger Flickr30k and COCO (section 4.3). Both optimizers give each weight a step length of its own. Plain *stochastic
+# gradient descent*, $\theta \leftarrow \theta - \eta\, d$, takes longer steps where the gradient is larger.
 #
 # **Predict.** Some gradients are a thousand times larger than others. In the very first update, with $\eta = .01$, how
 # far do the weights move? Does clipping change this distance?
@@ -694,9 +694,9 @@ for row, penalty_weight in zip(axes, more):
     row[0].set_ylabel(f"λ = {penalty_weight}")
 
 # %% [markdown]
-# The figure shows the total attention of each region over a whole caption: dark purple is 0, yellow is .5 or more. The
-# next figure shows the first scene of "Where it looks" again, with the same words, but for the model trained with
-# $\lambda = .33$.
+# The figure shows how much attention each region gets in total over a whole caption: dark purple is 0, yellow is .5 or
+# more. The next figure shows the first scene of "Where it looks" again, with the same words, but for the model trained
+# with $\lambda = .33$.
 
 # %%
 words, _, _ = results[true_ones[0]]
@@ -755,7 +755,7 @@ print(len(arrays), "arrays:", *arrays)
 #
 # [solution 1]
 #
-# **2.** Train on the same three batches again and again, and watch the loss of the unseen scenes. When would you stop?
+# **2.** Train on the same three batches again and again, and watch the loss on the unseen scenes. When would you stop?
 #
 # [solution 2]
 #

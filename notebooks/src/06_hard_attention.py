@@ -44,9 +44,9 @@ plt.rcParams["figure.dpi"] = 100
 # %% [markdown]
 # ## Draw a region
 #
-# In hard attention the weights of (5) are probabilities. The model draws a region with these probabilities. The drawn
-# region is written as a one-hot vector $s_t$, and the context is the annotation vector of the region, equations (8) and
-# (9):
+# In hard attention, the weights from equation (5) are probabilities. The model draws a region with these probabilities.
+# The drawn region is written as a one-hot vector $s_t$, and the context is the annotation vector of the region,
+# equations (8) and (9):
 #
 # $$p(s_{t,i} = 1 \mid s_{j<t}, \mathbf{a}) = \alpha_{t,i} \qquad
 #   \hat{\mathbf{z}}_t = \sum_i s_{t,i}\, \mathbf{a}_i$$
@@ -108,8 +108,8 @@ plt.show()
 # ## Why a draw stops the gradient
 #
 # Take a picture with three regions and a caption of one word. The probability of the word, $p(y \mid s, \mathbf{a})$,
-# depends on the region that was drawn: it is .6, .3 or .05. The scores $e_i$ of the attention determine how often each
-# region is drawn. Training has to raise the score of the first region.
+# depends on the region that was drawn: it is .6, .3 or .05. The attention scores $e_i$ determine how often each region
+# is drawn. Training has to raise the score of the first region.
 #
 # **Predict.** You have drawn a region. If you keep the same noise and raise the score $e_1$ of the first region by
 # .001, how much does $\log p(y \mid s, \mathbf{a})$ change?
@@ -157,7 +157,7 @@ plt.show()
 #   \log \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s, \mathbf{a}) = \log p(\mathbf{y} \mid \mathbf{a})
 #   \tag{10}$$
 #
-# The paper calls $L_s$ a *variational lower bound*: raising $L_s$ raises a lower bound of $\log p(\mathbf{y} \mid
+# The paper calls $L_s$ a *variational lower bound*: raising $L_s$ raises a lower bound on $\log p(\mathbf{y} \mid
 # \mathbf{a})$. Both sides are equal if all paths give the caption the same probability, or if only one path is ever
 # drawn.
 
@@ -343,7 +343,7 @@ for reward_weight in (1.0, 0.0):
 # ## The baseline
 #
 # A caption of three words has a log-probability of about -9 in this model, give or take 1. So *every* path is punished,
-# and a good path is only punished a little less. With the baseline $b$, the reward becomes a comparison: paths that do
+# and a good path is punished only a little less. With the baseline $b$, the reward becomes a comparison: paths that do
 # better than $b$ are rewarded, and the others are punished. The baseline may be any number that does not depend on the
 # draw, because it does not change the mean:
 #
@@ -388,10 +388,10 @@ plt.show()
 # The variance is forty times larger without the baseline. With the baseline, the absolute value of the reward is about
 # 1 instead of 9. The variance of the second part of (12) grows with the square of the reward, so the baseline reduces
 # it from 586 to 5.5. The first part has no baseline, and its variance stays 9.4. The best baseline is near $L_s$
-# (figure on the left), and the mean is exact for any baseline. On the right, distances are fractions of the length of
-# the exact gradient. With the baseline, 25 draws come as close as about a thousand draws without it. Both distances
-# fall as $1 / \sqrt N$, so each further correct digit takes a hundred times as many draws. It is therefore better to
-# improve the baseline than to take more draws.
+# (figure on the left), and the mean of the estimate is exact for any baseline. On the right, distances are fractions of
+# the length of the exact gradient. With the baseline, 25 draws come as close as about a thousand draws without it. Both
+# distances fall as $1 / \sqrt N$, so each further correct digit takes a hundred times as many draws. It is therefore
+# better to improve the baseline than to take more draws.
 #
 # </details>
 #
@@ -472,10 +472,10 @@ plt.show()
 # <details><summary>What happened</summary>
 #
 # After 300 draws, only about half of the models without the entropy term have found the second region; with the term,
-# most have. The figure shows how certain the models are, but not of which region. The blue and orange lines end up
-# close together, but for different reasons: without the term, half of the models are certain of the first region, and
-# with $\lambda_e = .1$, most models are certain of the second. The term has a price: with $\lambda_e = .5$, all models
-# find the second region, but then still draw the others often. In the authors' code, $\lambda_e = .002$.
+# most have. The figure shows how certain the models are, but not which region they are certain of. The blue and orange
+# lines end up close together, but for different reasons: without the term, half of the models are certain of the first
+# region, and with $\lambda_e = .1$, most models are certain of the second. The term has a price: with $\lambda_e = .5$,
+# all models find the second region, but even then they often draw the others. In the authors' code, $\lambda_e = .002$.
 #
 # </details>
 #
@@ -483,9 +483,9 @@ plt.show()
 #
 # Section 4.1 has another method to reduce the variance. For each photo, a coin toss decides: with probability one half,
 # the context is a draw (9); otherwise it is the expectation over all draws, $\sum_i \alpha_i \mathbf{a}_i$. The
-# expectation is soft attention, whose gradient is computed by backpropagation. This gradient has no variance, but it is
-# not the gradient of $L_s$. In the tiny model, you can compute the variance and the mean of the estimate with the coin
-# toss exactly.
+# expectation is the context of soft attention, whose gradient is computed by backpropagation. This gradient has no
+# variance, but it is not the gradient of $L_s$. In the tiny model, you can compute the variance and the mean of the
+# estimate with the coin toss exactly.
 
 # %%
 with tf.GradientTape() as tape:
@@ -662,7 +662,7 @@ for name in models:
 # Training with draws makes attention sharper: its entropy falls, so it is spread over fewer regions. ([Chapter
 # 3](03_one_step_of_attention.ipynb) explains why attention lies a little to the left of the objects.) But each word has
 # a draw of its own, and some draws miss the object. In the third row (as stored; yours may differ), the region drawn at
-# *star* is on the yellow circle. The shape is right nevertheless, perhaps because of an earlier draw, or by luck.
+# *star* is on the yellow circle. The shape is still right, perhaps because of an earlier draw or by luck.
 #
 # ## Soft attention is the expectation of hard attention
 #
@@ -679,9 +679,9 @@ for name in models:
 #
 # where $n_{t,k,i}$ is the logit of word $k$ if region $i$ is drawn. (The letters are the paper's: in this formula, $n$
 # is not the number of a draw, and $j$ is a word.) Second, the mean logit is near the logit of the mean context, because
-# the logits are nearly linear in the context. With only 256 regions, you can measure both approximations by trying each
-# region at each word. The measure is the *total variation distance* between two distributions: the share of
-# probability, between 0 and 1, that has to move from some words to others to make the distributions equal.
+# the logits are nearly linear in the context. With only 256 regions, you can measure the error of both approximations
+# by trying each region at each word. The measure is the *total variation distance* between two distributions: the share
+# of probability, between 0 and 1, that has to move from some words to others to make the distributions equal.
 
 
 # %%
@@ -778,8 +778,8 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 #
 # [solution 2]
 #
-# **3.** Let the hard model read its most probable region instead of a drawn region. (With zeros as the noise, the
-# largest $\log \alpha_i$ wins.) How many captions are true?
+# **3.** Let the hard model read its most probable region instead of a drawn region. (If the noise is 0, the region with
+# the largest $\log \alpha_i$ wins.) How many captions are true?
 #
 # [solution 3]
 #
@@ -795,7 +795,7 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # ## In five sentences
 #
 # The drawn region is the argmax of $\log \alpha$ plus Gumbel noise, and the argmax is a step function with zero
-# gradient. So hard attention maximises a mean over all draws, which is a lower bound of $\log p$ by Jensen's
+# gradient. So hard attention maximises a mean over all draws, which is a lower bound on $\log p$ by Jensen's
 # inequality. Since $\nabla p = p \nabla \log p$, the gradient of this bound is also a mean over draws, and an optimizer
 # can follow this gradient with the help of a surrogate in which the reward is a constant. A baseline and the coin toss
 # reduce the variance, and the entropy term keeps attention from settling on a region too early. After such training,

@@ -203,11 +203,11 @@ show(searched, ("log p", "better", "worse", "true"))
 # <details><summary>What happened</summary>
 #
 # With ten beams, the caption is more probable than the greedy one for more than a fifth of the scenes, and less
-# probable for none. With two beams, the caption is less probable for a few scenes, because two beginnings with
-# improbable endings can push out the one that greedy search follows. But beam search does not write more true captions
-# than greedy search. The captions that this model finds more probable are more conventional and shorter, not more
-# accurate. On photos, which are harder to describe, more beams do help: the CIDEr of a captioner for Flickr8k rose from
-# .458 with greedy search to .496 with five beams.
+# probable for none. With two beams, the caption is less probable for a few scenes, because the beginning that greedy
+# search follows can be pushed out by two others that turn out to have improbable endings. But beam search does not
+# write more true captions than greedy search. The captions that this model finds more probable are more conventional
+# and shorter, not more accurate. On photos, which are harder to describe, more beams do help: the CIDEr of a captioner
+# for Flickr8k rose from .458 with greedy search to .496 with five beams.
 #
 # </details>
 #

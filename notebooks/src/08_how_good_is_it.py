@@ -89,7 +89,7 @@ for n in range(1, 5):
 #
 # $$\text{BLEU-}N = \min(1, e^{1 - r/c}) \cdot \Big(\prod_{n=1}^N p_n\Big)^{1/N}$$
 #
-# **Your turn.** Write the formula of BLEU-$N$.
+# **Your turn.** Write the formula for BLEU-$N$.
 
 
 # %% gap="bleu"
@@ -146,10 +146,10 @@ print(f"{(of_each < 0.001).mean():.0%} of the captions have BLEU-4 zero")
 # $$P = \frac{m}{c}, \quad R = \frac{m}{r}, \quad F = \frac{P R}{0.85 P + 0.15 R}, \quad
 #   \text{METEOR} = \Big(1 - 0.6 \Big(\frac{k}{m}\Big)^{0.2}\Big) F$$
 #
-# The numbers .85, .15, .6 and .2 are the English weights of METEOR 1.5, a Java program that also matches paraphrases.
-# The package uses this program if it is installed, and otherwise nltk's METEOR with the same weights. To look up
-# synonyms, nltk's METEOR needs WordNet. The next cell gives it a small dictionary instead, with the synonyms that occur
-# in captions of scenes.
+# The numbers .85, .15, .6 and .2 are the weights for English in METEOR 1.5, a Java program that also matches
+# paraphrases. The package uses this program if it is installed, and otherwise nltk's METEOR with the same weights. To
+# look up synonyms, nltk's METEOR needs WordNet. The next cell gives it a small dictionary instead, with the synonyms
+# that occur in captions of scenes.
 
 
 # %%
@@ -373,7 +373,7 @@ print(f"    without brevity penalty     {cut_off['bleu_4_no_penalty']:.3f}")
 # have. Section 5.2 of the paper adds three more reasons why the scores of different papers are hard to compare. Papers
 # differ in the encoder (a better CNN alone gives better captions), in the splits of the data, and in whether they use a
 # single model or an *ensemble* of several. The next cell prints the paper's own table for Flickr8k: BLEU-1 to BLEU-4,
-# without brevity penalty, and METEOR.
+# without a brevity penalty, and METEOR.
 
 # %%
 for label, row in PUBLISHED["flickr8k"].items():
@@ -411,13 +411,13 @@ print(comparison)
 # <details><summary>What happened</summary>
 #
 # The interval is more than five points wide. The intervals of all rows contain 0, so 100 scenes are too few to tell
-# which of the two captioners is better. (The table has a row for METEOR only if METEOR is installed. The METEOR scores
-# in this row cannot be compared with those above, which were computed with another dictionary.)
+# which of the two captioners is better. (The table has a row for METEOR only if METEOR is installed. The scores in this
+# row cannot be compared with the METEOR scores earlier in this chapter, which were computed with another dictionary.)
 #
 # </details>
 #
 # So the number of photos decides whether a difference of .01 means anything. The width of the interval shrinks with the
-# square root of the number of photos. How many photos does it take until the interval of a difference of .01 (one point
+# square root of the number of photos. How many photos do you need before the interval of a difference of .01 (one point
 # of BLEU) no longer contains 0?
 
 # %%
@@ -431,7 +431,7 @@ for name in ("bleu_4", "cider"):
 # For two captioners as similar as these, it takes thousands of photos, and Flickr8k's test split has only 1,000.
 # Moreover, the same network trained with another seed ends up with other weights: on Flickr8k, the seed alone can
 # change BLEU-4 by half a point. So it means little if a single run is one point better than another. Train with several
-# seeds, show intervals, and look at the captions.
+# seeds, report intervals, and look at the captions.
 #
 # ## Look at the mistakes
 #

@@ -161,7 +161,7 @@ _ = ax.legend(ncols=3, loc="upper right")
 #
 # </details>
 #
-# The package has functions that compute such parts for any activation function, and a trace contains the parts, too.
+# The package has functions that compute such parts for any activation function, and a trace also contains the parts.
 # The next cell compares them with yours.
 
 # %%
@@ -401,7 +401,7 @@ for ax, title in zip(
 # At "kayak", attention and votes agree: the 20 regions with the most attention are also the 20 with the highest votes.
 # These 20 regions get 91 % of the attention, and their votes add 4.1 to the logit of "kayak".
 #
-# **Predict.** If you remove these 20 regions, how much is left of the 68 %?
+# **Predict.** If you remove these 20 regions, how much is left of the 68 % for "kayak"?
 
 # %%
 order = orders(raft, t_raft)["votes"]
@@ -459,7 +459,7 @@ print(f"camera, 20 regions left at random: {alpha_at_random[of_camera].sum():.0%
 # tripod, whose regions would say "swing" or "pole", among other words. If you remove the second tenth, too, "camera"
 # becomes more probable again.
 #
-# So the three kinds of pictures answer three different questions:
+# So attention, votes and the removal of regions answer three different questions:
 #
 # | question | ask | "camera" | "kayak" |
 # |---|---|---|---|
@@ -511,10 +511,10 @@ print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2
 #
 # ## Exercises
 #
-# **1.** Trace `beach.jpg`. For the word "girls", remove the 20 regions with the most attention and then, instead, the
-# 20 with the highest votes. The 20 regions with the most attention have votes for "girls" that add up to +0.9, and yet
-# removing these regions does not make "girls" less probable. Which regions does the network read instead, and what
-# would it say if it read only one of them?
+# **1.** Trace `beach.jpg`. For the word "girls", remove the 20 regions with the most attention; then, in a second run,
+# remove the 20 with the highest votes instead. The 20 regions with the most attention have votes for "girls" that add
+# up to +0.9, and yet removing these regions does not make "girls" less probable. Which regions does the network read
+# instead, and what would it say if it read only one of them?
 #
 # [solution 1]
 #

@@ -70,9 +70,9 @@ mean = ops.convert_to_numpy(equations.mean_annotation(shown))
 print("mean of the visible vectors:", mean[0])
 
 # %% [markdown]
-# Does anything from a hidden cell get through? Take the bundled captioner of scenes, and compute the 16 x 16 annotation
-# vectors of a picture with two shapes. Caption a rectangle twice: first with the vectors as they are, then with noise
-# in place of the vectors outside the rectangle.
+# Does anything from a hidden cell get through? Take the bundled captioner for scenes, and compute the 16 x 16
+# annotation vectors of a picture with two shapes. Caption a rectangle twice: first with the vectors as they are, then
+# with noise in place of the vectors outside the rectangle.
 
 # %%
 before = Captioner.from_pretrained("scenes")
@@ -103,7 +103,7 @@ print(f"log p {float(whole.log_probs[0, 0]):.6f}, with noise in the others {floa
 #
 # With such a mask, you can ask any captioner to describe part of a picture.
 #
-# **Predict.** The bundled captioner of scenes was trained only on captions of whole pictures, most of which describe
+# **Predict.** The bundled captioner for scenes was trained only on captions of whole pictures, most of which describe
 # two shapes and their relative position. What does the captioner say when it sees only one shape?
 
 # %%
@@ -127,7 +127,7 @@ for item, said in zip(scene.objects, said_before):
 # phrase, the phrase is a caption of that box. For photos, annotators drew boxes for the phrases of Flickr8k's captions
 # ([Plummer et al., 2015](https://arxiv.org/abs/1505.04870)); for scenes, the boxes are known. `region_weight` is the
 # weight with which the cross-entropy of the phrases is added to the cross-entropy of the captions in each batch. So the
-# captioner is still trained on whole captions, too, and does not forget how to write them.
+# captioner continues to be trained on whole captions, and does not forget how to write them.
 
 
 # %%

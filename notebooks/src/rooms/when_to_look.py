@@ -293,7 +293,7 @@ axes[0].invert_yaxis()
 # The guide changes the position of the peak, but only at *colours*. There, the peak is on the named object about twice
 # as often as without the guide, although no caption says where anything is. At shapes, the peaks change little: they
 # were often on the named object already, and a guide that is no more accurate than attention can only make the maps
-# more diffuse. The number of right captions is about the same as without the guide.
+# more diffuse. About as many captions are right as without the guide.
 #
 # </details>
 #
@@ -422,11 +422,11 @@ axes[2].legend(title="removed")
 # ## In five sentences
 #
 # The loss rewards the right words, so if every cell has seen nearly everything, attention need not be on what a word
-# names. Attention after reading can depend on the previous word, and with a sentinel, words such as "a" can be
-# predicted without the photo, but neither change tells the network *where* to look. Word detectors learn from captions
-# which regions show a word, and can guide attention to these regions if the word names something in one part of the
-# picture. On photos, boxes that people drew improve the maps further, but one peak in three is still wrong. To find out
-# whether a word depends on the region that attention is on, remove that region.
+# names. Attending after reading lets attention depend on the previous word, and a sentinel lets the network predict
+# words such as "a" without the photo, but neither change tells the network *where* to look. Word detectors learn from
+# captions which regions show a word, and can guide attention to these regions if the word names something in one part
+# of the picture. On photos, boxes that people drew improve the maps further, but one peak in three is still wrong. To
+# find out whether a word depends on the region that attention is on, remove that region.
 #
 # ## Next
 #

@@ -238,7 +238,7 @@ keras_sat.AttentionDisplay.from_result(looked).plot(width=10)
 # ```
 #
 # What would `fit` do with 500 photos? The function `resolve` makes all the decisions of `fit`, but needs no photos. The
-# next cell prints the plan of `resolve`:
+# next cell prints the plan that `resolve` returns:
 
 # %%
 counts = PhotoCounts(train=400, dev=50, test=50)
@@ -258,7 +258,7 @@ print("\n".join(textwrap.fill(line, 110) for line in str(plan).splitlines()))
 #    captions in five minutes.
 # 4. **Confidence.** With 100 dev photos or more, `fit` also learns to estimate the probability that a caption is right.
 #    With `--min-confidence .5`, captions that are probably wrong are then replaced with "not sure". With fewer dev
-#    photos, such as the 50 in this example, `fit` does not learn a confidence.
+#    photos, such as the 50 in this example, `fit` does not learn to estimate this probability.
 #
 # What can you expect from a few hundred photos? In an experiment, 300 photos of Flickr8k took the place of a private
 # collection. In the captions of these photos, "dog" was replaced with "hound", "man" with "gentleman", and "grass" with
@@ -396,15 +396,15 @@ axes[-1].set_xlabel("epoch")
 # * **Stage 1.** At first, the cross-entropy of the training captions is higher than that of the dev captions. Dropout
 #   and altered views make the training captions harder to predict. Moreover, the first training value is a mean over
 #   the whole first epoch, in which the captioner learned the most. After one epoch, BLEU-4 is already .18, but the
-#   number of different captions is only a little more than half of the number at the end of the stage. From the sixth
+#   captioner writes only a little more than half as many different captions as at the end of the stage. From the sixth
 #   epoch on, the captioner memorises the training captions: their cross-entropy keeps falling, but the cross-entropy of
 #   the dev captions does not.
 # * **Stage 2** hardly changes the curves. The purpose of this stage is to give a resized photo the same caption as the
 #   original.
 # * **Stage 3.** CIDEr rises immediately. The cross-entropy on dev *rises*, too, but this is not a contradiction.
 #   Cross-entropy measures how probable each of the five human captions is; CIDEr measures whether one sentence, the
-#   captioner's own, has the words that people agree on. To raise CIDEr, the captioner becomes more confident in the
-#   typical sentence, and human captions become less probable. The number of different captions falls.
+#   captioner's own, has the words that people agree on. To raise CIDEr, training makes the typical sentence more
+#   probable, and the human captions become less probable. The number of different captions falls.
 # * **Stages 4 to 6.** In stage 4, training with cross-entropy on phrases loses more than half of the gain in CIDEr. In
 #   stages 5 and 6, training with rewards regains it.
 #
@@ -510,8 +510,8 @@ else:
 # words that are not in your captions. A small dev split cannot choose the best epoch by BLEU, and a small test split
 # cannot measure a difference of one point, so read the captions. On Flickr8k, a captioner trained with cross-entropy
 # begins to memorise captions at the sixth epoch. Training with rewards raises CIDEr but makes the cross-entropy worse,
-# because CIDEr and cross-entropy measure different things. A score above a person's means that captions are typical,
-# not that they are right.
+# because CIDEr and cross-entropy measure different things. If a captioner scores higher than a person, its captions are
+# typical, but not necessarily right.
 #
 # ## Next
 #
