@@ -183,9 +183,9 @@ cat.plot(cat.words.index("cat"), width=10)
 # full of dogs, so memory adds more to "dog" (2.4) than to "cat" (1.5). Without the classifier, the network gives "cat"
 # a probability of 4 %, and "dog" a probability of 5 %.
 #
-# The line above the bars explains why the caption is right all the same: known objects added 3.2. The classifier is 97
-# % sure that the photo shows a cat, so 3.2 was added to the logarithm of the word's probability, which multiplies the
-# probability by 25. Attention had no part in this decision.
+# The line above the bars explains why the caption is right all the same. The classifier is 97 % sure that the photo
+# shows a cat, so 3.2 was added to the logarithm of the word's probability, which multiplies the probability by 25.
+# Attention had no part in this decision.
 #
 # ## What maps show, and what they do not
 #

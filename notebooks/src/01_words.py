@@ -80,7 +80,7 @@ for image_id, texts in cleaned.items():
 print(len(words), "different words")
 
 # %% [markdown]
-# Many tutorials clean captions more thoroughly: they keep only letters, and drop all words of one letter. The result
+# Many tutorials clean captions more thoroughly: they keep only letters, and drop all one-letter words. The result
 # looks tidy, but what is lost?
 
 
@@ -439,12 +439,12 @@ print(f"                  {sorted_padding:.0%} if the captions are sorted by len
 #
 # ## Exercises
 #
-# **1.** Let `tidy` keep words of one letter. How much of the lost score do you regain?
+# **1.** Let `tidy` keep one-letter words. How much of the lost score do you regain?
 #
 # [solution 1]
 #
-# **2.** A vocabulary can also be limited by `min_count`. For which values of `min_count` does the vocabulary have 32 of
-# the scenes' words?
+# **2.** A vocabulary can also be limited by `min_count`. For which values of `min_count` does the vocabulary of the
+# scenes have 32 words?
 #
 # [solution 2]
 #

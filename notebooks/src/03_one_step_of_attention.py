@@ -705,7 +705,7 @@ assert np.allclose(trial_context, expected), "Not a head: do you divide by sqrt(
 # %% [markdown]
 # Now let all states of the caption attend to the picture in parallel, with two heads, and compare the result with
 # `keras.layers.MultiHeadAttention`. (Instead of concatenating the heads and projecting the result, you can project each
-# head by its part of $\mathbf{W}_O$ and add the projections. The weights are random, since only the shapes and the
+# head with its part of $\mathbf{W}_O$ and add the projections. The weights are random, since only the shapes and the
 # formulas matter here.)
 
 # %%

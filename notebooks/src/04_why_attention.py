@@ -144,7 +144,7 @@ for number in range(3):
 # whatever the state is. With attention, each region has its own weight for each word, as in equation (13). The two
 # pictures of a pair have nearly the same cells at different positions, and a mean does not depend on positions. The
 # next cell measures the distance between the two pictures of a pair, relative to the distance between pictures of
-# different objects. It compares first their grids of annotation vectors, then the means of these grids.
+# different objects. It first compares their grids of annotation vectors, and then the means of these grids.
 #
 # **Predict.** If the distance between pictures of different objects is 100 %, how far apart are the two grids of a
 # pair, and how far apart are their means?

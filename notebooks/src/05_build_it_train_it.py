@@ -448,7 +448,7 @@ print(f"{len(gradients)} gradients; their norm is {norm_of(gradients):.1f}, afte
 # Both averages start at 0. The first fraction, in which $k$ is the number of the update, corrects for this;
 # $\epsilon = 10^{-7}$ prevents a division by 0. *RMSProp* divides the gradient $d$ itself by the square root of a
 # moving average of $d^2$, without a correction. The paper found RMSProp to work best on Flickr8k, and used Adam on the
-# larger Flickr30k and COCO (section 4.3). Both optimizers give each weight a step length of its own. Plain *stochastic
+# larger Flickr30k and COCO (section 4.3). Both optimizers give each weight a step size of its own. Plain *stochastic
 # gradient descent*, $\theta \leftarrow \theta - \eta\, d$, takes longer steps where the gradient is larger.
 #
 # **Predict.** Some gradients are a thousand times larger than others. In the very first update, with $\eta = .01$, how
@@ -766,7 +766,7 @@ print(len(arrays), "arrays:", *arrays)
 # ## In five sentences
 #
 # Soft attention is differentiable, so one loss trains the whole decoder, without data about where to look. A training
-# step computes the gradient, clips it, and lets Adam give each weight its own step length. Dropout and early stopping
+# step computes the gradient, clips it, and lets Adam give each weight its own step size. Dropout and early stopping
 # keep a model from memorising its training captions; this chapter's model needed neither, because there were enough
 # scenes. One part of the doubly stochastic penalty is constant, and the other part asks for attention that is spread
 # evenly. On scenes that are mostly background, the penalty moves about half of the attention away from the object that

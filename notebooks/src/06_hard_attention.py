@@ -484,8 +484,8 @@ plt.show()
 # Section 4.1 has another method to reduce the variance. For each photo, a coin toss decides: with probability one half,
 # the context is a draw (9); otherwise it is the expectation over all draws, $\sum_i \alpha_i \mathbf{a}_i$. The
 # expectation is the context of soft attention, whose gradient is computed by backpropagation. This gradient has no
-# variance, but it is not the gradient of $L_s$. In the tiny model, you can compute the variance and the mean of the
-# estimate with the coin toss exactly.
+# variance, but it is not the gradient of $L_s$. For the tiny model, you can compute the exact variance and mean of the
+# estimate that uses the coin toss.
 
 # %%
 with tf.GradientTape() as tape:
@@ -799,8 +799,8 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # inequality. Since $\nabla p = p \nabla \log p$, the gradient of this bound is also a mean over draws, and an optimizer
 # can follow this gradient with the help of a surrogate in which the reward is a constant. A baseline and the coin toss
 # reduce the variance, and the entropy term keeps attention from settling on a region too early. After such training,
-# nine in ten captions are true with the expectation, slightly fewer than with soft attention, and most are true even if
-# the model reads a single region for each word.
+# nine in ten captions written with the expectation are true (slightly fewer than after training with soft attention),
+# and so are most captions written from a single region for each word.
 #
 # ## Next
 #

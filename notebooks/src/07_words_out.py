@@ -286,7 +286,7 @@ for ax, temperature in zip(axes, (0.5, 1.0, 2.0)):
 
 # %% [markdown]
 # Temperatures below 1 make probable words more probable; temperatures above 1 make them less probable. Greedy search is
-# the limit of sampling for $T \to 0$.
+# the limit of sampling as $T \to 0$.
 #
 # **Predict.** At $T = 1$, words are sampled with exactly the probabilities that the model has learned, and it has
 # learned them from true captions. What fraction of the sampled captions are true?

@@ -390,7 +390,7 @@ for label, row in PUBLISHED["flickr8k"].items():
 # ## Is the difference real?
 #
 # The next cell compares the two bundled captioners for scenes, one with soft and one with hard attention, on 100
-# scenes. On 100 other scenes, the scores of both captioners would be different. The *bootstrap* imitates such other
+# scenes. On 100 other scenes, the scores of both captioners would be different. The *bootstrap* simulates other sets of
 # scenes: again and again, it samples 100 of the scenes with replacement, and computes the difference between the
 # captioners. The *95 % interval* contains 95 % of these differences.
 #

@@ -264,7 +264,7 @@ AttentionDisplay.from_result(pointed).plot(width=10)
 #
 # ## Next
 #
-# The bundled captioner of photos was also trained on phrases. To describe part of a photo, use
+# The bundled photo captioner was also trained on phrases. To describe part of a photo, use
 # `captioner.caption("photo.jpg", region=(0.1, 0.2, 0.4, 0.9))`, or `keras-sat caption photo.jpg --region .1,.2,.4,.9`.
 # [docs/training.md](../../docs/training.md) describes the options, and [When to look](when_to_look.ipynb) uses the same
 # boxes to supervise attention.

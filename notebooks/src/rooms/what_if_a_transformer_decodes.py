@@ -515,7 +515,7 @@ for head, row in enumerate(axes):
 #
 # ## In five sentences
 #
-# A transformer decoder keeps the attention to the regions and replaces the LSTM's state with self-attention to all
+# A transformer decoder keeps attention over the regions, and replaces the LSTM's state with self-attention over all
 # previous words. Thanks to the causal mask, training can process all words of a caption in parallel, although each word
 # is predicted only from the words before it. After one training run on the scenes, about nine in ten of each decoder's
 # captions are true. During generation, the keys and values of earlier words can be cached, because the causal mask

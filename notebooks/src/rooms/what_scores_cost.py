@@ -256,8 +256,8 @@ for name, result in zip(captioners, said):
 #
 # [solution 2]
 #
-# **3.** Train with bilinear scores again, but with another seed. Do the two runs with bilinear scores differ less than
-# the three runs with different scores?
+# **3.** Train with bilinear scores again, but with another seed. Do the two bilinear runs differ less from each other
+# than the three runs with different scores do?
 #
 # [solution 3]
 #

@@ -425,8 +425,8 @@ axes[2].legend(title="removed")
 # names. Attending after reading lets attention depend on the previous word, and a sentinel lets the network predict
 # words such as "a" without the photo, but neither change tells the network *where* to look. Word detectors learn from
 # captions which regions show a word, and can guide attention to these regions if the word names something in one part
-# of the picture. On photos, boxes that people drew improve the maps further, but one peak in three is still wrong. To
-# find out whether a word depends on the region that attention is on, remove that region.
+# of the picture. On photos, training with human-drawn boxes improves the maps further, but one peak in three is still
+# wrong. To find out whether a word depends on the region that attention is on, remove that region.
 #
 # ## Next
 #

@@ -193,8 +193,8 @@ for name, captions in results.items():
 # ## Evaluate
 #
 # Score the captioner as in [chapter 8](../08_how_good_is_it.ipynb). Pass the same `split_seed` as to `fit`, so that the
-# test split is the same. The last row, *a person*, scores the first caption of each picture against the other captions
-# of the same picture.
+# test split is the same. For the last row, *a person*, the first caption of each picture is scored against the
+# picture's other captions.
 
 # %%
 table = keras_sat.evaluate(
@@ -246,8 +246,8 @@ plan = resolve(Request("folder", {}), counts, Machine.here("folder"))
 print("\n".join(textwrap.fill(line, 110) for line in str(plan).splitlines()))
 
 # %% [markdown]
-# So `fit` starts from the bundled captioner, and adds your words. The following advice begins with the most important
-# point:
+# So `fit` starts from the bundled captioner, and adds your words to its vocabulary. The following advice begins with
+# the most important point:
 #
 # 1. **Captions.** Write two or more captions for each photo, and always use the same word for the same thing. The
 #    captioner learns your words: if you write "dad", it says "dad".
