@@ -138,8 +138,8 @@ print(f"BLEU-4 as written {as_written:.3f}, tidied {as_tidied:.3f}")
 # ## Build the vocabulary
 #
 # A *vocabulary* gives each word a number, its *id*. Four tokens come first: `<pad>` is padding, `<start>` and `<end>`
-# frame a caption, and `<unk>` (unknown) replaces each word that is not in the vocabulary. After these four tokens come
-# the words, most frequent first.
+# mark the beginning and the end of a caption, and `<unk>` (unknown) replaces each word that is not in the vocabulary.
+# After these four tokens come the words, most frequent first.
 #
 # Count words in the training split only. A model that knew the words of the test captions would look better than it is.
 #

@@ -22,10 +22,10 @@
 # 2015](https://arxiv.org/abs/1502.03044)).
 #
 # In one sentence: *attention* is a weighted mean of *values*, where the weight of each value depends on how well its
-# *key* fits a *query*. In this model, the query is made from the decoder's state, which summarises the words so far and
-# therefore determines what to look for next. The keys and the values are both made from the same annotation vectors,
-# one for each region of the picture. The value is the annotation vector $\mathbf{a}_i$ itself, and the key is a
-# projection of this vector, $\mathbf{W}_a\mathbf{a}_i + \mathbf{b}_a$.
+# *key* matches a *query*. In this model, the query is made from the decoder's state, which summarises the words so far
+# and therefore determines what to look for next. The keys and the values are both made from the same annotation
+# vectors, one for each region of the picture. The value is the annotation vector $\mathbf{a}_i$ itself, and the key is
+# a projection of this vector, $\mathbf{W}_a\mathbf{a}_i + \mathbf{b}_a$.
 
 # %%
 from data_utils.tf_logging import import_tensorflow
@@ -384,8 +384,8 @@ print(f"the largest weight is on the object for {grounding.pointing:.0%} of {gro
 # %% [markdown]
 # ### Is the map shifted?
 #
-# Look closely at the maps of the words for the shapes: the attention is left of the middle of the object. Are the
-# pictures the reason, or is the map shifted? Two tests answer this question. First, mirror the scenes, so that left
+# Look closely at the maps of the words for the shapes: the attention is left of the middle of the object. Is this due
+# to the pictures, or is the map itself shifted? Two tests answer this question. First, mirror the scenes, so that left
 # becomes right: if something in the pictures attracted attention to the left, the attention would now be on the right.
 # Second, train a linear classifier (a *probe*) to predict the shape from the vector of a single cell, and try cells in
 # several columns around the object's centre. If the map were shifted, the cells that predict the shape would be

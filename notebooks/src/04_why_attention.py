@@ -221,7 +221,7 @@ print(f"means of an encoder with random weights: {ratio['random']:.0%}")
 # The two bundled captioners differ not only in attention, but also in their encoders, each of which was trained with
 # its decoder. A fair comparison changes only one thing. So train two decoders yourself, on the same scenes of two
 # objects, with the same features, the same number of updates and the same seed. Only `attention` differs. A third
-# decoder has attention and another recurrent cell, the GRU, which has a section of its own below. (The features are
+# decoder has attention and a different recurrent cell, the GRU, which has a section of its own below. (The features are
 # those of `scenes`, whose encoder was trained with attention. Such features may favour the decoders with attention. But
 # they do not explain the result for pairs: `scenes-none`, with its own encoder, gets only 1 % of the pairs right.)
 # Training takes a minute or two. (`twin_share=0` leaves out scenes with two identical objects. `group_by="image"` keeps

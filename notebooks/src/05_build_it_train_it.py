@@ -477,13 +477,13 @@ for ax, values, title in zip(axes, (sizes, moves), ("size of the gradient", "how
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Most weights move by $\eta$: after a single gradient, the two fractions together are just its sign. The gradients
-# differ by several orders of magnitude, but most of the updates have the same size. (Weights whose gradient is below
-# about $10^{-5}$ move noticeably less, because $\epsilon$ is then no longer small compared with the root. The figure
-# leaves out weights whose gradient is exactly 0, such as the vectors of words that do not occur in the batch.) Where
-# $\epsilon$ is negligible, clipping changes nothing in the first update, because a common factor of all gradients
-# cancels. In later updates the factor does not cancel, since the averages also contain the gradients of other batches.
-# Clipping then limits the influence of a single batch on the averages.
+# Most weights move by $\eta$: after the first gradient, the product of the two fractions is just the gradient's sign.
+# The gradients differ by several orders of magnitude, but most of the updates have the same size. (Weights whose
+# gradient is below about $10^{-5}$ move noticeably less, because $\epsilon$ is then no longer small compared with the
+# root. The figure leaves out weights whose gradient is exactly 0, such as the vectors of words that do not occur in the
+# batch.) Where $\epsilon$ is negligible, clipping changes nothing in the first update, because a common factor of all
+# gradients cancels. In later updates the factor does not cancel, since the averages also contain the gradients of other
+# batches. Clipping then limits the influence of a single batch on the averages.
 #
 # </details>
 #
@@ -491,7 +491,7 @@ for ax, values, title in zip(axes, (sizes, moves), ("size of the gradient", "how
 #
 # `tf.function` turns the step into a graph, which is much faster. TensorFlow builds one graph for each caption length.
 # The learning rate rises for the first 50 updates, while Adam's averages still depend on only a few batches, and then
-# falls to 0 along a cosine. The next cell is the slowest of the chapter: it takes about a minute and a half.
+# falls to 0 along a cosine. The next cell is the slowest in the chapter: it takes about a minute and a half.
 
 
 # %%
@@ -542,12 +542,12 @@ print(f"-log p: {smooth[-1]:.1f} for training scenes in the end, {unseen_nll:.1f
 # model can predict which of them a caption will use.
 #
 # The loss of the unseen scenes is a little higher than that of the training scenes. The difference may be due to chance
-# (there are 400 unseen captions), or the model may have begun to memorise its training captions (*overfitting*). With
-# 9,000 scenes and a small model, overfitting is so small that this chapter does nothing about it: dropout is switched
-# off, and training ends after 2,000 updates. On Flickr8k, with 6,000 training photos and a large model, there is more
-# overfitting: the loss of the training captions keeps falling, while the loss of unseen captions rises. Dropout delays
-# overfitting. *Early stopping* ends training before overfitting does harm: score the dev split after each epoch, stop
-# when the score has not improved for a while, and keep the weights of the best epoch. The paper uses BLEU as this
+# (there are only 400 unseen captions), or the model may have begun to memorise its training captions (*overfitting*).
+# With 9,000 scenes and a small model, overfitting is so small that this chapter does nothing about it: dropout is
+# switched off, and training ends after 2,000 updates. On Flickr8k, with 6,000 training photos and a large model, there
+# is more overfitting: the loss of the training captions keeps falling, while the loss of unseen captions rises. Dropout
+# delays overfitting. *Early stopping* ends training before overfitting does harm: score the dev split after each epoch,
+# stop when the score has not improved for a while, and keep the weights of the best epoch. The paper uses BLEU as this
 # score, because captions with a lower loss are not always better (section 4.3). In exercise 2 you train on so few
 # scenes that the model overfits.
 #

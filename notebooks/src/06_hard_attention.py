@@ -5,7 +5,7 @@
 #
 # * sample a region with the *Gumbel-max trick*, and say why no gradient passes through the sample
 # * derive equation (11) from (10), and estimate it with REINFORCE
-# * explain the purpose of the baseline, of the entropy term and of the expectation for half of the photos
+# * explain the purpose of the baseline, of the entropy term, and of using the expectation for half of the photos
 # * train hard attention, and use measurements to decide between soft and hard attention
 #
 # **You need** the symbols of [chapter 3](03_one_step_of_attention.ipynb) and the derivative of a logarithm. Training
@@ -169,7 +169,7 @@ print(f"alpha {alpha.round(2)}: L_s = {bound_of_word:.3f}, log p(y | a) = {log_m
 # %% [markdown]
 # ## From (10) to (11) in four lines
 #
-# Both factors under the sum depend on the weights $W$. Write $p_s$ for $p(s \mid \mathbf{a})$ and $R_s$ for
+# Both factors inside the sum depend on the weights $W$. Write $p_s$ for $p(s \mid \mathbf{a})$ and $R_s$ for
 # $\log p(\mathbf{y} \mid s, \mathbf{a})$, and $\nabla$ for $\partial / \partial W$:
 #
 # $$\begin{aligned}
@@ -625,9 +625,9 @@ for name, model in models.items():
 # points ahead, probably because its gradient has no variance and because it learns from only one kind of context.
 # Captioners that were trained for longer, and tested on other scenes, are only one point apart
 # ([docs/training.md](../docs/training.md): 93.6 % and 92.5 % for scenes of two objects). With draws, soft attention
-# fails, because it was never trained on single regions. Hard attention was trained on single regions, and most of its
-# captions are true although it reads only one region for each word. With the expectation, even more of its captions are
-# true than with draws, because a single drawn region may not show the object.
+# fails, because it was never trained on single regions. The model with hard attention was trained on single regions,
+# and most of its captions are true although it reads only one region for each word. With the expectation, even more of
+# its captions are true than with draws, because a single drawn region may not show the object.
 #
 # </details>
 #

@@ -274,7 +274,7 @@ print("what a word is worth:", "  ".join(f"{word} {value:.2f}" for word, value i
 # Here are five sets of captions for the same scenes:
 #
 # * **the model**: the captioner's captions, of which 96 % are true
-# * **a person**: the sentences that play the part of a person, all of them true
+# * **a person**: the sentences that play the part of a person's captions, all of them true
 # * **a liar**: the person's sentences, all made false by exchanging "left" and "right", or "above" and "below" (or by
 #   changing the colours, if a sentence has none of these words)
 # * **shuffled**: the model's words in random order
@@ -429,7 +429,7 @@ for name in ("bleu_4", "cider"):
 
 # %% [markdown]
 # For two captioners as similar as these, it takes thousands of photos, and Flickr8k's test split has only 1,000.
-# Moreover, the same network trained with another seed ends up with other weights: on Flickr8k, the seed alone can
+# Moreover, the same network trained with another seed ends up with different weights: on Flickr8k, the seed alone can
 # change BLEU-4 by half a point. So it means little if a single run is one point better than another. Train with several
 # seeds, report intervals, and look at the captions.
 #

@@ -463,8 +463,8 @@ for row, scene in zip(axes, unseen[:2]):
 # At each word, the gradient moves attention to the object that the word names, and away from the other object. The
 # cause is one line of `attend_backward`, $\text{d}\alpha_i = \text{d}\mathbf{z} \cdot \mathbf{a}_i$. The word "yellow"
 # was not probable enough, so $-\text{d}\mathbf{z}$ points in a direction that makes "yellow" more probable. The
-# $\mathbf{a}_i$ of the yellow object point in such a direction, too. So the model learns where to look from what it
-# should say.
+# $\mathbf{a}_i$ of the yellow object point in such a direction, too. So the words that it should say teach the model
+# where to look.
 #
 # </details>
 #

@@ -98,9 +98,9 @@ for name, row in (("input", input_ids[0]), ("target", target_ids[0])):
 #
 # A photo has five captions of different lengths, and the argument `group_by` determines which captions share a batch:
 #
-# * `group_by="length"`, as in the cell above and in the paper, puts captions of the same length into a batch. No step
-#   is spent on padding, and a batch has many photos. But for each caption of a photo, the photo's vectors are read
-#   again, and projected again by the decoder.
+# * `group_by="length"`, as in the cell above and in the paper, puts captions of the same length into a batch. No
+#   computation is wasted on padding, and a batch has many photos. But for each caption of a photo, the photo's vectors
+#   are read again, and projected again by the decoder.
 # * `group_by="image"` puts all captions of a photo into the same batch. The photo's vectors are read and projected only
 #   once per epoch. But a batch has fewer photos, so its gradient is less representative of the whole training split,
 #   and shorter captions are padded.

@@ -173,7 +173,7 @@ for item, result in zip(scene.objects, captioner.caption(scene.image, region=reg
 # ## How often is it right?
 #
 # The next cell tests both captioners on the eighty shapes of forty unseen scenes. A phrase counts as *noun said* if it
-# names the shape, and as *the shape alone* if it also names the colour and has fewer than five words.
+# names the shape. It counts as *the shape alone* if it names the shape and its colour in fewer than five words.
 #
 # **Predict.** How often does each captioner name the shape alone? Does training on phrases make the captions of whole
 # pictures worse?

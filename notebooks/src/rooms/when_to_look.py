@@ -226,7 +226,7 @@ print({word: round(float(share), 2) for word, share in shares["sentinel"].items(
 #
 # If attention is computed after the previous word is read, many more captions are right than with the paper's order. A
 # state that has read "red" can look for the shape of something red, so the peak at shape words is more often on the
-# named object. The peaks at colours do not improve, because a colour can be read from nearly every cell.
+# named object. The peaks at colour words do not improve, because a colour can be read from nearly every cell.
 #
 # </details>
 #
@@ -404,7 +404,7 @@ axes[2].legend(title="removed")
 # ## Exercises
 #
 # **1.** Let `flickr8k` read a false sentence about the photo of Grace Hopper, "a dog running on a beach". Where does
-# the captioner look at "dog", and how much less probable is the false sentence than the true one (`log_prob`)?
+# the captioner look at the word "dog", and how much less probable is the false sentence than the true one (`log_prob`)?
 #
 # [solution 1]
 #

@@ -394,7 +394,7 @@ axes[-1].set_xlabel("epoch")
 # <details><summary>What happened</summary>
 #
 # * **Stage 1.** At first, the cross-entropy of the training captions is higher than that of the dev captions. Dropout
-#   and altered views make the training captions harder to predict. Moreover, the first training value is a mean over
+#   and augmented photos make the training captions harder to predict. Moreover, the first training value is a mean over
 #   the whole first epoch, in which the captioner learned the most. After one epoch, BLEU-4 is already .18, but the
 #   captioner writes only a little more than half as many different captions as at the end of the stage. From the sixth
 #   epoch on, the captioner memorises the training captions: their cross-entropy keeps falling, but the cross-entropy of
@@ -509,7 +509,7 @@ else:
 # From your photos and a table of captions, `fit` teaches a trained captioner your words, but the captioner may forget
 # words that are not in your captions. A small dev split cannot choose the best epoch by BLEU, and a small test split
 # cannot measure a difference of one point, so read the captions. On Flickr8k, a captioner trained with cross-entropy
-# begins to memorise captions at the sixth epoch. Training with rewards raises CIDEr but makes the cross-entropy worse,
+# begins to memorise captions in the sixth epoch. Training with rewards raises CIDEr but makes the cross-entropy worse,
 # because CIDEr and cross-entropy measure different things. If a captioner scores higher than a person, its captions are
 # typical, but not necessarily right.
 #
