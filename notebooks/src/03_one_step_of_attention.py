@@ -614,7 +614,7 @@ print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
 # * *Bilinear* (or multiplicative) attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$: a matrix first
 #   maps the state into the space of the annotation vectors.
 #
-# Dot-product attention needs a state and annotation vectors of the same length. The next cell computes the attention
+# Dot-product attention needs a state and annotation vectors of the same dimension. The next cell computes the attention
 # weights by hand, with the dot-product score and with the bilinear score. It compares them with the weights from the
 # package's layers and, for the dot product, from `keras.layers.Attention`.
 
@@ -665,9 +665,8 @@ for name, (once, each_word) in costs.items():
 # Each part of a transformer's attention ([Vaswani et al., 2017](https://arxiv.org/abs/1706.03762)) is a small change to
 # what you have just computed:
 #
-# * *Scaled* dot products: the dot products of long random vectors are large, which makes their softmax nearly one-hot
-#   and its gradient nearly 0. So a transformer divides the dot products by $\sqrt{d}$, where $d$ is the length of the
-#   vectors.
+# * *Scaled* dot products: the dot products of random vectors grow with the dimension $d$ of the vectors, which makes
+#   their softmax nearly one-hot and its gradient nearly 0. So a transformer divides the dot products by $\sqrt{d}$.
 # * *Projections* for the queries, the keys and the values: $\mathbf{Q} = \mathbf{X}\mathbf{W}_Q$, $\mathbf{K} =
 #   \mathbf{A}\mathbf{W}_K$, $\mathbf{V} = \mathbf{A}\mathbf{W}_V$. Here, each row of $\mathbf{X}$ is a state, and each
 #   row of $\mathbf{A}$ is an annotation vector. In the additive score, the query and the keys had projections, but the
@@ -736,8 +735,9 @@ print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most 
 #
 # [solution 3]
 #
-# **4.** With `rng.normal`, sample 196 random keys and a random query of length $d = 4$; then do the same for lengths 64
-# and 512. What is the largest attention weight for each length, with and without the division by $\sqrt{d}$?
+# **4.** With `rng.normal`, sample 196 random keys and a random query of dimension $d = 4$; then do the same for
+# $d = 64$ and $d = 512$. What is the largest attention weight for each dimension, with and without the division by
+# $\sqrt{d}$?
 #
 # [solution 4]
 #

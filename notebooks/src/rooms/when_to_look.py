@@ -134,7 +134,7 @@ print(f"an even map: {met['before'].uniform_pointing:.0%}")
 # cells that the loss hardly depends on which cell is read. A captioner may be right for reasons that its attention maps
 # do not show.
 #
-# (No captioner can have the peak on the named object at every word. At the beginning of a sentence, the captioner
+# (No captioner's attention can peak on the named object at every word. At the beginning of a sentence, the captioner
 # cannot know which of the two objects will be named first, so the peak at the first colour is a guess. At best, the
 # peak is on the named object at half of the first colours and at all second colours, which is 75 % of the colours.)
 #
