@@ -198,7 +198,7 @@ print(f"means of an encoder with random weights: {ratio['random']:.0%}")
 # 2014](https://arxiv.org/abs/1409.3215)) reads a sentence with one recurrent network, the encoder, and writes its
 # translation with another, the decoder. The encoder passes its last state, a single vector, to the decoder. Unlike a
 # mean, this state depends on the order of the words, but it has the same size for every sentence. Bahdanau et al.
-# suspected that the state is too short for long sentences, which were translated badly. So they let the decoder look
+# suspected that the state is too small for long sentences, which were translated badly. So they let the decoder look
 # back at all states of the encoder, with weights that depend on the decoder's own state. Show, Attend and Tell does the
 # same with a photo: it "translates" regions into words.
 #
