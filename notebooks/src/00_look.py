@@ -159,7 +159,7 @@ beach.plot(beach.words.index("girls"), width=10)
 # word, "cat" the 641st. For a second opinion, the captioner has a classifier trained on ImageNet. It recognises more
 # kinds of animals than the captions name. The objects that this classifier recognises are called *known objects*.
 #
-# **Predict.** Without known objects, what is the caption of the photo of the cat?
+# **Predict.** Without the classifier, what is the caption of the photo of the cat?
 
 # %%
 captioner.caption(photos / "cat.jpg", known_objects=False).caption
@@ -167,8 +167,8 @@ captioner.caption(photos / "cat.jpg", known_objects=False).caption
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Without known objects, the caption is about a dog that is eating. It is **wrong** twice: the photo shows a cat, which
-# is not eating. The next figure shows how the captioner came to say "cat" with known objects.
+# Without the classifier, the caption is about a dog that is eating. It is **wrong** twice: the photo shows a cat, which
+# is not eating. The next figure shows how the captioner came to say "cat" with the classifier's help.
 #
 # </details>
 

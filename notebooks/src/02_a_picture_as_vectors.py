@@ -161,8 +161,8 @@ print(f"measured: {measured}; influence from", *(f"{name}: {share:.0%};" for nam
 # %% [markdown]
 # The white square is the whole receptive field, 196 pixels wide, as computed. The influence of the pixels falls off
 # from the middle to the border. (The picture shows the square root of the influence, so that you can see small values.)
-# Only 3 % of the influence comes from the cell's own square (cyan). This square and the eight squares around it
-# together have 25 % of the influence. About 70 % comes from the middle 98 x 98 pixels, which are a quarter of the
+# Only 3 % of the influence comes from the cell's own square (cyan). Together, this square and the eight squares around
+# it account for 25 % of the influence. About 70 % comes from the middle 98 x 98 pixels, which are a quarter of the
 # field. So this annotation vector is centred on its square, but depends mostly on the surroundings of the square. (The
 # weights in this example are random. They affect how the influence is distributed within the field, but not how wide
 # the field is.)
@@ -190,7 +190,7 @@ for name, layer in choices:
 # The 6,000 training photos of Flickr8k are too few for learning to recognise objects. So the encoder is first trained
 # on a task with far more data: classifying the 1.2 million photos of *ImageNet* into 1,000 classes. Then its last
 # layers, which predict the class, are dropped. The remaining layers have learned to recognise edges, fur, wheels and
-# faces, which is just as useful for captions. This method is called *transfer learning*. In the paper, the encoder is
+# faces, which is just as useful for captioning. This method is called *transfer learning*. In the paper, the encoder is
 # *frozen*: its weights do not change, and only the decoder is trained. Training the encoder further, together with the
 # decoder and with a small learning rate, is called *fine-tuning*. Fine-tuning improves the captions if there are enough
 # training photos.
@@ -257,7 +257,7 @@ for name, cosine in similar.items():
 #
 # ## Can a classifier read the colour?
 #
-# Vectors can be similar without containing the fact that you are interested in, such as a colour. A *probe* is a small
+# Vectors can be similar without containing the information that you need, such as a colour. A *probe* is a small
 # classifier that tries to read one fact from a vector. If a linear probe can read the fact, so can the decoder. To
 # train a probe, you need many pictures for which the fact is known, such as the synthetic scenes. The small encoder
 # `tiny`, which was trained on such scenes, gives a grid of 16 x 16 vectors. Each vector has 66 numbers; the last two

@@ -388,7 +388,7 @@ print(f"the largest weight is on the object for {grounding.pointing:.0%} of {gro
 # to the pictures, or is the map itself shifted? Two tests answer this question. First, mirror the scenes, so that left
 # becomes right: if something in the pictures attracted attention to the left, the attention would now be on the right.
 # Second, train a linear classifier (a *probe*) to predict the shape from the vector of a single cell, and try cells in
-# several columns around the object's centre. If the map were shifted, the cells that predict the shape would be
+# several columns around the object's centre. If the map were shifted, the cells that predict the shape best would be
 # shifted, too.
 #
 # **Predict.** From which cell can the shape be predicted better: from a cell in the middle of the object, or from a

@@ -322,7 +322,7 @@ for number in (0, 3):
 # see [docs/results.md](../docs/results.md).)
 #
 # What does attention do? The next figure shows the attention maps for the first pair. For each word that describes an
-# object, the cell also prints how much of the attention is on that object and how much is on the other one.
+# object, the next cell also prints how much of the attention is on that object and how much is on the other one.
 
 
 # %%

@@ -387,7 +387,7 @@ plt.show()
 #
 # The variance is forty times larger without the baseline. With the baseline, the absolute value of the reward is about
 # 1 instead of 9. The variance of the second part of (12) grows with the square of the reward, so the baseline reduces
-# it from 586 to 5.5. The first part has no baseline, and its variance stays 9.4. The best baseline is near $L_s$
+# it from 586 to 5.5. The first part has no baseline, and its variance stays at 9.4. The best baseline is near $L_s$
 # (figure on the left), and the mean of the estimate is exact for any baseline. On the right, distances are fractions of
 # the length of the exact gradient. With the baseline, 25 draws come as close as about a thousand draws without it. Both
 # distances fall as $1 / \sqrt N$, so each further correct digit takes a hundred times as many draws. It is therefore
@@ -661,8 +661,8 @@ for name in models:
 # %% [markdown]
 # Training with draws makes attention sharper: its entropy falls, so it is spread over fewer regions. ([Chapter
 # 3](03_one_step_of_attention.ipynb) explains why attention lies a little to the left of the objects.) But each word has
-# a draw of its own, and some draws miss the object. In the third row (as stored; yours may differ), the region drawn at
-# *star* is on the yellow circle. The shape is still right, perhaps because of an earlier draw or by luck.
+# a draw of its own, and some draws miss the object. In the third row (as stored; yours may differ), the region sampled
+# for *star* is on the yellow circle. The shape is still right, perhaps because of an earlier draw or by luck.
 #
 # ## Soft attention is the expectation of hard attention
 #
@@ -757,14 +757,14 @@ print(f"{'  without the coin':24}{'':8}{scattered['always a draw']:8.1f}")
 # weights of all regions. (Hard attention could save time only when *writing* captions, because it reads a single
 # vector.) The price of hard attention is the variance of its gradient, which requires a baseline, two more
 # hyperparameters and a start from soft attention. (The mean of eight gradients is itself noisy, so the true ratio of
-# the variance to its squared length is larger than the one in the table.) In return, the maps of the hard model are
-# sharper, and its captions are mostly true even if it reads a single region for each word. But if both models caption
-# with the expectation, the hard model writes fewer true captions. In the paper's table 1, hard attention is ahead of
-# soft attention in BLEU-4 on all three data sets, and behind in METEOR on two of them;
-# [docs/results.md](../docs/results.md) has this package's comparison on Flickr8k. Most later captioners use soft
-# attention, which is trained by plain backpropagation. Draws are needed where a mean makes no sense, for example when
-# deciding where to point a camera. They are also needed where reading everything is too expensive, for example in a
-# large network of which only a part is computed.
+# variance to squared length is larger than the one in the table.) In return, the maps of the hard model are sharper,
+# and its captions are mostly true even if it reads a single region for each word. But if both models caption with the
+# expectation, the hard model writes fewer true captions. In the paper's table 1, hard attention is ahead of soft
+# attention in BLEU-4 on all three data sets, and behind in METEOR on two of them; [docs/results.md](../docs/results.md)
+# has this package's comparison on Flickr8k. Most later captioners use soft attention, which is trained by plain
+# backpropagation. Draws are needed where a mean makes no sense, for example when deciding where to point a camera. They
+# are also needed where reading everything is too expensive, for example in a large network of which only a part is
+# computed.
 #
 # ## Exercises
 #

@@ -266,7 +266,7 @@ def forward():
 
 # %% [markdown]
 # The backward pass begins with the last word. The gradient of $\mathbf{h}_t$ comes partly from the next word, which
-# reads $\mathbf{h}_t$, so the backward step of the next word has to come first. Gradients go from word to word in two
+# reads $\mathbf{h}_t$, so the backward step of the next word has to come first. Gradients flow from word to word in two
 # ways. The state is a different array at each word, and its gradient is *passed on* to the previous word. The keys are
 # the same array for all words, so their gradient is *added up*. The weights are the same for all words, too, so the
 # code adds up their gradients with `+=`.
@@ -463,8 +463,8 @@ for row, scene in zip(axes, unseen[:2]):
 # At each word, the gradient moves attention to the object that the word names, and away from the other object. The
 # cause is one line of `attend_backward`, $\text{d}\alpha_i = \text{d}\mathbf{z} \cdot \mathbf{a}_i$. The word "yellow"
 # was not probable enough, so $-\text{d}\mathbf{z}$ points in a direction that makes "yellow" more probable. The
-# $\mathbf{a}_i$ of the yellow object point in such a direction, too. So the words that it should say teach the model
-# where to look.
+# $\mathbf{a}_i$ of the yellow object point in such a direction, too. So the model learns where to look from the words
+# that it should have said.
 #
 # </details>
 #

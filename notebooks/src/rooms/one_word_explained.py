@@ -361,7 +361,7 @@ print(f"without those that voted, the most probable word is {vocabulary.tokens[p
 # </details>
 #
 # `keras-sat evaluate --faithfulness` removes regions in this way for every content word, and measures how much log p
-# falls. For the photo above, the result must equal the mean of the falls computed by hand.
+# falls. For the photo above, the result must equal the mean fall computed by hand.
 
 # %%
 named = [number for number, word in enumerate(trace.words) if word in ("man", "black", "jacket", "holding", "camera")]
@@ -452,12 +452,12 @@ print(f"camera, 20 regions left at random: {alpha_at_random[of_camera].sum():.0%
 # and with it most of the tube. The votes for "kayak" were not wrong: they show what was read, and how much it added.
 # But votes cannot show what the network would have read *instead*.
 #
-# The curves of "camera" sometimes rise, because attention is redistributed among the regions that are left. In the
-# random order, five of the last 20 regions happen to be ones for which the network would say "camera". These five
-# regions get 91 % of the attention, because most other regions with high scores have been removed. If you remove the
-# tenth with the most attention, the network reads the second tenth. More than half of its attention is then on the
-# tripod, whose regions would say "swing" or "pole", among other words. If you remove the second tenth, too, "camera"
-# becomes more probable again.
+# The curves for "camera" sometimes rise, because attention is redistributed among the remaining regions. In the random
+# order, five of the last 20 regions happen to be ones for which the network would say "camera". These five regions get
+# 91 % of the attention, because most other regions with high scores have been removed. If you remove the tenth with the
+# most attention, the network reads the second tenth. More than half of its attention is then on the tripod, whose
+# regions would say "swing" or "pole", among other words. If you remove the second tenth, too, "camera" becomes more
+# probable again.
 #
 # So attention, votes and the removal of regions answer three different questions:
 #

@@ -202,7 +202,7 @@ for name, values in measured.items():
 # <details><summary>What happened</summary>
 #
 # Before training on phrases, the captioner never named the shape alone; after two epochs on 1,000 scenes, it always or
-# nearly always does. Of the forty captions of whole pictures, the number that are true has changed by at most two. The
+# nearly always does. The number of true captions of whole pictures, out of forty, has changed by at most two. The
 # captioner could already recognise the shapes; the two epochs taught it when to stop.
 #
 # </details>

@@ -507,11 +507,11 @@ else:
 # ## In five sentences
 #
 # From your photos and a table of captions, `fit` teaches a trained captioner your words, but the captioner may forget
-# words that are not in your captions. A small dev split cannot choose the best epoch by BLEU, and a small test split
-# cannot measure a difference of one point, so read the captions. On Flickr8k, a captioner trained with cross-entropy
-# begins to memorise captions in the sixth epoch. Training with rewards raises CIDEr but makes the cross-entropy worse,
-# because CIDEr and cross-entropy measure different things. If a captioner scores higher than a person, its captions are
-# typical, but not necessarily right.
+# words that are not in your captions. You cannot choose the best epoch by BLEU on a small dev split, or measure a
+# difference of one point on a small test split, so read the captions. On Flickr8k, a captioner trained with
+# cross-entropy begins to memorise captions in the sixth epoch. Training with rewards raises CIDEr but makes the
+# cross-entropy worse, because CIDEr and cross-entropy measure different things. If a captioner scores higher than a
+# person, its captions are typical, but not necessarily right.
 #
 # ## Next
 #
