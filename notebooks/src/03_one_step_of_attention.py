@@ -447,10 +447,10 @@ _ = ax.legend()
 # <details><summary>What happened</summary>
 #
 # The cells at both edges predict the shape better than the cell in the middle: a cell of this encoder sees only 8 x 8
-# pixels, and the middle of a square looks like the middle of a circle. So the map is not shifted. The pictures are not
-# the reason, either, since attention is left of the middle in mirrored scenes, too. The model could read the shape from
-# either edge, but with this encoder the left edge predicts the shape better, even in mirrored scenes. The encoder and
-# the decoder were trained together, and have settled on the left edge.
+# pixels, and the middle of a square looks like the middle of a circle. So the map is not shifted. Nor are the pictures
+# the reason: in mirrored scenes, attention is still left of the middle. The model could read the shape from either
+# edge, but with this encoder the left edge predicts the shape better, even in mirrored scenes. The encoder and the
+# decoder were trained together, and have settled on the left edge.
 #
 # </details>
 #

@@ -296,10 +296,10 @@ np.testing.assert_allclose(found_penalty, expected, atol=1e-5, err_msg=message)
 # %% [markdown]
 # ## The world it learns
 #
-# The model learns from scenes of two objects, with two captions each. A caption says on which side of the second object
-# the first object lies. The caption is true only if the *whole* first object lies on that side, with a gap between the
-# objects. In each scene, only one side meets this condition. The encoder is that of `scenes`, and is frozen; only your
-# decoder is trained.
+# The model learns from scenes of two objects, with two captions each. A caption places the first object on one side of
+# the second. The caption is true only if the *whole* first object lies on that side, with a gap between the objects. In
+# each scene, only one side meets this condition. The encoder is that of `scenes`, and is frozen; only your decoder is
+# trained.
 #
 # The cell below computes the features of each scene once and stores them beside the notebook, in the folders `features`
 # and `unseen` (300 MB, which you may delete afterwards). It then makes batches with one caption per row.
@@ -446,7 +446,7 @@ print(f"{len(gradients)} gradients; their norm is {norm_of(gradients):.1f}, afte
 #   \frac{\bar{d}}{\sqrt{\overline{d^2}} + \epsilon}$$
 #
 # Both averages start at 0. The first fraction, in which $k$ is the number of the update, corrects for this;
-# $\epsilon = 10^{-7}$ prevents a division by 0. *RMSProp* divides the gradient $d$ itself by the square root of a
+# $\epsilon = 10^{-7}$ prevents division by zero. *RMSProp* divides the gradient $d$ itself by the square root of a
 # moving average of $d^2$, without a correction. The paper found RMSProp to work best on Flickr8k, and used Adam on the
 # larger Flickr30k and COCO (section 4.3). Both optimizers give each weight a step size of its own. Plain *stochastic
 # gradient descent*, $\theta \leftarrow \theta - \eta\, d$, takes longer steps where the gradient is larger.
@@ -541,7 +541,7 @@ print(f"-log p: {smooth[-1]:.1f} for training scenes in the end, {unseen_nll:.1f
 # About nine captions in ten are true. The loss cannot come near 0: "left of" and "to the left of" mean the same, so no
 # model can predict which of them a caption will use.
 #
-# The loss of the unseen scenes is a little higher than that of the training scenes. The difference may be due to chance
+# The loss on the unseen scenes is a little higher than on the training scenes. The difference may be due to chance
 # (there are only 400 unseen captions), or the model may have begun to memorise its training captions (*overfitting*).
 # With 9,000 scenes and a small model, overfitting is so small that this chapter does nothing about it: dropout is
 # switched off, and training ends after 2,000 updates. On Flickr8k, with 6,000 training photos and a large model, there

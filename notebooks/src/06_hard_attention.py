@@ -146,12 +146,12 @@ plt.show()
 #
 # ## What is maximised: equation (10)
 #
-# Since the mean over all draws is smooth, hard attention maximises such a mean. Ideally, this mean would be the
+# Hard attention maximises a mean over all draws, because such a mean is smooth. Ideally, this mean would be the
 # probability of the caption. A *path* $s = (s_1, \dots, s_C)$ has a region for each word, and the probability of the
-# caption is a sum over all paths: $p(\mathbf{y} \mid \mathbf{a}) = \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s,
-# \mathbf{a})$. But it is hard to estimate the gradient of the logarithm of this sum. The logarithm is concave, so the
-# mean of logarithms is at most the logarithm of the mean. This is *Jensen's inequality*, and it gives the paper's
-# bound:
+# caption is a sum over all paths:
+# $p(\mathbf{y} \mid \mathbf{a}) = \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s, \mathbf{a})$. But it is hard to
+# estimate the gradient of the logarithm of this sum. The logarithm is concave, so the mean of logarithms is at most the
+# logarithm of the mean. This is *Jensen's inequality*, and it gives the paper's bound:
 #
 # $$L_s = \sum_s p(s \mid \mathbf{a}) \log p(\mathbf{y} \mid s, \mathbf{a}) \;\le\;
 #   \log \sum_s p(s \mid \mathbf{a})\, p(\mathbf{y} \mid s, \mathbf{a}) = \log p(\mathbf{y} \mid \mathbf{a})
@@ -510,7 +510,7 @@ print(f"with the coin: variance {variance['coin']:.1f}, the mean is {bias:.0%} a
 # the surrogate, the moving average and the entropy. Training starts from the weights of chapter 5, which were trained
 # with soft attention. With random weights, the model could not predict any word at first, so the rewards would contain
 # no information about where to look. (Each scene has two captions of at most 11 words. TensorFlow compiles a graph for
-# each caption length, so most batches share one graph.)
+# each length, and the batches have only a few different lengths.)
 
 # %%
 bundled = Captioner.from_pretrained("scenes")  # its encoder and vocabulary
@@ -534,10 +534,11 @@ with np.load(path, allow_pickle=False) as arrays:
 print(f"{len(captioned):,} scenes, {len(batches)} batches; {'your weights' if path is yours else 'the copy'}")
 
 # %% [markdown]
-# The file has the constants of the authors' code: $\lambda = .33$, $\lambda_r = .1$ and $\lambda_e = .002$. The next
-# cell sets $\lambda$ to 0 (no penalty, as in chapter 5) and $\lambda_r$ to 1, as in (11), and leaves $\lambda_e$
-# unchanged. Because of the coin toss and the entropy term, the updates follow the gradient of $L_s$ only approximately.
-# For a fair comparison, soft attention is trained for three more epochs, too. Training takes about a minute.
+# `show_attend_tell.py` has the constants of the authors' code: $\lambda = .33$, $\lambda_r = .1$ and
+# $\lambda_e = .002$. The next cell sets $\lambda$ to 0 (no penalty, as in chapter 5) and $\lambda_r$ to 1, as in (11),
+# and leaves $\lambda_e$ unchanged. Because of the coin toss and the entropy term, the updates follow the gradient of
+# $L_s$ only approximately. For a fair comparison, soft attention is trained for three more epochs, too. Training takes
+# about a minute.
 
 # %%
 show_attend_tell.PENALTY_WEIGHT = 0.0
@@ -666,12 +667,12 @@ for name in models:
 #
 # ## Soft attention is the expectation of hard attention
 #
-# Soft attention can also be derived from hard attention. The mean of the contexts that hard attention may draw is soft
-# attention's context, $\mathbb{E}[\hat{\mathbf{z}}_t] = \sum_i \alpha_{t,i} \mathbf{a}_i$, equation (13). But what you
-# need is the mean of the *word probabilities* over all draws, not of the *contexts*, and the word probabilities depend
-# on the context through an LSTM and a softmax. Section 4.2 of the paper argues in two steps that the mean of the word
-# probabilities is near the word probabilities of the mean context. First, the mean of the word probabilities is near
-# their *normalised weighted geometric mean*
+# Soft attention can also be derived from hard attention. Averaged over all draws, the context of hard attention is the
+# context of soft attention, $\mathbb{E}[\hat{\mathbf{z}}_t] = \sum_i \alpha_{t,i} \mathbf{a}_i$, equation (13). But
+# what you need is the mean of the *word probabilities* over all draws, not of the *contexts*, and the word
+# probabilities depend on the context through an LSTM and a softmax. Section 4.2 of the paper argues in two steps that
+# the mean of the word probabilities is near the word probabilities of the mean context. First, the mean of the word
+# probabilities is near their *normalised weighted geometric mean*
 #
 # $$\mathrm{NWGM}[p(y_t = k \mid \mathbf{a})] = \frac{\prod_i \exp(n_{t,k,i})^{\alpha_{t,i}}}
 #   {\sum_j \prod_i \exp(n_{t,j,i})^{\alpha_{t,i}}}
@@ -717,7 +718,7 @@ for name in ("soft", "hard"):
 #
 # ## Soft or hard?
 #
-# The last measurement is that of the variance. The next cell computes the gradient of one batch eight times, with new
+# Finally, measure the variance of the gradient. The next cell computes the gradient of one batch eight times, with new
 # draws each time. How large is the variance compared with the squared length of the mean gradient? (With soft attention
 # there are no draws, so the variance is 0.)
 

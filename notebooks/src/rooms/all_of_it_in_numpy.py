@@ -268,8 +268,8 @@ def forward():
 # The backward pass begins with the last word. The gradient of $\mathbf{h}_t$ comes partly from the next word, which
 # reads $\mathbf{h}_t$, so the backward step of the next word has to come first. Gradients flow from word to word in two
 # ways. The state is a different array at each word, and its gradient is *passed on* to the previous word. The keys are
-# the same array for all words, so their gradient is *added up*. The weights are the same for all words, too, so the
-# code adds up their gradients with `+=`.
+# the same array for all words, so their gradients from all words are *added up*. The weights are the same for all
+# words, too, so the code adds up their gradients with `+=`.
 #
 # **Your turn.** `of_word` is what `step_backward` returned for a word. Which three things are passed on to the previous
 # word?

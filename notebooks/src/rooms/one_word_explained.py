@@ -62,8 +62,8 @@ print(f"attention in rows 3 to 6, columns 6 to 8: {alpha.reshape(14, 14)[3:7, 6:
 print(f"attention in rows 12 and 13, columns 8 to 11: {alpha.reshape(14, 14)[12:, 8:12].sum():.0%}")
 
 # %% [markdown]
-# The caption is correct, if you take "holding" loosely. Three quarters of the attention is on the camera and right
-# beside it, and most of the rest is on the foot of the tripod.
+# The caption is correct, if you take "holding" loosely. Three quarters of the attention is on or next to the camera,
+# and most of the rest is on the foot of the tripod.
 #
 # ## The score, split in four
 #

@@ -3,7 +3,7 @@
 #
 # **You will be able to**
 #
-# * write additive, dot and bilinear scores, and get the same numbers as the package's layers
+# * implement additive, dot and bilinear scores, and get the same numbers as the package's layers
 # * count the weights of each score, and the multiplications that it needs for each photo and for each word
 # * train the same captioner with each score, and say what a single run can show
 #

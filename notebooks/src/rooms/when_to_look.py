@@ -328,7 +328,7 @@ AttentionDisplay.compare([*read.values()], names=[*read], width=10)
 # In each picture, the line encloses half of the attention. With `flickr8k-paper`, the line encloses at least a quarter
 # of the photo at every word. With `flickr8k`, attention is on the hat at "hat", but at "glasses" it is on the tie. The
 # record of `flickr8k` has measurements on photos of Flickr8k that the captioner was not trained on. The next cell
-# prints how much of the attention is on the named object, and how often the peak is.
+# prints how much of the attention is on the named object, and how often the peak is on it.
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
