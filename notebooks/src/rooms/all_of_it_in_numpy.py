@@ -484,12 +484,13 @@ for row, scene in zip(axes, unseen[:2]):
 #
 # ## In five sentences
 #
-# A backward pass goes through the lines of the forward pass in reverse order, with one rule for each kind of line. By
-# the softmax's rule, the score of a region rises if reading this region is better than reading the current weighted
-# mean, and the gradient of the score is proportional to the region's attention weight. The gradient of an array that is
-# used several times is the sum over its uses: the readout and the next word use the state, and all words use the keys
-# and the weights. Central differences check a gradient without any derivation, and TensorFlow's tape computes the same
-# gradient. With these gradients, a model in numpy learns within a minute where to look and what to say.
+# A backward pass goes through the lines of the forward pass in reverse order, with one rule for each kind of line.
+# Because of the softmax, gradient descent raises the score of a region only if reading this region is better than
+# reading the current weighted mean, and the gradient of the score is proportional to the region's attention weight. The
+# gradient of an array that is used several times is the sum over its uses: the readout and the next word use the state,
+# and all words use the keys and the weights. Central differences check a gradient without any derivation, and
+# TensorFlow's tape computes the same gradient. With these gradients, a model in numpy learns within a minute where to
+# look and what to say.
 #
 # ## Next
 #

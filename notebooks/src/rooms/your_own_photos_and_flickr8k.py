@@ -365,7 +365,7 @@ for name in compared:
 # | 5, 6 | rewards | CIDEr again |
 #
 # **Predict.** In stage 3, the captioner is rewarded for captions with a high CIDEr. Does its *cross-entropy* on dev
-# fall, too? How many different captions does the captioner generate for the 1,000 dev photos?
+# improve as well? How many different captions does the captioner generate for the 1,000 dev photos?
 
 # %%
 record = json.loads((files("keras_sat") / "files/pretrained/flickr8k/record.json").read_text(encoding="utf-8"))
