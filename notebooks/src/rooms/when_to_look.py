@@ -3,7 +3,8 @@
 #
 # **You will be able to**
 #
-# * say why the paper's loss does not require attention to be on what a word names, and measure where attention is
+# * say why the paper's loss does not make the model attend to the object that a word names, and measure how often it
+#   does
 # * add a *visual sentinel*, which allows attention to ignore the photo
 # * guide attention to the right region with word detectors, which are trained only on captions
 # * test whether a word depends on the attended region, by removing that region

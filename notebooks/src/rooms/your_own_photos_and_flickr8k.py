@@ -140,9 +140,9 @@ for ax in (left, right):
 
 # %% [markdown]
 # Keeping the weights of the epoch that is best on the dev split is a form of *early stopping*; the paper chooses the
-# epoch by BLEU (section 4.3). The cross-entropy falls smoothly, but the BLEU-4 of only 30 pictures fluctuates. So a
-# small dev split shows which epochs are good, but not which epoch is best. With fewer than 50 dev pictures, `fit` warns
-# you and chooses the best epoch by cross-entropy instead.
+# epoch by BLEU (section 4.3). The cross-entropy falls smoothly, but BLEU-4 fluctuates, because it is computed on only
+# 30 pictures. So a small dev split shows which epochs are good, but not which epoch is best. With fewer than 50 dev
+# pictures, `fit` warns you and chooses the best epoch by cross-entropy instead.
 #
 # To see what the captioner has learned, generate 200 new scenes. (With photos, you would use the test split.)
 #
@@ -432,9 +432,9 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 # which is less than the captioner's; [chapter 8](../08_how_good_is_it.ipynb) explains why.
 #
 # On photos, attention helps less than on scenes. BLEU-4 shows no difference between captioners with and without
-# attention; METEOR, ROUGE-L and CIDEr show a small difference ([docs/results.md](../../docs/results.md)). Each cell of
-# a deep encoder has seen most of the photo, so the mean of all cells contains almost as much information as a selection
-# of cells.
+# attention; METEOR, ROUGE-L and CIDEr show a small difference ([docs/results.md](../../docs/results.md)). In a deep
+# encoder, the vector of each region depends on most of the photo, so the mean over all regions contains almost as much
+# information as the regions that attention selects.
 #
 # ## Flickr8k at home
 #
