@@ -384,12 +384,12 @@ print(f"the largest weight is on the object for {grounding.pointing:.0%} of {gro
 # %% [markdown]
 # ### Is the map shifted?
 #
-# Look closely at the maps of the words for the shapes: the attention is left of the middle of the object. Is this due
-# to the pictures, or is the map itself shifted? Two tests answer this question. First, mirror the scenes, so that left
-# becomes right: if something in the pictures attracted attention to the left, the attention would now be on the right.
-# Second, train a linear classifier (a *probe*) to predict the shape from the vector of a single cell, and try cells in
-# several columns around the object's centre. If the map were shifted, the cells that predict the shape best would be
-# shifted, too.
+# Look closely at the maps of the shape words: the attention is to the left of the object's centre. Is this due to the
+# pictures, or is the map itself shifted? Two tests answer this question. First, mirror the scenes, so that left becomes
+# right: if something in the pictures attracted attention to the left, the attention would now be on the right. Second,
+# train a linear classifier (a *probe*) to predict the shape from the vector of a single cell, and try cells in several
+# columns around the object's centre. If the map were shifted, the cells that predict the shape best would be shifted,
+# too.
 #
 # **Predict.** From which cell can the shape be predicted better: from a cell in the middle of the object, or from a
 # cell at its edge?
@@ -614,9 +614,9 @@ print("                    by hand:", *(f"{lead:.2f}" for lead in lead_by_hand))
 # * *Bilinear* (or multiplicative) attention, $e_{ti} = \mathbf{a}_i^\top \mathbf{W} \mathbf{h}_{t-1}$: a matrix first
 #   maps the state into the space of the annotation vectors.
 #
-# Dot-product attention needs a state and annotation vectors of the same dimension. The next cell computes the attention
-# weights by hand, with the dot-product score and with the bilinear score. It compares them with the weights from the
-# package's layers and, for the dot product, from `keras.layers.Attention`.
+# Dot-product attention needs the state and the annotation vectors to have the same dimension. The next cell computes
+# the attention weights by hand, with the dot-product score and with the bilinear score. It compares them with the
+# weights from the package's layers and, for the dot product, from `keras.layers.Attention`.
 
 # %%
 from keras_sat import BilinearAttention, DotAttention

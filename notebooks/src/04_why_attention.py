@@ -192,7 +192,8 @@ print(f"means of an encoder with random weights: {ratio['random']:.0%}")
 #
 # A single vector through which everything must pass is called a *bottleneck*. What a bottleneck loses depends on how
 # the vector is computed. A mean loses the order. A fully connected layer has separate weights for each cell, so its
-# output vector can encode what is where. But the vector always has the same size, however much there is in the photo.
+# output vector can encode which object is where. But the vector always has the same size, however much there is in the
+# photo.
 #
 # Attention was invented for translation. A *sequence-to-sequence* model ([Sutskever et al.,
 # 2014](https://arxiv.org/abs/1409.3215)) reads a sentence with one recurrent network, the encoder, and writes its

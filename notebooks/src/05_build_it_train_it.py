@@ -726,8 +726,8 @@ _ = AttentionDisplay(unseen[true_ones[0]].image, words, alpha[0, : len(words)].n
 # harm if most regions are background, or if you want to read the maps, because less of the attention is on the object
 # that a word names. The bundled captioners for scenes were trained without the penalty.
 #
-# Where does .33 come from? The paper gives no value. In the authors' code, the script for COCO has a weight of 1, but
-# averages the penalty over the 196 regions and sums it over the 64 captions of a batch. Equation (14) sums over the
+# Where does .33 come from? The paper gives no value. In the authors' code, the script for COCO sets the weight to 1,
+# but averages the penalty over the 196 regions and sums it over the 64 captions of a batch. Equation (14) sums over the
 # regions, and the package averages the loss over captions. So the corresponding weight in (14) is $64 / 196 = .33$,
 # which is the package's default. (With the 256 regions of this chapter, the weight would be .25.)
 #

@@ -228,7 +228,7 @@ for number in (10, 1000, 100_000):
 # follows. Take a tiny version of the paper's model, with three regions, three words and random weights, so that you can
 # list all paths. There are $3^3 = 27$ paths $s$. To make the model follow a given path, set the noise to 10,000 for the
 # regions of the path: these regions are then drawn, whatever $\alpha$ is. (`sampled` is 1 for captions whose regions
-# are drawn, and 0 for captions that read the weighted mean.)
+# are drawn, and 0 for captions that use the weighted mean.)
 
 # %%
 keras.utils.set_random_seed(0)
@@ -709,8 +709,8 @@ for name in ("soft", "hard"):
     print(f"{name}, {len(mean)} words:", ", ".join(f"{pair} {value:.3f}" for pair, value in distance[name].items()))
 
 # %% [markdown]
-# The approximation is good for the model that was trained with draws. This model had to predict words from single
-# regions, too, and its prediction for the mean context is nearly the mean of its predictions for single regions. For
+# The approximation is good for the model that was trained with draws. This model was also trained to predict words from
+# single regions, and its prediction for the mean context is nearly the mean of its predictions for single regions. For
 # the soft model the approximation is worse: this model was never trained on single regions, and its maps are less
 # sharp, so there is more to average. So in a model that was trained with both draws and the expectation, soft attention
 # is approximately the expectation of hard attention. This is why captions are written with the expectation even after

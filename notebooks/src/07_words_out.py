@@ -244,9 +244,9 @@ print("said more often with 2:", *(f"{word} +{count}" for word, count in Counter
 
 # %% [markdown]
 # With a penalty of 2, captions grow from 6.1 to 8.7 words on average, and most of them are still true. The additional
-# words add little information. Many are introductions ("you can see", "a picture of"), sizes, or "to the left of"
-# instead of "left of"; hardly any are colours. Choose the penalty with the best score on the dev split, in the metric
-# that matters to you. The package's preset for Flickr8k uses .5.
+# words add little information. Many are size words, or come from introductions ("you can see", "a picture of") or from
+# "to the left of" in place of "left of"; hardly any are colour words. Choose the penalty with the best score on the dev
+# split, in the metric that matters to you. The package's preset for Flickr8k uses .5.
 #
 # ## Sampling
 #

@@ -424,7 +424,7 @@ for scene, (words, maps) in list(zip(unseen, captions))[:2]:
 # ## How attention learns where to look
 #
 # Nobody marked the objects in the training scenes. So how does attention learn where the objects are? Train again for
-# 150 updates, from the same initial weights. Then let the model read a ground-truth caption of each of two unseen
+# 150 updates, from the same initial weights. Then let the model read one ground-truth caption for each of two unseen
 # scenes. At each word for a colour or a shape, look at $-\text{d}e_{ti}$, the direction in which gradient descent moves
 # the scores.
 #

@@ -353,10 +353,10 @@ print(f"without those that voted, the most probable word is {vocabulary.tokens[p
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# If you remove the regions with the highest votes, hardly anything is left of the probability of "camera". If you
-# remove those with the most attention, a tenth of the probability is left, because eight of these 20 regions are on or
-# beside the legs of the tripod, and voted against "camera". Removing random regions does no harm. So the word "camera"
-# *depends* on what the network saw of the camera.
+# If you remove the regions with the highest votes, the probability of "camera" falls to almost 0. If you remove those
+# with the most attention, a tenth of the probability is left, because eight of these 20 regions are on or beside the
+# legs of the tripod, and voted against "camera". Removing random regions does no harm. So the word "camera" *depends*
+# on what the network saw of the camera.
 #
 # </details>
 #

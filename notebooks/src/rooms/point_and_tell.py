@@ -259,8 +259,8 @@ AttentionDisplay.from_result(pointed).plot(width=10)
 #
 # In [chapter 3](../03_one_step_of_attention.ipynb), attention chose what the decoder reads, word by word. In [chapter
 # 4](../04_why_attention.ipynb), a captioner without attention could not say which object is where. In this notebook,
-# *you* chose what the decoder reads, once for all words of a phrase. The architecture did not have to change, because
-# attention is just a weighted mean, and you can set some of its weights to 0.
+# *you* chose what the decoder reads, once per phrase. The architecture did not have to change, because attention is
+# just a weighted mean, and you can set some of its weights to 0.
 #
 # ## Next
 #

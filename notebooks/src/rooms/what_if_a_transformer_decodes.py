@@ -320,8 +320,8 @@ for name, said in captions.items():
     print(f"{name:12} {true[name].mean():.0%} of its captions of {len(unseen)} unseen scenes are true: {said[0]}")
 
 # %% [markdown]
-# About nine in ten of each decoder's captions are true. Which decoder is ahead may depend on the seed, so train each
-# decoder again with another seed before you draw conclusions from a difference of a few percentage points.
+# About nine in ten of each decoder's captions are true. The ranking may depend on the seed, so train each decoder again
+# with another seed before you draw conclusions from a difference of a few percentage points.
 #
 # ## Cached keys and values
 #

@@ -298,8 +298,8 @@ axes[0].invert_yaxis()
 #
 # </details>
 #
-# The next figure shows the attention maps of three captioners for the first sentence in which every peak of "guided" is
-# on the named object. (A word that comes from memory has no map.)
+# The next figure shows the attention maps of three captioners for one sentence: the first in which every attention peak
+# of "guided" is on the named object. (A word that comes from memory has no map.)
 
 # %%
 compared = ("before", "sentinel", "guided")

@@ -426,10 +426,11 @@ for label, row in PUBLISHED["flickr8k"].items():
 print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu_4']:6.3f}  {scores['meteor']:6.3f}")
 
 # %% [markdown]
-# The bundled captioner is ahead of the paper in all three metrics, but the comparison is not fair. Unlike the paper's
-# captioners, the bundled captioner has a newer encoder, is scored on the dev split, and was trained with rewards. High
-# scores do not mean that captioning is solved, either. A *person's* captions of the dev photos have a BLEU-4 of .212,
-# which is less than the captioner's; [chapter 8](../08_how_good_is_it.ipynb) explains why.
+# The bundled captioner is ahead of the paper in all three metrics, but the comparison is not fair. The bundled
+# captioner has a newer encoder than the paper's captioners, is scored on the dev split instead of the test split, and
+# was trained with rewards. High scores do not mean that captioning is solved, either. A *person's* captions of the dev
+# photos have a BLEU-4 of .212, which is less than the captioner's; [chapter 8](../08_how_good_is_it.ipynb) explains
+# why.
 #
 # On photos, attention helps less than on scenes. BLEU-4 shows no difference between captioners with and without
 # attention; METEOR, ROUGE-L and CIDEr show a small difference ([docs/results.md](../../docs/results.md)). In a deep
@@ -438,9 +439,9 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 #
 # ## Flickr8k at home
 #
-# Get the data first ([docs/data.md](../../docs/data.md) says where to find it). The first of the following commands
-# then trains a captioner much like the paper's, in about an hour on two cores. The second command follows most of the
-# recipe above, and takes just over two hours. The third command scores the captioner of the first command:
+# Get the data first ([docs/data.md](../../docs/data.md) says where to find it). The first command below then trains a
+# captioner much like the paper's, in about an hour on two cores. The second command follows most of the recipe above,
+# and takes just over two hours. The third command scores the captioner of the first command:
 #
 # ```bash
 # keras-sat fit --data flickr8k --data-dir flickr8k --encoder mobilenet_v2 --dtype mixed_bfloat16 --output-dir runs/soft
@@ -506,7 +507,7 @@ else:
 #
 # ## In five sentences
 #
-# From your photos and a table of captions, `fit` teaches a trained captioner your words, but the captioner may forget
+# Given your photos and a table of captions, `fit` teaches a trained captioner your words, but the captioner may forget
 # words that are not in your captions. You cannot choose the best epoch by BLEU on a small dev split, or measure a
 # difference of one point on a small test split, so read the captions. On Flickr8k, a captioner trained with
 # cross-entropy begins to memorise captions in the sixth epoch. Training with rewards raises CIDEr but makes the
