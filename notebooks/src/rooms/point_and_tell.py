@@ -209,8 +209,8 @@ for name, values in measured.items():
 #
 # ## Point
 #
-# The next figure has four pictures, with a phrase for each rectangle. Red words describe the red rectangle, and blue
-# words describe the blue rectangle.
+# The next figure has four pictures, with a phrase for each rectangle. The phrase printed in red describes what is
+# inside the red rectangle, and the phrase in blue what is inside the blue one.
 
 # %%
 _, axes = plt.subplots(1, 4, figsize=(10, 3.1), layout="constrained")

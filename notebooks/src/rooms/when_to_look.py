@@ -399,8 +399,8 @@ axes[2].legend(title="removed")
 #
 # </details>
 #
-# A test of one word in one photo proves nothing in general. `keras-sat evaluate --faithfulness` runs this test for
-# every word that names something, and [docs/evaluation.md](../../docs/evaluation.md) explains the result.
+# One word in one photo is not enough to draw a general conclusion. `keras-sat evaluate --faithfulness` runs this test
+# for every word that names something, and [docs/evaluation.md](../../docs/evaluation.md) explains the result.
 #
 # ## Exercises
 #

@@ -399,8 +399,8 @@ axes[-1].set_xlabel("epoch")
 #   captioner writes only a little more than half as many different captions as at the end of the stage. From the sixth
 #   epoch on, the captioner memorises the training captions: their cross-entropy keeps falling, but the cross-entropy of
 #   the dev captions does not.
-# * **Stage 2** hardly changes the curves. The purpose of this stage is to give a resized photo the same caption as the
-#   original.
+# * **Stage 2** hardly changes the curves. It makes the captioner robust to resizing: a resized photo should get the
+#   same caption as the original.
 # * **Stage 3.** CIDEr rises immediately. The cross-entropy on dev *rises*, too, but this is not a contradiction.
 #   Cross-entropy measures how probable each of the five human captions is; CIDEr measures whether one sentence, the
 #   captioner's own, has the words that people agree on. To raise CIDEr, training makes the typical sentence more
