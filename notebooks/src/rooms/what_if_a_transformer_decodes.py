@@ -465,8 +465,8 @@ _ = ax.legend(ncols=3)
 # <details><summary>What happened</summary>
 #
 # Not all heads look mainly at the named object. In the stored run, one head of the first block has three quarters of
-# its attention on the named object, not much less than the LSTM has. The other heads have less attention on the named
-# object, and some heads also look at the other object. Nothing in the loss requires the heads to divide the work like
+# its attention on the named object, not much less than the LSTM has. The other heads put less of their attention on the
+# named object, and some also look at the other object. Nothing in the loss requires the heads to divide the work like
 # this.
 #
 # </details>
