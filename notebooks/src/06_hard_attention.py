@@ -388,10 +388,11 @@ plt.show()
 # The variance is forty times larger without the baseline. With the baseline, the absolute value of the reward is about
 # 1 instead of 9. The variance of the second part of (12) grows with the square of the reward, so the baseline reduces
 # it from 586 to 5.5. The first part has no baseline, and its variance stays at 9.4. The best baseline is near $L_s$
-# (figure on the left), and the mean of the estimate is exact for any baseline. On the right, distances are fractions of
-# the length of the exact gradient. With the baseline, 25 draws come as close as about a thousand draws without it. Both
-# distances fall as $1 / \sqrt N$, so each further correct digit takes a hundred times as many draws. It is therefore
-# better to improve the baseline than to take more draws.
+# (figure on the left), and the mean of the estimate is exact for any baseline. The figure on the right shows the
+# distance between the estimate and the exact gradient, divided by the norm of the exact gradient. With the baseline, 25
+# draws come as close as about a thousand draws without it. Both distances fall as $1 / \sqrt N$, so each further
+# correct digit takes a hundred times as many draws. It is therefore better to improve the baseline than to take more
+# draws.
 #
 # </details>
 #
