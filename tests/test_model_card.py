@@ -1,5 +1,6 @@
 """The tables of the model card are those of the records of the bundled captioners."""
 
+import re
 import sys
 
 import pytest
@@ -22,6 +23,17 @@ def test_the_tables_are_up_to_date():
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_record_is_of_the_bundled_weights(name):
     assert RECORDS[name]["weights_digest"] == Captioner.from_pretrained(name).weights_digest()
+
+
+def test_readme_says_how_often_captions_are_right_as_the_card_does():
+    card = " ".join(make_tables.PAGE.read_text(encoding="utf-8").split())
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    percent = re.search(r"On dev, (\d+) % of flickr8k's captions are right", card)[1]
+    assert f"On photos of this kind, {percent} % of its captions are right." in readme
+    named, total = re.search(
+        r"For (\d+) of the (\d+), the caption contains a correct noun", card
+    ).groups()
+    assert f"On {total} free photos from elsewhere, {named} captions name something" in readme
 
 
 def test_numbers_are_written_as_on_the_page():

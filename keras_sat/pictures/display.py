@@ -204,9 +204,10 @@ class AttentionDisplay:
             ax = self._new_axes(
                 plt.figure, words=words, columns=columns, shares=shares, width=width
             )
-        self._draw(np.ravel(ax), self.positions(words), look, shares)
+        panels = np.ravel(ax)  # of the photo and of each word
+        self._draw(panels, self.positions(words), look, shares)
         if self.map_kind == "votes":
-            _write_note(np.ravel(ax)[0], "votes")
+            _write_note(panels[0], "votes")
         return ax
 
     @staticmethod

@@ -84,7 +84,9 @@ class GalleryPage:
     def add(self, name, result, image, references=(), **scores):
         """Add a photo with its CaptionResult, its human captions and its scores."""
         maps = result.maps(self.map_kind)
-        display = AttentionDisplay(image, result.words, maps, result.from_photo)
+        display = AttentionDisplay(
+            image, result.words, maps, result.from_photo, map_kind=self.map_kind
+        )
         data = player.figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
         score_texts = [named(key, value) for key, value in scores.items()]
         if result.confidence is not None:
