@@ -4,12 +4,12 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 # Two processes with one thread each: most of a test is TensorFlow's tracing, which takes one core. One file stays in
 # one process, since its tests share what they trained.
-PYTEST := pytest --numprocesses 2 --dist loadfile
+PYTEST := pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # With editable_mode=compat the clone is on Python's path. Otherwise, a script in the folder that contains the clone
 # would import the clone's folder, which has the package's name, instead of the package.
 EDITABLE := --config-settings editable_mode=compat --editable
 
-.PHONY: demo install test test-all test-lowest stubs site address lint bench notebooks notebooks-check release page clean
+.PHONY: demo install test test-all test-slow test-lowest stubs site address lint bench notebooks notebooks-check release page clean
 
 install: $(INSTALLED)
 
@@ -30,6 +30,11 @@ test: $(INSTALLED)
 # These, and the slow ones: kills, hosts, long trainings.
 test-all: $(INSTALLED)
 	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST) -m ""
+
+# What continuous integration runs where the quick tests have passed: the slow ones, and those that a fresh install
+# skips. tests/test_wheel.py has run there too.
+test-slow: $(INSTALLED)
+	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST) -m "slow or extras" --ignore tests/test_wheel.py
 
 # What type checkers and editors read of the public names; a test says when it is to be run again.
 stubs: $(INSTALLED)

@@ -24,6 +24,19 @@ collect_ignore = ["elsewhere.py", "lowest.py", "distributed_trainings.py", "two_
 collect_ignore += ["golden/make_coco_caption.py", "golden/make_efficientnet_lite.py"]
 
 
+# Files with minutes of slow tests: begun last, they would keep one process busy while
+# the other has nothing left.
+LONG = ("test_ray_data.py", "test_distribution.py", "test_torture.py", "test_keras_file.py")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest reads the marks to choose
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if {"chromium", "real_data", "peers"} & {*item.fixturenames}:
+            item.add_marker("extras")
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
 @pytest.fixture(autouse=True)
 def same_chance_in_every_run():
     import keras

@@ -121,8 +121,8 @@ def test_a_stored_notebook_keeps_its_outputs_under_a_new_address(address):
 
 @pytest.mark.slow
 def test_with_an_address_the_notebook_alone_is_enough(tmp_path, monkeypatch):
-    """Run the shortest notebook where the package is not installed, with the address of
-    a repository on this machine.
+    """Install from a notebook's own line where the package is not installed, with the
+    address of a repository on this machine.
     """
     pytest.importorskip("jupytext", reason="the notebooks need the extra `notebooks`")
     nbformat = pytest.importorskip("nbformat")
@@ -155,9 +155,9 @@ def test_with_an_address_the_notebook_alone_is_enough(tmp_path, monkeypatch):
     assert notebook.cells[1].source == f"%pip install --quiet git+{local}"
     assert not any("colab" in cell.source for cell in notebook.cells)
     before, after = "import keras_sat", "print(keras_sat.__file__)"
-    notebook.cells.insert(1, nbformat.v4.new_code_cell(before))
-    notebook.cells[1].metadata["tags"] = ["raises-exception"]
-    notebook.cells += [nbformat.v4.new_code_cell(code) for code in (before, after)]
+    codes = (before, notebook.cells[1].source, before, after)
+    notebook.cells = [nbformat.v4.new_code_cell(code) for code in codes]
+    notebook.cells[0].metadata["tags"] = ["raises-exception"]
     resources = {"metadata": {"path": str(elsewhere)}}
     client = nbclient.NotebookClient(
         notebook, timeout=900, kernel_name="alone", resources=resources
@@ -165,9 +165,9 @@ def test_with_an_address_the_notebook_alone_is_enough(tmp_path, monkeypatch):
     try:
         client.execute()
     except nbclient.exceptions.CellExecutionError:
-        printed = str(notebook.cells[2].outputs)
+        printed = str(notebook.cells[1].outputs)
         if any(reason in printed for reason in ("Could not find a version", "Connection")):
             pytest.skip("pip cannot fetch setuptools, which builds the package")
         raise
-    assert notebook.cells[1].outputs[0].ename == "ModuleNotFoundError"
+    assert notebook.cells[0].outputs[0].ename == "ModuleNotFoundError"
     assert notebook.cells[-1].outputs[0].text.startswith(str(packages))

@@ -26,6 +26,7 @@ from keras_sat.files.model_folder import PARTS, pretrained_directory
 constants = pytest.importorskip(
     "huggingface_hub.constants", reason="huggingface_hub is not installed: the hub is not tested"
 )
+pytestmark = pytest.mark.extras
 REPOSITORY = "someone/captioner.1"
 BLANK = np.zeros((64, 64, 3), np.uint8)
 

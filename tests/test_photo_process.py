@@ -111,6 +111,7 @@ def test_a_process_that_does_not_start_is_not_the_photos_fault(tmp_path, monkeyp
         PhotoProcess().load(tmp_path / "one.png", (16, 16))
 
 
+@pytest.mark.extras
 def test_an_address_is_read_through_fsspec(tmp_path):
     pytest.importorskip(
         "fsspec", reason="fsspec is not installed: photos at addresses are not tested"

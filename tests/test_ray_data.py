@@ -1,4 +1,4 @@
-"""Many machines: lists and blocks, and a real Ray cluster of three nodes on which
+"""Many machines: lists and blocks, and a real Ray cluster of two nodes on which
 everything dies once.
 """
 
@@ -38,7 +38,7 @@ def add(**options):
             pass
     sys.exit("no node of the cluster has started")
 add(num_cpus=0, include_dashboard=False)
-for _ in range(3):
+for _ in range(2):
     add(num_cpus=1)
 print("address", cluster.address, flush=True)
 sys.stdin.read()
@@ -113,11 +113,11 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """A folder with 320 scenes, a torn picture and one that crashes its decoder on the
+    """A folder with 160 scenes, a torn picture and one that crashes its decoder on the
     cluster.
     """
     folder = tmp_path_factory.mktemp("photos")
-    for number, scene in enumerate(draw_scenes(320, seed=5)):
+    for number, scene in enumerate(draw_scenes(160, seed=5)):
         (folder / f"{number:03d}.png").write_bytes(scene.png())
     (folder / "100-crash.png").write_bytes((folder / "100.png").read_bytes())
     (folder / "torn.png").write_bytes(b"torn")
@@ -137,7 +137,7 @@ def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tm
     for fault in ("part-000000@worker", "part-000001@full", "part-000002@node"):
         (faults / fault).touch()
     command = ["-m", "keras_sat", "caption", photos, *["--model", "scenes", "--num-beams", "1"]]
-    command += ["--ray", address, "--output", tmp_path / "out", "--part-size", 64]
+    command += ["--ray", address, "--output", tmp_path / "out", "--part-size", 32]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with program(*command, **pipes) as driver:
         (faults / f"part-000003@{driver.pid}").touch()
@@ -147,7 +147,7 @@ def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tm
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
     with program(*command, **pipes) as driver:
         printed = driver.stdout.read()
-    assert f"{tmp_path / 'out'}: 322 pictures in 6 parts\n" in printed
+    assert f"{tmp_path / 'out'}: 162 pictures in 6 parts\n" in printed
     assert "failed: 2 pictures" in printed and driver.returncode == 2
     assert "raylet" not in printed and "\x1b" not in printed
     assert not [*faults.iterdir()], "all of it happened"
@@ -273,6 +273,7 @@ def test_blocks_that_failed_are_tried_again_and_none_is_counted_twice():
         [*InTurn([(0, "torn")]).do(None, ["a"])]
 
 
+@pytest.mark.extras
 def test_photos_come_from_folders_patterns_lists_and_addresses(tmp_path, monkeypatch):
     write_photos(tmp_path / "some", ["b.png", "a.png", "c\n.png"])
     write_photos(tmp_path / "some" / "more", ["d.png"])
@@ -374,6 +375,7 @@ def test_a_list_that_is_gone_or_changed_is_noticed(tmp_path):
     assert photo_list.list_of_photos(output, settings) == photos
 
 
+@pytest.mark.extras
 def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
     rows = [
         ray_data._row("a.png", ValueError("torn")),
@@ -389,7 +391,7 @@ def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
     assert ray_data._rows_of_part({"path": str(tmp_path / "part.parquet")}) == rows
 
 
-@pytest.mark.parametrize("file_type", ["jsonl", "parquet"])
+@pytest.mark.parametrize("file_type", ["jsonl", pytest.param("parquet", marks=pytest.mark.extras)])
 def test_a_file_name_that_is_not_utf_8_has_its_row(tmp_path, file_type):
     path = tmp_path / f"part.{file_type}"
     if file_type == "parquet":
@@ -426,7 +428,7 @@ class Caption:
 
 
 @pytest.mark.filterwarnings("always:.*made again")
-@pytest.mark.parametrize("file_type", ["jsonl", "parquet"])
+@pytest.mark.parametrize("file_type", ["jsonl", pytest.param("parquet", marks=pytest.mark.extras)])
 def test_each_run_looks_at_the_parts_of_earlier_runs(tmp_path, monkeypatch, capsys, file_type):
     if file_type == "parquet":
         pytest.importorskip("pyarrow", reason="pyarrow is not installed: Parquet is not tested")
