@@ -87,6 +87,8 @@ PRESETS = {
         "cell": "lstm",
         "optimizer": "rmsprop",
         "batch_size": 64,
+        # As in the authors' script, which averages over regions and captions in another
+        # way: in equation (14), .33 would be as strong (docs/questions.md).
         "attention_penalty_weight": 1.0,
         "label_smoothing": 0.0,
     },

@@ -8,9 +8,11 @@ import pytest
 import tensorflow as tf
 
 from keras_sat import presets
+from keras_sat.options import CONSENSUS_BEAMS, SearchOptions
 from keras_sat.training.plan import Machine, PhotoCounts, Request, check_request, resolve
 
-TRAINING = Path(__file__).parents[1] / "docs" / "training.md"
+DOCS = Path(__file__).parents[1] / "docs"
+TRAINING = DOCS / "training.md"
 MANY = PhotoCounts(train=6000, dev=1000, test=1000)
 
 
@@ -93,3 +95,97 @@ def test_the_example_of_the_docs(capsys):
     said = capsys.readouterr().out
     of_machine = re.compile(r" on (CPU, \d+ cores|\d+ GPU)$", re.MULTILINE)
     assert of_machine.sub("", said) == of_machine.sub("", expected)
+
+
+# === What the pages say about defaults ===
+
+# Pairs of what is trained on, and the default encoder.
+ENCODERS = ("vgg16", "mobilenet_v2", "efficientnet_lite0")
+FLICKR = [(data, encoder) for data in ("flickr8k", "flickr30k") for encoder in ENCODERS]
+COCO = [("coco", encoder) for encoder in ENCODERS]
+ALL = FLICKR + COCO
+LITE, VGG16 = [("flickr8k", "efficientnet_lite0")], [("flickr8k", "vgg16")]
+PAPER = [("paper", "vgg19")]
+FINE_TUNED = [("400 photos", "mobilenet_v2")]
+FROZEN, SCENES = [("6000 photos", "mobilenet_v2")], [("scenes", "tiny")]
+PLAIN = FROZEN + SCENES
+STATED = {
+    "questions.md": [
+        ("`fit` groups by photo with the presets for Flickr8k", "group_by", ALL, "image"),
+        ("whenever it trains the encoder", "group_by", FINE_TUNED + SCENES, "image"),
+        ("with `--preset paper`, it groups by length", "group_by", PAPER + FROZEN, "length"),
+        ("with greedy search or", "num_beams", PLAIN + FINE_TUNED + PAPER, 1),
+        ("Flickr30k and COCO, with 3 beams", "num_beams", ALL, 3),
+        ("`--epochs` is a maximum: 20 by default", "epochs", PLAIN, 20),
+        ("and 30 when `fit` fine-tunes the bundled captioner", "epochs", FINE_TUNED, 30),
+        ("stops after 5 epochs without an improvement", "patience", PLAIN + FINE_TUNED, 5),
+        ("these train for all of their epochs", "patience", ALL, None),
+        ("64/196 = .33, which is the default", "attention_penalty_weight", PLAIN, 0.33),
+        ("`--preset paper` uses the script's number, 1", "attention_penalty_weight", PAPER, 1.0),
+        ("Flickr8k with EfficientNet-Lite0 and the", "attention_penalty_weight", LITE, 0.0),
+        ("Adam with a constant learning rate of 4e-4", "learning_rate", PLAIN, 4e-4),
+        ("Flickr8k and Flickr30k use 1e-3", "learning_rate", FLICKR, 1e-3),
+        ("the preset for COCO uses 4e-4", "learning_rate", COCO, 4e-4),
+        ("on your own photos, the learning rate is 1e-4", "learning_rate", FINE_TUNED, 1e-4),
+        ("Flickr30k have an `attention_dim` of 256", "attention_dim", FLICKR, 256),
+        ("the preset for COCO has a `hidden_dim` of 1,024", "hidden_dim", COCO, 1024),
+        ("The default is 64 captions", "batch_size", PLAIN + ALL, 64),
+        ("on your own photos, the default is 16", "batch_size", FINE_TUNED, 16),
+        ("preset stores two views of each training photo", "num_views", VGG16, 2),
+    ],
+    "training.md": [
+        ("after `--patience` epochs (default: 5)", "patience", FINE_TUNED, 5),
+        ("Training stops after 5 epochs without a better one", "patience", PLAIN, 5),
+        ("set `patience` to None", "patience", ALL, None),
+    ],
+    "troubleshooting.md": [
+        ("preset stores two views of each training photo", "num_views", VGG16, 2),
+        ("Flickr30k and COCO already use", "group_by", ALL, "image"),
+    ],
+}
+
+
+def words_of(page):
+    return " ".join((DOCS / page).read_text(encoding="utf-8").split())
+
+
+def plan_for(trained_on, encoder, machine):
+    """Return the plan of a call of `fit` that leaves all options to their defaults."""
+    calls = {
+        "400 photos": (Request("folder", {}), PhotoCounts(train=400, dev=60)),
+        "6000 photos": (Request("folder", {}), MANY),
+        "paper": (Request("flickr8k", {}, preset="paper"), MANY),
+    }
+    request, photos = calls.get(trained_on, (Request(trained_on, {}), MANY))
+    return resolve(request, photos, machine._replace(default_encoder=encoder))
+
+
+@pytest.mark.parametrize(
+    "page, said, option, plans, value",
+    [(page, *stated) for page, statements in STATED.items() for stated in statements],
+)
+def test_a_default_that_a_page_states_is_the_one_that_fit_takes(
+    page, said, option, plans, value, machine
+):
+    assert said in words_of(page)
+    for trained_on, encoder in plans:
+        plan = plan_for(trained_on, encoder, machine)
+        found = getattr(plan.options.training, option, plan.network.get(option))
+        assert found == value, (trained_on, encoder)
+
+
+@pytest.mark.parametrize("page", ["questions.md", "troubleshooting.md"])
+def test_the_space_that_features_take_counts_the_views_of_the_preset(page, machine):
+    sizes = {}
+    for data, photos in {"flickr8k": MANY, "coco": PhotoCounts(113_287, 5_000, 5_000)}.items():
+        num_views = plan_for(data, "vgg16", machine).options.training.num_views
+        num_rows = photos.train * num_views + photos.dev + photos.test
+        sizes[data] = num_rows * 14 * 14 * 512 * 2 / 1e9
+    assert f"{sizes['flickr8k']:.1f} GB for Flickr8k" in words_of(page)
+    assert f"and {sizes['coco']:.0f} GB for COCO" in words_of(page)
+
+
+def test_the_beams_that_questions_states_are_those_of_a_search():
+    words = words_of("questions.md")
+    assert f"(`--num-beams`, {SearchOptions().beams} by default)" in words
+    assert f"such as the bundled `flickr8k`, use {CONSENSUS_BEAMS} by default" in words
