@@ -1,13 +1,14 @@
 """Measure keras_sat: `make bench` prints one table and writes benchmarks/results.json.
 
-Nothing else should run meanwhile. Ours and the peers are measured in turn, for five
+Nothing else should run meanwhile. Ours and the peers are measured in turn, for three
 rounds, with one thread per core, or on a GPU if TensorFlow finds one. Figures are
 medians; fractions and ratios are those of medians. After a ratio comes its spread: half
 of its range over the rounds, marked with "!" above 15 %. A fraction is that of the
-machine's limit (limits.py), of the bare encoder, or of the bare copy of the rows; a
-ratio is our speed over that of a peer (peers.py).
+machine's limit, of the bare encoder, or of the bare copy of the rows; a ratio is our
+speed over that of a peer (peers.py). The machine's limit is the least arithmetic of a
+job (limits.py) at the highest rates that kernels reach in the same rounds (timing.py).
 
-    python benchmarks/bench.py                     everything, in twenty minutes on two
+    python benchmarks/bench.py                     everything, in half an hour on two
                                                    cores
     python benchmarks/bench.py train_soft import   some figures; the others in
                                                    results.json stay
@@ -38,7 +39,7 @@ from timing import (
     compare,
     figure,
     in_turn,
-    in_turn_with_the_limit,
+    in_turn_with_rates,
     measured_rates,
     num_cores,
     ratio_in_words,
@@ -222,8 +223,8 @@ def bench_train(bench, attention="soft"):
     trainers = (
         peer_trainers(of_peers, captioner.attention_penalty_weight) if attention == "soft" else {}
     )
-    rates, (own, *peer_seconds) = in_turn_with_the_limit(
-        trainer(captioner, batches), *trainers.values()
+    rates, (own, *peer_seconds) = in_turn_with_rates(
+        ("flops", "evaluations"), trainer(captioner, batches), *trainers.values()
     )
     work = limits.train_work(
         SIZES, sum(len(features) for (features, _), _, _ in batches), num_words
@@ -237,7 +238,7 @@ def bench_train(bench, attention="soft"):
 def bench_train_bfloat16(bench):
     """Captions a second of `train_step` in bfloat16, over those in float32."""
     captioners = [bench.captioner(dtype=dtype) for dtype in ("mixed_bfloat16", "float32")]
-    batches = training_batches(bench, captioners[0].vocabulary)[1::2]
+    batches = training_batches(bench, captioners[0].vocabulary)[1::4]
     own, in_float32 = in_turn(*(trainer(captioner, batches) for captioner in captioners))
     result = figure(number_of_captions(batches) / own, "captions/s")
     compare(result, "float32", own, in_float32)
@@ -310,7 +311,7 @@ def bench_train_after(bench):
         "bilinear, after": bench.captioner(scoring="bilinear", attends="after"),
         "none": bench.captioner("none"),
     }
-    batches = training_batches(bench, captioners["after"].vocabulary)[1::2]
+    batches = training_batches(bench, captioners["after"].vocabulary)[1::4]
     took = dict(
         zip(
             captioners, in_turn(*(trainer(captioner, batches) for captioner in captioners.values()))
@@ -367,9 +368,7 @@ def bench_scores(bench):
 # === Captioning ===
 
 
-def bench_caption(
-    bench, num_beams=1, num_photos=1000, of_loop=16, of_careful=192, one_by_one=False
-):
+def bench_caption(bench, num_beams=1, num_photos=512, of_loop=16, of_careful=192, one_by_one=False):
     """Photos a second with the features ready.
 
     Args:
@@ -417,11 +416,12 @@ def bench_caption(
                 in_pieces, search, torch.tensor(features[:number]).to(peers.device()), size
             )
         )
-    rates, (own, *their_seconds) = in_turn_with_the_limit(*jobs)
+    names = ("flops", "evaluations", "bytes_read")
+    rates, (own, *their_seconds) = in_turn_with_rates(names, *jobs)
     least = limits.caption_work(SIZES, num_photos, NUM_STEPS, num_beams).seconds(rates)
     if one_by_one:  # each word of each photo reads the weights
         num_bytes = 4 * num_photos * NUM_STEPS * limits.weights_of_a_word(SIZES)
-        least = max(least, num_bytes / measured_rates()["bytes_read"])
+        least = max(least, num_bytes / rates["bytes_read"])
     result = figure(num_photos / own, "photos/s", least / own)
     for peer, theirs, number in zip(decoders, their_seconds, numbers):
         compare(result, peer, own, theirs, number / num_photos)
@@ -446,9 +446,10 @@ def bare_encoder(encoder, images):
 
 def bare_encoding(encoder, paths):
     """Return a function that encodes as many photos as there are paths, 32 at a time,
-    from tensors that are ready.
+    from tensors that are ready; its graph is ready too.
     """
     bare = bare_encoder(encoder, np.stack([load_image(path, 224) for path in paths[:32]]))
+    bare()
     return lambda: [bare() for _ in range(len(paths) // 32)]
 
 
@@ -495,10 +496,9 @@ def bench_features_vgg16(bench):
             peer(for_peer).cpu()
 
     ours = bare_encoder(make_encoder("vgg16", weights=None), images)
-    rates, (own, peer_seconds) = in_turn_with_the_limit(ours, theirs)
-    result = figure(
-        len(images) / own, "photos/s", len(images) * limits.VGG16_FLOPS / rates["flops"] / own
-    )
+    rates, (own, peer_seconds) = in_turn_with_rates(["flops_of_convolutions"], ours, theirs)
+    least = len(images) * limits.VGG16_FLOPS / rates["flops_of_convolutions"]
+    result = figure(len(images) / own, "photos/s", least / own)
     compare(result, "pytorch_vgg16", own, peer_seconds)
     return result
 
@@ -512,9 +512,10 @@ def bench_features(bench, name):
     paths = bench.photos(1536)
     ids = [Path(path).stem for path in paths]
     encoder = make_encoder(name, weights=None)
-    folders = iter(range(NUM_ROUNDS + 1))
+    num_rounds = 2  # each takes longest, and encodes many batches
+    folders = iter(range(num_rounds))
 
-    def build():
+    def build():  # makes its graph each time
         FeatureCache.build(
             bench.folder / f"features{next(folders)}", ids, paths, encoder, show_progress=False
         )
@@ -523,7 +524,9 @@ def bench_features(bench, name):
         for path in paths[:64]:
             load_image(path, 224)
 
-    own, encoding, reading = in_turn(build, bare_encoding(encoder, paths), read, num_rounds=3)
+    own, encoding, reading = in_turn(
+        build, bare_encoding(encoder, paths), read, num_rounds=num_rounds, warm_up=False
+    )
     # If all cores do both, and nothing is lost.
     most = encoding / (encoding + reading * len(paths) / 64 / num_cores())
     return figure(len(paths) / own, "photos/s", encoding / own, most_that_reading_leaves=most)
@@ -638,7 +641,7 @@ def bench_shell_to_caption(bench):
 
     caption()  # this makes the file
     # The file is for another length.
-    own, with_tensorflow = in_turn(caption, lambda: caption("--max-length", "19"))
+    own, with_tensorflow = in_turn(caption, lambda: caption("--max-length", "19"), warm_up=False)
     result = figure(own, "s from the shell")
     compare(result, "with_tensorflow", own, with_tensorflow)
     return result
@@ -653,9 +656,10 @@ def bench_fast_photos(bench):
     os.environ["KERAS_HOME"] = str(bench.folder / "home")
     paths = bench.photos(256)
     fast, captioner = load_litert("flickr8k"), Captioner.from_pretrained("flickr8k")
+    for captions in (fast, captioner):  # which makes their graphs
+        captions.caption(paths[:32])
     own, with_tensorflow = in_turn(
-        lambda: fast.caption(paths),
-        lambda: captioner.caption(paths),
+        lambda: fast.caption(paths), lambda: captioner.caption(paths), warm_up=False
     )
     one, one_with_tensorflow = in_turn(
         lambda: [fast.caption(path) for path in paths[:16]],

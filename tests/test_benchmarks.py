@@ -19,6 +19,7 @@ import own_words
 import pytest
 import seeds
 import tensorflow as tf
+import timing
 import where_time_goes
 from drawn_data_set import write_data_set
 from helpers import NO_DROPOUT, make_captioner, write_photos
@@ -81,6 +82,41 @@ def test_functions_take_turns_and_a_ratio_is_that_of_medians_with_half_its_range
         (3.0 - 2.5) / 2 / 3.0
     )
     assert ratio_in_words("peer", result) == "6.00 x peer (± 8%)"
+
+
+def test_a_rate_is_that_of_the_fastest_kernel_in_the_rounds_of_the_functions(monkeypatch):
+    calls = []
+
+    def kernel(name, took, amount):
+        return lambda: (lambda: calls.append(name) or took, amount)
+
+    kernels = {
+        "flops": [kernel("large", 2.0, 10.0), kernel("small", 1.0, 8.0)],
+        "evaluations": [kernel("tanh", 4.0, 12.0)],
+        "bytes_read": [kernel("read", 1.0, 1.0)],
+    }
+    monkeypatch.setattr(timing, "KERNELS", kernels)
+    monkeypatch.setattr(timing, "seconds", lambda function: function())
+    rates, (own,) = timing.in_turn_with_rates(
+        ["flops", "evaluations"], lambda: calls.append("own") or 3.0
+    )
+    assert rates == {"flops": 8.0, "evaluations": 3.0} and own == 3.0
+    assert calls == ["own", "large", "small", "tanh"] * (1 + timing.NUM_ROUNDS)
+
+
+@pytest.mark.parametrize(
+    "kernel, amount",
+    [
+        (lambda: timing.product(2, 3, 4, number=5), 5 * 2 * 2 * 3 * 4),
+        (lambda: timing.convolution(4, 2), 2 * 16 * 4 * 4 * 3 * 3 * 2 * 2),
+        (lambda: timing.fused_scores(2, 3, regions=8, dim=16), 5 * 2 * 3 * 8 * 16),
+        (lambda: timing.reading(1024), 5 * 1024),
+    ],
+)
+def test_a_kernel_counts_what_it_does(kernel, amount):
+    run, counted = kernel()
+    run()
+    assert counted == amount
 
 
 def test_the_profile_counts_what_an_operation_takes_by_itself():
