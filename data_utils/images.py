@@ -320,7 +320,8 @@ def _as_uint8(array):
         )
     if array.dtype != np.uint8:
         low, high = array.min(), array.max()
-        is_scaled = array.dtype.kind in "bf" and 0 < high <= 1
+        # Made brighter or resized, values 0..1 may exceed 1 a little.
+        is_scaled = array.dtype.kind not in "iu" and 0 < high < 2
         if is_scaled or not (low >= 0 and high <= 255):  # also rejects NaN
             raise ValueError(
                 "Image arrays must have values 0..255, not 0..1 or -1..1. Received: "

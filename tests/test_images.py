@@ -5,6 +5,7 @@ import subprocess
 import sys
 import zlib
 
+import ml_dtypes
 import numpy as np
 import pytest
 from helpers import write_photos
@@ -117,6 +118,15 @@ def test_pil_images_and_arrays(picture):
         with pytest.raises(ValueError, match="values 0..255, not 0..1"):
             load_image(np.full((4, 4, 3), wrong))
     assert load_image(np.zeros((4, 4, 3))).max() == 0
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, ml_dtypes.bfloat16])
+def test_an_array_of_0_to_1_that_was_made_brighter_is_rejected(kind):
+    array = np.linspace(0.0, 1.02, 48).reshape(4, 4, 3).astype(kind)
+    with pytest.raises(ValueError, match=r"values 0..255, not 0..1.*Received: 0\S* to 1\.0"):
+        load_image(array)
+    assert load_image(np.full((4, 4, 3), 2.0)).max() == 2
+    assert load_image(np.ones((4, 4, 3), np.uint16)).max() == 1, "of integers, 1 is nearly black"
 
 
 @pytest.mark.parametrize("kind", [object, str, bytes, complex, "datetime64[s]", [("red", "u1")]])
