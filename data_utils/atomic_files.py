@@ -24,6 +24,8 @@ JSON_SIGNS = (b"{", b"[", b",", b":")
 def write_whole(path, content):
     """Write text or bytes to a temporary file, then rename it: readers see either the
     old file or the new one.
+
+    The permissions of an old file are kept, and its owner if the system allows it.
     """
     path = Path(os.path.expanduser(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,6 +36,7 @@ def write_whole(path, content):
     temporary = _temporary(path)
     try:
         with open(temporary, "xb") as file:
+            _keep_permissions(path, temporary)  # before others could read the content
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -71,7 +74,8 @@ def whole_file(path):
     """Yield a path of the same name in a temporary folder, for a library that writes
     the file itself.
 
-    The file is moved to `path` when the block ends, or removed if the block fails.
+    The file is moved to `path` when the block ends, or removed if the block fails. The
+    permissions of an old file are kept, as in `write_whole`.
     """
     path = Path(os.path.expanduser(path))
     folder = _temporary(path)
@@ -80,9 +84,24 @@ def whole_file(path):
         yield folder / path.name
         with open(folder / path.name, "rb+") as written:
             os.fsync(written.fileno())
+        _keep_permissions(path, folder / path.name)
         os.replace(folder / path.name, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _keep_permissions(path, new_path):
+    """Give a new file the permissions of the file that it will replace, if any, and the
+    same owner and group if the system allows it.
+    """
+    # Windows has no such permissions, and does not replace read-only files.
+    if os.name == "nt" or not path.exists():
+        return
+    old = path.stat()
+    for owner, group in ((-1, old.st_gid), (old.st_uid, -1)):
+        with contextlib.suppress(OSError):
+            os.chown(new_path, owner, group)
+    os.chmod(new_path, old.st_mode & 0o777)
 
 
 def _temporary(path):

@@ -12,6 +12,7 @@ from data_utils.atomic_files import (
     exclusive_lock,
     read_json,
     read_sealed_json,
+    whole_file,
     whole_folder,
     write_json,
     write_sealed_json,
@@ -28,6 +29,39 @@ def test_write_whole_replaces_and_leaves_nothing_behind(tmp_path):
     assert (tmp_path / "sub" / "a.txt").stat().st_mode == (tmp_path / "other").stat().st_mode, (
         "as the umask says"
     )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
+def test_a_file_that_is_replaced_keeps_its_permissions_and_its_owner(mode, tmp_path, monkeypatch):
+    path, owners = tmp_path / "a.txt", []
+    path.write_text("old")
+    path.chmod(mode)
+    old = path.stat()
+    monkeypatch.setattr(os, "chown", lambda _, *ids: owners.append(ids))
+    write_whole(path, "new")
+    assert path.read_text() == "new" and path.stat().st_mode & 0o777 == mode
+    with whole_file(path) as temporary:
+        temporary.write_text("newer")
+    assert path.read_text() == "newer" and path.stat().st_mode & 0o777 == mode
+    assert {*owners} == {(-1, old.st_gid), (old.st_uid, -1)}
+    monkeypatch.setattr(os, "chown", Mock(side_effect=PermissionError(1, "Not permitted")))
+    write_whole(path, "by somebody else")
+    assert path.read_text() == "by somebody else" and path.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_nobody_can_read_what_replaces_a_private_file_while_it_is_written(tmp_path, monkeypatch):
+    path, modes = tmp_path / "a.txt", []
+    path.write_text("old")
+    path.chmod(0o600)
+
+    def sync(descriptor):
+        modes.append(os.fstat(descriptor).st_mode & 0o777)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    write_whole(path, "private")
+    assert modes == [0o600]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
