@@ -410,15 +410,43 @@ def test_a_table_in_windows_1252_becomes_utf8_with_a_mark(photos, spoken, capsys
     )
 
 
-def test_a_linked_table_is_written_through_the_link(photos, spoken):
-    elsewhere = photos.parent / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "table").write_text("image,caption\none.jpg,mine\n")
-    (photos / "captions.csv").symlink_to(elsewhere / "table")
+def test_a_linked_table_is_written_through_the_link(photos, spoken, capsys):
+    (photos / "table").write_text("image,caption\none.jpg,mine\n")
+    link = photos.parent / "elsewhere" / "captions.csv"
+    link.parent.mkdir()
+    link.symlink_to(photos / "table")
     spoken()
-    assert main(writing(photos / "captions.csv", "sub/ü.jpg")) == 0
-    assert (photos / "captions.csv").is_symlink()
-    assert captions_of(elsewhere / "table") == {"one.jpg": ["mine"], "sub/ü.jpg": ["a ü.jpg, =so"]}
+    pictures = ["a.jpg", "sub/ü.jpg"]
+    assert main(["caption", *(str(photos / name) for name in pictures), "--csv", str(link)]) == 0
+    captions = {"one.jpg": ["mine"], "a.jpg": ["a a.jpg, =so"], "sub/ü.jpg": ["a ü.jpg, =so"]}
+    assert link.is_symlink() and captions_of(photos / "table") == captions
+
+    # Its name would mean another picture, or none, in the folder of the table.
+    write_photos(link.parent, ["b.png"])
+    assert main(writing(link, "b.png")) == 2
+    error = capsys.readouterr().err
+    assert "This table must be in a folder that contains" in error
+    assert f"captions.csv, a link to {os.path.realpath(photos / 'table')}" in error
+    assert captions_of(photos / "table") == captions
+
+
+def test_captions_that_a_linked_table_cannot_take_are_next_to_the_table_itself(photos, spoken):
+    table, link = photos / "table", photos.parent / "link.csv"
+    table.write_text("image,caption\n")
+    link.symlink_to(table)
+    spoken(meanwhile={"a.jpg": lambda: table.write_text('image,caption\n"open')})
+    assert main(["caption", str(photos / "a.jpg"), "--csv", str(link)]) == 2
+    assert captions_of(photos / "link-2.csv") == {"a.jpg": ["a a.jpg, =so"]}
+
+
+def test_a_folder_may_be_reached_through_a_link(photos, spoken):
+    (photos.parent / "linked").symlink_to(photos)
+    (photos / "captions.csv").write_text("image,caption\n")
+    (photos.parent / "linked" / "link.csv").symlink_to(photos / "captions.csv")
+    spoken()
+    assert main(writing(photos.parent / "linked" / "captions.csv", "a.jpg")) == 0
+    assert main(writing(photos.parent / "linked" / "link.csv", "b.png")) == 0
+    assert captions_of(photos / "captions.csv").keys() == {"a.jpg", "b.png"}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")

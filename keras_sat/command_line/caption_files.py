@@ -82,7 +82,8 @@ class TextFiles:
 
 
 class Table:
-    """A CSV or JSON Lines file. It names pictures by their paths from its folder.
+    """A CSV or JSON Lines file. It names pictures by their paths from its folder; of a
+    table that is reached through a link, that is the folder of the table itself.
 
     The file may change while captions are made: somebody corrects a row, or another
     process adds rows. So it is read again before it is written, and only the rows of
@@ -95,13 +96,15 @@ class Table:
     def __init__(self, path, paths, overwrite):
         self.shown_path = path  # as it was passed, for messages
         self.overwrite = overwrite
-        self.folder = os.path.abspath(path.parent)
-        for picture in paths:
-            if not Path(os.path.abspath(picture)).is_relative_to(self.folder):
-                raise ValueError(
-                    f"This table must be in a folder that contains {picture}. Received: {path}"
-                )
         self.path = Path(os.path.realpath(path))  # a link stays a link
+        self.folder = self.path.parent if path.is_symlink() else Path(os.path.abspath(path)).parent
+        for picture in paths:
+            if self._path_in_folder(picture) is None:
+                link = f", a link to {self.path}" if path.is_symlink() else ""
+                raise ValueError(
+                    f"This table must be in a folder that contains {picture}. Received: "
+                    f"{path}{link}"
+                )
         self.picture_names = PictureNames(self.folder, map(self._name, paths))
         self.captions = {}  # those made here, by the name of the picture
         self.unwritten = {}  # those of them that are not in the file yet
@@ -137,8 +140,16 @@ class Table:
             ) from None
 
     def _name(self, path):
-        name = Path(os.path.abspath(path)).relative_to(self.folder).as_posix()
+        name = self._path_in_folder(path).as_posix()
         return name.encode("utf-8", "backslashreplace").decode()
+
+    def _path_in_folder(self, picture):
+        """Return the path of a picture from the folder; None if it is not in there."""
+        folder, name = os.path.split(os.path.abspath(picture))
+        for path in (Path(folder, name), Path(os.path.realpath(folder), name)):
+            if path.is_relative_to(self.folder):
+                return path.relative_to(self.folder)
+        return None
 
     def _lock(self):
         """Return the lock that is held while the table is read and written once."""
@@ -195,7 +206,7 @@ class Table:
         self.unwritten = {}
 
     def _write_spare(self):
-        """Write the unwritten captions to a new table next to this; return its path."""
+        """Write the unwritten captions to a new table beside it; return its path."""
         table = table_of(self.shown_path, self._new_text())
         rows = [table.new_row(name, caption) for name, caption in self.unwritten.items()]
         spare_path = self._free_path()
@@ -204,9 +215,9 @@ class Table:
         return spare_path
 
     def _free_path(self):
-        """Return table-2.csv next to table.csv, or the next number that is free."""
-        stem = self.shown_path.stem
-        paths = (self.shown_path.with_stem(f"{stem}-{number}") for number in itertools.count(2))
+        """Return table-2.csv for table.csv, or the next number that is free."""
+        path = self.folder / self.shown_path.name
+        paths = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
         return next(path for path in paths if not os.path.lexists(path))
 
 
