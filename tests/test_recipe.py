@@ -1,5 +1,7 @@
 import csv
 import inspect
+import io
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -153,9 +155,23 @@ def test_one_device_trains_with_the_fit_of_keras(tmp_path, monkeypatch):
     monkeypatch.setattr(keras.Model, "fit", fit)
     train(tmp_path, epochs=1, splits=["train"], batch_size=80)
     (callbacks,) = calls
-    assert isinstance(callbacks[-1], keras_sat.KeepTraining)
+    assert isinstance(callbacks[-1], keras_sat.KeepTraining), "the last one that adds metrics"
     with pytest.raises(ValueError, match="On one device, use `Captioner.fit`"):
         Cluster().fit(None, None)
+
+
+@pytest.mark.usefixtures("without_graphs")
+def test_the_line_of_an_epoch_comes_after_its_checkpoint(tmp_path, monkeypatch):
+    epochs_saved = {}
+
+    class Screen(io.StringIO):
+        def write(self, text):
+            if epoch := re.match(r"epoch (\d)/2: loss", text):
+                epochs_saved[int(epoch[1])] = len(read_checkpoint(tmp_path / "checkpoint")[0])
+
+    monkeypatch.setattr("sys.stdout", Screen())
+    train(tmp_path, epochs=2, splits=["train"], batch_size=80, show_progress=True)
+    assert epochs_saved == {1: 1, 2: 2}
 
 
 @pytest.mark.usefixtures("without_graphs")

@@ -158,6 +158,8 @@ class ShowProgress(keras.callbacks.Callback):
     During an epoch, a terminal shows a bar; a log file gets a line now and then, at
     most one a minute. Both say how long an epoch takes and when training may end.
 
+    It belongs behind KeepTraining: the line then means that the epoch is saved.
+
     Args:
         num_epochs: number of epochs of the whole training.
         epochs, before, monitored: see KeepTraining.
@@ -202,6 +204,8 @@ class ShowProgress(keras.callbacks.Callback):
         if estimate and not self._progress.rewrites and self.times.clock() >= self._next_line:
             batches = f"{self.times.done} of {self.times.num_batches} batches"
             self._say(f"{self._label}: {batches}; {estimate}")
+        if self.times.done == self.times.num_batches:
+            self.end_line()  # what other callbacks print gets lines of its own
 
     def _say(self, line):
         self._next_line = self.times.clock() + SECONDS_BETWEEN_LINES
@@ -236,7 +240,7 @@ class KeepTraining(keras.callbacks.Callback):
 
     Writes into `directory`: model/, the captioner of the best epoch so far;
     checkpoint/, the state to resume from; history.csv, the metrics of every epoch;
-    logs/, the same for TensorBoard. It must be the last callback.
+    logs/, the same for TensorBoard. It must come after all callbacks that add metrics.
 
     Args:
         directory: the folder.

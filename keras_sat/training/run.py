@@ -151,14 +151,15 @@ class Training:
         called = [callbacks.StopWhenLost(), *first_callbacks]
         if dev_images:
             called.append(callbacks.ScoreCaptions(dev_images, **self._search_options()))
-        if photos.show_progress:
+        called += [*self.job.callbacks, keep]
+        if photos.show_progress:  # after `keep`: an epoch whose line can be read is saved
             shown = dev_images or photos.images_in("train")
             called += [progress, callbacks.ShowCaptions(shown, **self._search_options())]
         options = {
             "validation_data": self._dev_batches(captioner) if dev_images else None,
             "initial_epoch": len(self.epochs),
             "epochs": self.num_epochs,
-            "callbacks": [*called, *self.job.callbacks, keep],
+            "callbacks": called,
         }
         is_whole = is_lost = False
         try:
