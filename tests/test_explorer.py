@@ -18,6 +18,7 @@ from PIL import Image
 import keras_sat
 from keras_sat import show_attend_tell
 from keras_sat.__main__ import main
+from keras_sat.model.selections import ATTENTIONS, Selection, hard
 from keras_sat.options import SearchOptions
 from keras_sat.pictures import player
 from keras_sat.search.result import ComparedCaption
@@ -401,6 +402,13 @@ def test_boxes_say_where_a_network_differs_from_the_paper(photo):
     assert "d = L_z^T (slope (*) w)" in with_tanh.formula
     assert "d = L_z^T w" in paper["readout"].formula
     assert "in place of" in after["scores"].equation
+
+
+def test_attention_that_draws_regions_is_hard_under_any_name(photo, monkeypatch):
+    monkeypatch.setitem(ATTENTIONS, "drawn", Selection(hard, draws_places=True))
+    trace = photo_captioner(attention="drawn").trace(photo, "a dog")
+    (context,) = [box for box in boxes_of(trace.network) if box.name == "context"]
+    assert "draws one region" in context.differs
 
 
 def test_formulas_break_at_operators_outside_parentheses():

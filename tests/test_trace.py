@@ -3,13 +3,17 @@ out in NumPy, and with what the captioner does elsewhere.
 """
 
 import inspect
+from functools import partial
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import photo_captioner, random_pixels
 
 from keras_sat import Captioner, Ensemble
+from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.model.selections import ATTENTIONS, Selection
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in a cat"
@@ -486,6 +490,49 @@ def test_a_small_vocabulary_has_few_alternatives(photo):
 def test_an_ensemble_is_refused(photo):
     with pytest.raises(ValueError, match="one network.*single captioner"):
         Ensemble([photo_captioner()]).trace(photo)
+
+
+class DoublesItsContext(CaptionDecoder):
+    def attend(self, *inputs):
+        attended = super().attend(*inputs)
+        return attended._replace(context=2 * attended.context)
+
+
+class AttendsWithItsNewState(CaptionDecoder):
+    def read_word(self, projected_word, state, *inputs):
+        state, _ = super().read_word(projected_word, state, *inputs)
+        return state, self.attend(state, *inputs)
+
+
+@pytest.mark.parametrize(
+    "decoder, options, what",
+    [
+        (DoublesItsContext, {}, "context"),
+        (DoublesItsContext, {"dtype": "mixed_bfloat16"}, "context"),
+        (AttendsWithItsNewState, {"context_gate": False}, "attention weights"),
+    ],
+)
+def test_a_decoder_that_attends_in_another_way_is_rejected(decoder, options, what, photo):
+    captioner = photo_captioner(**options)
+    captioner.decoder.__class__ = decoder
+    message = rf"wrong: {decoder.__name__} computes its.* {what} .*Received: {decoder.__name__},"
+    with pytest.raises(ValueError, match=message):
+        captioner.trace(photo)
+    with pytest.raises(ValueError, match=message):
+        captioner.caption(photo, votes=True)
+    assert captioner.attend(photo, "a dog").attention_weights.shape == (2, 4, 4)
+
+
+def test_a_selection_that_is_not_alpha_without_noise_is_rejected(photo, monkeypatch):
+    def peak(attention_weights, noise, sampled):
+        regions = attention_weights.shape[-1]
+        return keras.ops.one_hot(keras.ops.argmax(attention_weights, axis=-1), regions)
+
+    monkeypatch.setitem(ATTENTIONS, "peak", Selection(peak))
+    captioner = photo_captioner(attention="peak")
+    for reads in (captioner.trace, partial(captioner.attend, captions="a dog", votes=True)):
+        with pytest.raises(ValueError, match="computes its context .*attention='peak'"):
+            reads(photo)
 
 
 def test_errors(photo):

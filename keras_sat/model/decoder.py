@@ -31,7 +31,7 @@ from keras_sat.options import DecoderOptions, with_options
 @with_options(DecoderOptions)
 class CaptionDecoder(layers.Layer):
     """The decoder of the paper's section 3.1.2. Subclasses in beyond/ override `attend`
-    or `read_word`.
+    or `read_word`, which `keras_sat.trace.reading` must know, or it rejects them.
 
     Args:
         vocabulary_size: number of tokens.

@@ -57,7 +57,7 @@ def network_of(captioner):
         "attends": decoder.chooses,
         "attends_after": isinstance(decoder, AttendAfter) and decoder.chooses,
         "scoring": options.scoring,
-        "hard": options.attention == "hard",
+        "hard": decoder.draws_places,
         "gate": decoder.has_gate,
         "sentinel": "from_photo" in decoder.extra_dims,
         "cell": options.cell,

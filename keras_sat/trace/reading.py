@@ -2,7 +2,8 @@
 
 `CaptionDecoder.step` returns only what a search needs. Here the same layers are called
 in the same order, and their inputs and outputs are kept: scores, gates, states, and the
-context in two parts, that of the photo and that of the sentinel.
+context in two parts, that of the photo and that of the sentinel. A decoder that attends
+in another way is rejected.
 """
 
 from typing import Any, NamedTuple
@@ -61,6 +62,8 @@ def read(decoder, features, projected_features, input_ids):
     """Read captions; return a Reading, and the list of the DecoderStates before each
     word and after the last one.
 
+    Raise ValueError if the Reading is not what the decoder has computed.
+
     Args:
         decoder: CaptionDecoder.
         features, projected_features: the outputs of `reveal`.
@@ -68,9 +71,13 @@ def read(decoder, features, projected_features, input_ids):
     """
     rows, time = np.shape(input_ids)
     states = [decoder.initial_state(features, rows // len(features))]
+    largest = ops.max(ops.abs(features))
     steps = []
     for t in range(time):
-        step, state = read_step(decoder, input_ids[:, t], states[-1], features, projected_features)
+        step, state, attended = read_step(
+            decoder, input_ids[:, t], states[-1], features, projected_features
+        )
+        _check_step(decoder, step, attended, largest)
         steps.append(step)
         states.append(state)
     fields = zip(*steps)
@@ -85,7 +92,8 @@ def _stacked(values):
 
 
 def read_step(decoder, input_ids, state, features, projected_features):
-    """Read one word; return a Reading of one step, and the next DecoderState.
+    """Read one word; return a Reading of one step, the next DecoderState, and what the
+    decoder has Attended.
 
     Args:
         input_ids: the previous words, (rows,).
@@ -115,7 +123,7 @@ def read_step(decoder, input_ids, state, features, projected_features):
         sentinel = decoder.sentinel_of(attending_state)
         sentinel_score = decoder.sentinel_score(query, sentinel)
         sentinel_context = (1 - share) * sentinel
-    regions = equations.attended_features(attended.selection, features)
+    regions = equations.attended_features(attended.attention_weights, features)
 
     context_read = attended.context
     if attends_after:
@@ -133,7 +141,39 @@ def read_step(decoder, input_ids, state, features, projected_features):
         photo_context=share * regions,
         sentinel_context=sentinel_context,
     )
-    return Reading(*(_in_float32(values) for values in step)), next_state
+    return Reading(*(_in_float32(values) for values in step)), next_state, attended
+
+
+def _check_step(decoder, step, attended, largest):
+    """Raise ValueError if a Reading of one step differs from what the decoder computed.
+
+    Args:
+        attended: Attended of the decoder, at this step.
+        largest: the largest absolute value of the annotation vectors.
+    """
+    # In half precision, weights and products have only two digits; TF32 has three.
+    tolerance = 1e-3 if decoder.compute_dtype == "float32" else 3e-2
+
+    def differ(expected, received, scale=1.0):
+        difference = ops.max(ops.abs(_in_float32(expected) - _in_float32(received)))
+        return float(difference) > tolerance * float(scale)  # False for NaN: said elsewhere
+
+    wrong = []
+    if differ(step.photo_context + step.sentinel_context, attended.context, largest):
+        wrong.append("context")
+    if step.attention_scores is not None:
+        weights = equations.attention_weights(step.attention_scores)
+        if differ(weights, attended.attention_weights):
+            wrong.append("attention weights")
+    if wrong:
+        raise ValueError(
+            f"Traces and votes would be wrong: {type(decoder).__name__} computes its "
+            f"{' and '.join(wrong)} otherwise than they assume. Expected: a decoder that attends "
+            "like CaptionDecoder, AttendAfter or WithSentinel, and a Selection that without "
+            f"noise is alpha_t. Received: {type(decoder).__qualname__}, "
+            f"attention={decoder.attention!r}. Its captions and attention maps are right: leave "
+            "out votes and traces, or add its way to `read_step` in keras_sat/trace/reading.py."
+        )
 
 
 def _in_float32(values):
