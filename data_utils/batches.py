@@ -61,6 +61,10 @@ def make_batches(
     Every caption appears once per epoch. Each pass over the dataset is one epoch; its
     order depends only on the seed and the epoch number.
 
+    The dataset has the attribute `vocabulary_digest`, by which a captioner rejects
+    batches of another vocabulary. Datasets that are made from it, by `map` or `take`
+    for example, do not have it, and are not checked.
+
     Args:
         cache: FeatureCache with the features of the photos; unreadable photos are
             skipped, with a warning. Of a list of caches, each of a different view (see
@@ -231,7 +235,9 @@ class _Batches:
         dataset = tf.data.Dataset.from_generator(self.parts_of_an_epoch, output_signature=signature)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(num_parts))
         dataset = dataset.map(as_tensors, num_parallel_calls=2, deterministic=True)
-        return dataset.prefetch(2).with_options(reading_options())
+        dataset = dataset.prefetch(2).with_options(reading_options())
+        dataset.vocabulary_digest = self.vocabulary.digest
+        return dataset
 
     def _specs(self):
         """Return a list of the (shape, dtype) of the arrays that `arrays` returns."""

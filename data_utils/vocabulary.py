@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections import Counter
 from typing import Any
@@ -110,6 +112,11 @@ class Vocabulary:
 
     def __eq__(self, other):
         return isinstance(other, Vocabulary) and self.words == other.words
+
+    @property
+    def digest(self) -> str:
+        """A short digest of the words in the order of their ids."""
+        return hashlib.sha256(json.dumps(self.words).encode()).hexdigest()[:16]
 
     def __contains__(self, word: str) -> bool:
         return word in self._ids

@@ -5,6 +5,7 @@ import random
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -27,6 +28,7 @@ from keras_sat import ATTENTIONS, Captioner, equations, show_attend_tell_numpy
 from keras_sat.files import saving
 from keras_sat.files.model_folder import read_model, write_model
 from keras_sat.model.encoders import ENCODERS
+from keras_sat.training.distributed import Cluster
 
 pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 KINDS = [  # each attention, scoring and cell
@@ -345,6 +347,31 @@ def test_a_captioner_of_mixed_precision_among_others(eight, compute):
     scales = isinstance(captioner.optimizer, keras.optimizers.LossScaleOptimizer)
     assert scales == (compute == "float16"), "small gradients would be lost without"
     assert np.isfinite(captioner.train_step(first_batch(eight))["loss"])
+
+
+def test_batches_of_another_vocabulary_are_rejected(eight):
+    images, vocabulary, cache = eight
+    captioner = compiled_captioner(vocabulary)
+    batches = make_batches(images, Vocabulary(vocabulary.words), cache)
+    others = make_batches(images, Vocabulary(vocabulary.words[::-1]), cache)
+    cluster = Cluster(tf.distribute.MirroredStrategy(["CPU:0"]))
+    reads = {
+        "x": [captioner.evaluate, captioner.fit, captioner.build_for],
+        "x of several devices": [
+            partial(read, captioner) for read in (cluster.fit, cluster.evaluate)
+        ],
+        "validation_data": [
+            lambda others: captioner.fit(batches, validation_data=others),
+            lambda others: cluster.fit(captioner, batches, validation_data=others),
+        ],
+    }
+    for name, functions in reads.items():
+        message = f"another vocabulary.*Received: {name.split()[0]} with .*captioner.vocabulary"
+        for read in functions:
+            with pytest.raises(ValueError, match=message):
+                read(others)
+    captioner.build_for(batches)
+    captioner.build_for(others.take(1))  # nothing is known of what was made from batches
 
 
 def test_a_captioner_needs_an_optimizer(eight):

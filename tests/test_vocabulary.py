@@ -59,6 +59,12 @@ def test_special_tokens_in_captions_cannot_become_special():
     assert vocabulary.end_token_id not in vocabulary.caption_to_ids("<end> a <pad>")
 
 
+def test_its_digest_is_that_of_the_words_in_their_order():
+    digest = Vocabulary(["dog", "cat"]).digest
+    assert digest == Vocabulary(["dog", "cat"]).digest and len(digest) == 16
+    assert digest not in (Vocabulary(["cat", "dog"]).digest, Vocabulary(["dog"]).digest)
+
+
 def test_save_and_load(images, tmp_path):
     vocabulary = Vocabulary.build(images)
     vocabulary.save(tmp_path / "vocabulary.json")

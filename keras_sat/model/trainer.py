@@ -30,6 +30,7 @@ class Trainer(keras.Model):
 
     Attributes:
         photo_encoder, adapter, decoder: the parts of the network.
+        vocabulary: Vocabulary.
         feature_shape, num_regions: shape of the features, and number of attended
             regions; None until it is built.
         consensus: the index of training photos, or None.
@@ -177,6 +178,7 @@ class Trainer(keras.Model):
 
         `name` is the batches' argument of `fit`: "x" or "validation_data".
         """
+        self.check_vocabulary(batches, name)
         if name == "x" and self.training_objective is self.paper_objective:
             for term in self.paper_objective.terms:
                 term.check(batches)
@@ -205,8 +207,24 @@ class Trainer(keras.Model):
         reject_fork()
         if not kwargs.get("_use_cached_eval_dataset"):  # as Keras' `fit` calls it
             _check_batches(x, "x")
+            self.check_vocabulary(x, "x")
         with self.averaged_weights():
             return super().evaluate(x, *args, **kwargs)
+
+    def check_vocabulary(self, batches, name):
+        """Raise ValueError if batches of make_batches have another vocabulary.
+
+        `name` is the argument with the batches, for the message.
+        """
+        expected = self.vocabulary.digest
+        received = getattr(batches, "vocabulary_digest", expected)
+        if received != expected:
+            raise ValueError(
+                "These batches were made with another vocabulary, in which the ids are those of "
+                f"other words. Expected: {expected}, the digest of captioner.vocabulary. "
+                f"Received: {name} with {received}. Make them with make_batches(images, "
+                "captioner.vocabulary, ...)."
+            )
 
     def averaged_weights(self):
         """Return a context manager that replaces the weights with their moving

@@ -272,6 +272,7 @@ class Cluster:
         callbacks = [each for each in callbacks if self.is_chief or isinstance(each, StopWhenLost)]
         with self.strategy.scope(), self._host_failures_named():
             captioner.build_for(batches)
+            captioner.check_vocabulary(validation_data, "validation_data")
             captioner.make_training_state()
             num_steps = self.num_steps(batches)
             train = self._on_all_replicas(captioner.train_step, batches)
