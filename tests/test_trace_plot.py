@@ -242,6 +242,24 @@ def test_nothing_overlaps_or_leaves_a_figure_of_any_width(trace, width, shape, m
     assert across / down == pytest.approx(shape[1] / shape[0], rel=0.03)
 
 
+@pytest.mark.parametrize("width", [3, 6, 8])
+@pytest.mark.parametrize("letter", "Wxi")
+def test_a_word_too_long_for_its_bar_is_cut_off(photo, letter, width):
+    word = letter * 300
+    trace = photo_captioner(words=[word, "dog"]).trace(photo, "dog")
+    figure = trace.plot(0, word, width=width)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    _, votes_panel, panel = figure.axes
+    (label,) = [label for label in panel.get_yticklabels() if "…" in label.get_text()]
+    assert word.startswith(label.get_text()[:-1]) and "dog" in words_of(panel)
+    extent = label.get_window_extent(renderer)
+    assert 0 <= extent.x0 < extent.x1 <= panel.bbox.x0
+    if width >= 6:  # in one row
+        assert extent.x0 > votes_panel.bbox.x1
+    assert panel.bbox.width > 0.05 * figure.bbox.width
+
+
 def test_numbers_have_signs():
     numbers = [_signed(0.26), _signed(-0.26, 2), _signed(-0.01), _signed(0)]
     assert numbers == ["+0.3", "\N{MINUS SIGN}0.26", "+0.0", "+0.0"]

@@ -2,6 +2,7 @@
 the most probable words are made of.
 """
 
+import bisect
 import io
 from typing import Any
 
@@ -34,6 +35,9 @@ STRONGEST_COLOUR = 0.8  # the rest is the photo, so that it can be made out
 NARROWEST_SCALE = 14  # times the size of text: both ends of the scale fit below it
 ONE_ROW = 6.0  # inches: a narrower figure has the bars below the maps
 SHARE_OF_A_MAP = 0.3  # of the figure's width, if the bars are beside the maps
+# Of the figure's width, at most, for a word beside its bar: where the bars stand beside
+# the maps, and where they stand below.
+WORD_BESIDE_MAPS, WORD_BELOW_MAPS = 0.18, 0.5
 TALLEST = 0.5  # the height of a map, as a fraction of the figure's width
 
 
@@ -185,7 +189,7 @@ def _draw_bars(panel, trace, step, word, candidates):
         logits, rows, "|", color="black", markersize=size, label="logit (their sum)"
     )
 
-    words = [visible(candidate.word) for candidate in candidates]
+    words = _beside_bars(candidates, panel.figure.bbox.width / panel.figure.dpi)
     panel.set_yticks(rows, words, size=size, parse_math=False)
     for label, candidate in zip(panel.get_yticklabels(), candidates):
         if candidate.word == step.word:
@@ -218,6 +222,24 @@ def _draw_bars(panel, trace, step, word, candidates):
         columnspacing=1,
     )
     draw_title(panel, f"logit and probability{_bonus_text(step)}")
+
+
+def _beside_bars(candidates, width):
+    """Return the word of each Candidate as it stands beside its bar on a figure of this
+    width: a word that would leave no space for bars is cut off.
+    """
+    limit = width * (WORD_BESIDE_MAPS if width >= ONE_ROW else WORD_BELOW_MAPS)
+
+    def width_of(text):
+        return text_width(text, size=font_size(width), weight="bold")
+
+    texts = []
+    for text in (visible(candidate.word) for candidate in candidates):
+        if width_of(text) > limit:
+            starts = [f"{text[:end]}…" for end in range(1, len(text))]
+            text = starts[max(0, bisect.bisect(starts, limit, key=width_of) - 1)]
+        texts.append(text)
+    return texts
 
 
 def _labels_of_parts(trace):
@@ -279,7 +301,7 @@ def _new_axes(width, aspect, trace, t, candidates):
     panels_top = titles_top + 2 * line  # below titles of two lines
 
     # Beside the bars stand their words and probabilities.
-    shown = [visible(candidate.word) for candidate in candidates]
+    shown = _beside_bars(candidates, width)
     labels = max(text_width(text, size=size, weight="bold") for text in shown) + 0.6 * line
     probabilities = text_width("< 100 %", size=size)
     bars_height = 1.1 * line * len(candidates)
