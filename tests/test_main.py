@@ -218,6 +218,26 @@ def test_a_current_folder_that_was_removed_is_named(tmp_path, monkeypatch, capsy
     assert "The current folder was removed. Change to another folder" in capsys.readouterr().err
 
 
+def test_a_command_that_is_done_ends_without_a_last_search_for_garbage():
+    code = """
+import gc, sys
+from keras_sat.__main__ import main
+
+class Cycle:
+    def __del__(self):
+        print("searched")
+
+gc.disable()
+cycle = Cycle()
+cycle.itself = cycle
+del cycle
+sys.exit(main(["caption", "missing.jpg"]))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 2 and "missing.jpg" in ran.stderr
+    assert not ran.stdout
+
+
 @pytest.mark.skipif(os.name == "nt", reason="cmd.exe does not close streams")
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 def test_what_belongs_on_a_stream_that_the_shell_closed_goes_nowhere(tmp_path, closed):
