@@ -353,6 +353,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
     def load_own_variables(self, store):
         # Keras loads the encoder next, which need not read other weights before.
         self.photo_encoder.expect_weights()
+        if not self.photo_encoder.is_missing:
+            self.photo_encoder.check_saved_shapes(self.feature_shape)
         super().load_own_variables(store)
 
     def save_assets(self, directory):

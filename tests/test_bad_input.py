@@ -18,7 +18,14 @@ import h5py
 import keras
 import numpy as np
 import pytest
-from helpers import make_captioner, mean_colour_encoder, write_copy_of_data_set, write_photos
+from helpers import (
+    make_captioner,
+    mean_colour_encoder,
+    photo_captioner,
+    random_pixels,
+    write_copy_of_data_set,
+    write_photos,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -418,6 +425,21 @@ def test_a_grid_that_is_not_the_models(grid, model_dir):
         match=r"rows_and_columns in config\.json .*product is 6\.",
     ):
         Captioner.load(model_dir)
+
+
+def test_a_grid_that_is_not_the_encoders(tmp_path):
+    photo_captioner().save(tmp_path)
+    reseal(tmp_path, feature_shape=[4, 66], rows_and_columns=[2, 2])
+    with pytest.raises(ValueError, match=r"Expected: .*16, 66.*Received: .*4, 66") as caught:
+        Captioner.load(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_photos_whose_features_are_not_those_the_captioner_was_built_for():
+    captioner = Captioner(["a", "dog"], encoder="tiny", image_size=16)
+    captioner.build(((None, 4, 66), (None, None)))
+    with pytest.raises(ValueError, match=r"built for .*\(photos, 4, 66\).*Received: .*16, 66"):
+        captioner.caption(random_pixels(16, 16, 3))
 
 
 def test_encoder_weights_that_claim_to_be_huge(tmp_path):

@@ -372,6 +372,8 @@ UNKNOWN = {"module": "mine", "class_name": "Mine", "config": {}, "registered_nam
         ({"feature_shape": [10**4, 10**9]}, "larger model"),
         ({"feature_shape": "many"}, "feature_shape"),
         ({"rows_and_columns": [3, -3]}, "rows_and_columns"),
+        ({"rows_and_columns": [1, 256]}, "Expected: .* in a grid .*16, 16.*Received: .*1, 256"),
+        ({"feature_shape": [4, 66], "rows_and_columns": [2, 2]}, "Received: .*4, 66"),
         ({"encoder": LAMBDA, "encoder_training": "frozen"}, "a Lambda layer, whose code"),
         ({"encoder": UNKNOWN, "encoder_training": "frozen"}, "class 'Mine' is not known"),
         ({"attention": "keen"}, "`attention` must be one of"),

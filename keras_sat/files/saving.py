@@ -106,6 +106,9 @@ def load(kind, directory, encoder, encoder_weights):
         _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
         restore_records(captioner, settings)
     assign_arrays(captioner.named_weights(), arrays, directory)
+    if captioner.photo_encoder.is_present:  # others are read when they are first used
+        with named_errors(directory):
+            captioner.photo_encoder.check_saved_shapes(captioner.feature_shape)
     return captioner
 
 

@@ -100,7 +100,7 @@ class PhotoEncoder:
     @property
     def network(self):
         """The encoder as a `keras.Model`, which is created and loaded on first use."""
-        if self._network is None and (self.is_custom or self.name is None):
+        if self.is_missing:
             raise ValueError(
                 "This captioner has no encoder: it accepts only features. To use photos, "
                 "pass the keras.Model as "
@@ -119,6 +119,13 @@ class PhotoEncoder:
         folder does not have it.
         """
         return self._network is not None
+
+    @property
+    def is_missing(self):
+        """Whether photos cannot be encoded: there is no encoder, or one of the user's
+        own that is not in memory.
+        """
+        return self._network is None and (self.is_custom or self.name is None)
 
     @property
     def trained_network(self):
@@ -180,6 +187,19 @@ class PhotoEncoder:
         if self.grid_shape is not None and num_regions not in (None, math.prod(self.grid_shape)):
             raise ValueError(
                 f"The grid must have {num_regions} regions. Received: grid_shape={self.grid_shape}"
+            )
+
+    def check_saved_shapes(self, feature_shape):
+        """Raise ValueError if `feature_shape`, (regions, feature_dim), or the grid that
+        was saved with a captioner is not the encoder's.
+        """
+        _, *expected = self.features_shape
+        grid = self.rows_and_columns(expected[0])
+        if [*feature_shape] != expected or self.saved_grid not in (None, grid):
+            raise ValueError(
+                "The saved shapes are not those of the encoder. Expected: (regions, feature_dim) = "
+                f"{tuple(expected)} in a grid {grid}. Received: {tuple(feature_shape)} in a grid "
+                f"{self.saved_grid}"
             )
 
     def check_photos(self, height, width):

@@ -618,7 +618,8 @@ class CaptionGenerator:
         if not self.built:
             self.build_once(photos.shape)
         encode = self.photo_encoder.__call__
-        return np.concatenate([self._run(encode, group) for group in _groups(photos)])
+        features = np.concatenate([self._run(encode, group) for group in _groups(photos)])
+        return self._checked_features(features)
 
     def encode_each(
         self, images: Any, *, cache: FeatureCache | None = None
