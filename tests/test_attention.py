@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 from helpers import numbers
 
-from keras_sat.model.scorings import SCORINGS, DotAttention, NoAttention, make_attention
+from keras_sat.model.scorings import (
+    SCORINGS,
+    BahdanauAttention,
+    DotAttention,
+    NoAttention,
+    make_attention,
+)
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.states import SelectionInputs
 
@@ -84,6 +90,39 @@ def test_hard_attention_uses_the_sample_only_where_asked():
     for row in (0, 2):
         expected = np.argmax(np.log(mixed.attention_weights[row]) + noise[row])
         np.testing.assert_array_equal(mixed.selection[row], np.eye(REGIONS)[expected])
+
+
+@pytest.mark.parametrize("attention, scoring", KINDS)
+def test_a_grid_is_read_as_its_regions_row_by_row(attention, scoring):
+    layer = make_attention(attention, scoring, attention_dim=6)
+    grid, hidden_state = numbers(PHOTOS, 2, 3, DIM), numbers(PHOTOS, DIM, seed=1)
+    of_grid = layer(hidden_state, grid)
+    prepared = layer(hidden_state, grid, layer.prepare(grid))
+    of_regions = layer(hidden_state, grid.reshape(PHOTOS, 6, DIM))
+    assert of_grid.attention_weights.shape == (PHOTOS, 6)
+    for found in (of_grid, prepared):
+        for one, other in zip(found[:3], of_regions[:3]):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_a_model_of_ones_own_joins_an_encoder_and_attention_for_photos_of_any_size(tmp_path):
+    photos, question = keras.Input((None, None, 3)), keras.Input((8,))
+    grid = keras.layers.Conv2D(DIM, 4, strides=4)(photos)  # its sides are unknown
+    looked = BahdanauAttention(attention_dim=6)(question, grid)
+    model = keras.Model([photos, question], [looked.context, looked.attention_weights])
+    inputs = [numbers(PHOTOS, 8, 12, 3), numbers(PHOTOS, 8, seed=1)]
+    contexts, weights = model.predict(inputs, verbose=0)
+    assert weights.shape == (PHOTOS, 6) and contexts.shape == (PHOTOS, DIM)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(inputs, verbose=0)[1], weights)
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+def test_features_of_another_shape_are_rejected(scoring):
+    layer = make_attention("soft", scoring, attention_dim=6)
+    with pytest.raises(ValueError, match=r"or a grid .*Received: .*\(3, 4\)"):
+        layer(features(), numbers(PHOTOS, DIM))  # the other way round
 
 
 def test_no_attention_sees_the_mean():

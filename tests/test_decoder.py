@@ -112,6 +112,24 @@ def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell, options
     assert len(state.cell_states) == (2 if cell == "lstm" else 0)
 
 
+@pytest.mark.parametrize("attention", ["soft", "none"])
+@pytest.mark.parametrize("options", [{}, {"attends": "after", "sentinel": True}])
+def test_a_grid_is_read_as_its_regions_row_by_row(attention, options):
+    decoder = make_decoder(attention, **options)
+    grid = numbers(PHOTOS, 2, 3, DIM)
+    _, input_ids, _ = inputs()
+    of_grid, of_regions = decoder(grid, input_ids), decoder(grid.reshape(PHOTOS, 6, DIM), input_ids)
+    assert of_grid.attention_weights.shape == (PHOTOS, TIME, 6)
+    np.testing.assert_array_equal(of_grid.logits, of_regions.logits)
+    shapes = decoder(keras.Input((2, 3, DIM)), keras.Input((None,), dtype="int32"))
+    assert shapes.attention_weights.shape == (None, None, 6)
+
+
+def test_features_of_another_shape_are_rejected():
+    with pytest.raises(ValueError, match=r"or a grid .*Received: .*\(2, 4\)"):
+        CaptionDecoder(VOCABULARY)(*inputs()[1::-1])  # the other way round
+
+
 def test_attention_reads_the_top_layer_before_the_step():
     decoder = make_decoder(num_layers=2)
     features, input_ids, _ = inputs()

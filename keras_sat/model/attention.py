@@ -8,12 +8,40 @@
 The gate beta_t or the sentinel follows in the decoder.
 """
 
+import math
+
 import keras
 from keras import ops
 
 from keras_sat import equations
 from keras_sat.model import selections
 from keras_sat.model.states import Attended, SelectionInputs, Visible
+
+
+def as_regions(features):
+    """Return features (photos, regions, feature_dim), given these or the grid (photos,
+    rows, columns, feature_dim) that an encoder returns. Regions are in reading order.
+    """
+    if len(features.shape) == 3:
+        return features
+    _, regions, feature_dim = shape_as_regions(features.shape)
+    num_regions = -1 if regions is None else regions
+    return ops.reshape(features, (ops.shape(features)[0], num_regions, feature_dim))
+
+
+def shape_as_regions(features_shape):
+    """Return the shape of `as_regions`, or raise ValueError for a shape that is neither
+    features nor a grid; unknown sides are None.
+    """
+    if len(features_shape) not in (3, 4):
+        raise ValueError(
+            "Features must be (photos, regions, feature_dim), or a grid (photos, rows, columns, "
+            "feature_dim), as encoders return it. Pass the hidden state (rows, hidden_dim) or the "
+            "captions (rows, time) as the other argument. Received: features of shape "
+            f"{tuple(features_shape)}"
+        )
+    photos, *sides, feature_dim = features_shape
+    return photos, None if None in sides else math.prod(sides), feature_dim
 
 
 class Attention(keras.layers.Layer):
@@ -27,8 +55,8 @@ class Attention(keras.layers.Layer):
     Call arguments:
         hidden_state: the top layer's state, (rows, hidden_dim): in the paper h_{t-1},
             the one BEFORE this step.
-        features: the annotation vectors a_i, (photos, regions, feature_dim); rows is a
-            multiple of photos.
+        features: the annotation vectors a_i, (photos, regions, feature_dim), or an
+            encoder's grid of them, see `as_regions`; rows is a multiple of photos.
         projected_features: the output of `prepare`; None computes it. Pass it if there
             are many steps.
         selection_inputs: SelectionInputs.
@@ -53,7 +81,7 @@ class Attention(keras.layers.Layer):
 
     def prepare(self, features):
         """Return what `score` needs of the features at every step, computed once."""
-        return self.project(features)
+        return self.project(as_regions(features))
 
     # === At each step ===
 
@@ -93,6 +121,7 @@ class Attention(keras.layers.Layer):
     def call(
         self, hidden_state, features, projected_features=None, selection_inputs=SelectionInputs()
     ):
+        features = as_regions(features)
         if projected_features is None:
             projected_features = self.prepare(features)
         query = self.project_state(ops.cast(hidden_state, self.compute_dtype))

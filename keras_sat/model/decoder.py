@@ -11,6 +11,7 @@ from keras import layers, ops
 
 from keras_sat import equations
 from keras_sat.accelerated.switch import fast_twins_are_on
+from keras_sat.model.attention import as_regions, shape_as_regions
 from keras_sat.model.cells import CELLS
 from keras_sat.model.readers import READERS, has_fast_twin
 from keras_sat.model.readout import Readout
@@ -39,7 +40,8 @@ class CaptionDecoder(layers.Layer):
         **options: see DecoderOptions.
 
     Call arguments:
-        features: annotation vectors a_i, (photos, regions, feature_dim).
+        features: annotation vectors a_i, (photos, regions, feature_dim), or an
+            encoder's grid of them, see `keras_sat.model.attention.as_regions`.
         input_ids: (rows, time); rows is a multiple of photos, and the rows of a photo
             are consecutive.
         noise, sampled: see SelectionInputs; noise is (rows, time, regions).
@@ -123,7 +125,8 @@ class CaptionDecoder(layers.Layer):
 
     def build(self, features_shape, input_ids_shape=None):
         """Create the weights, and choose the reader."""
-        feature_dim = features_shape[-1]
+        features_shape = shape_as_regions(features_shape)
+        _, _, feature_dim = features_shape
         state_shape = (None, self.hidden_dim)
         embedded_shape = (None, self.options.embedding_dim)
         self.attention_layer.build(state_shape, features_shape)
@@ -153,10 +156,11 @@ class CaptionDecoder(layers.Layer):
         return self.attention_layer.prepare(features)
 
     def reveal(self, features, visible=None):
-        """Return features and projected features.
+        """Return features (photos, regions, feature_dim) and projected features.
 
         Of these, only the `visible` regions (photos, regions) can be seen; None: all.
         """
+        features = as_regions(features)
         if visible is None:
             return features, self.project_features(features)
         features = equations.only_visible(features, visible)
@@ -166,7 +170,7 @@ class CaptionDecoder(layers.Layer):
         """Return h_0 and c_0, computed from the mean annotation vector by f_init,h and
         f_init,c.
         """
-        mean = equations.mean_annotation(features)
+        mean = equations.mean_annotation(as_regions(features))
 
         def states(f_init):
             of_rows = ops.repeat(f_init(mean), rows_per_photo, axis=0)
@@ -293,7 +297,7 @@ class CaptionDecoder(layers.Layer):
 
     def compute_output_shape(self, features_shape, input_ids_shape):
         """Return Decoded with the shapes of the outputs."""
-        regions = features_shape[1]
+        _, regions, _ = shape_as_regions(features_shape)
         dims = Decoded(self.vocabulary_size, regions, regions, self.extra_dims)
         return keras.tree.map_structure(lambda dim: (*input_ids_shape, dim), dims)
 
@@ -301,7 +305,7 @@ class CaptionDecoder(layers.Layer):
         """Return the shapes of the outputs, which are always float32, without running
         the loop.
         """
-        regions = features.shape[1]
+        _, regions, _ = shape_as_regions(features.shape)
         dims = Decoded(self.vocabulary_size, regions, regions, self.extra_dims)
         return keras.tree.map_structure(
             lambda dim: keras.KerasTensor((*input_ids.shape, dim), "float32"), dims

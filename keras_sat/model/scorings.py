@@ -9,7 +9,7 @@ from keras import ops
 from keras_sat import equations
 from keras_sat.accelerated import fused
 from keras_sat.accelerated.switch import may_compile
-from keras_sat.model.attention import Attention
+from keras_sat.model.attention import Attention, as_regions, shape_as_regions
 from keras_sat.model.cells import LoopDense
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.states import Attended, SelectionInputs, Visible
@@ -43,6 +43,7 @@ class BahdanauAttention(Attention):
         self.score_method = "plain"
 
     def build(self, hidden_state_shape, features_shape, **_):
+        features_shape = shape_as_regions(features_shape)
         self.feature_projection.build(features_shape)
         self.state_projection.build(hidden_state_shape)
         self.score_vector = self.add_weight(
@@ -57,7 +58,7 @@ class BahdanauAttention(Attention):
         return self.feature_projection(features)
 
     def prepare(self, features):
-        projected_features = self.project(features)
+        projected_features = super().prepare(features)
         if self.score_method == "fused" and may_compile():
             return fused.prepare(projected_features)
         return projected_features
@@ -80,7 +81,8 @@ class DotAttention(Attention):
     """
 
     def build(self, hidden_state_shape, features_shape, **_):
-        hidden_dim, feature_dim = hidden_state_shape[-1], features_shape[-1]
+        _, _, feature_dim = shape_as_regions(features_shape)
+        hidden_dim = hidden_state_shape[-1]
         if hidden_dim != feature_dim:
             raise ValueError(
                 "Dot attention needs features and hidden states of the same length. Set "
@@ -105,8 +107,9 @@ class BilinearAttention(DotAttention):
         near_uniform = keras.initializers.VarianceScaling(
             0.01, mode="fan_avg", distribution="uniform"
         )
+        _, _, feature_dim = shape_as_regions(features_shape)
         self.state_projection = LoopDense(
-            features_shape[-1],
+            feature_dim,
             use_bias=False,
             kernel_initializer=near_uniform,
             dtype=self.dtype_policy,
@@ -136,6 +139,7 @@ class NoAttention(Attention):
     def call(
         self, hidden_state, features, projected_features=None, selection_inputs=SelectionInputs()
     ):
+        features = as_regions(features)
         mean = self.project(features) if projected_features is None else projected_features
         rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
         uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
