@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,7 @@ from data_utils.captions import CaptionedImage, Skipped
 from data_utils.datasets.phrase_boxes import Boxes, covered_cells, described_regions
 from data_utils.features.build import reading_options
 from data_utils.features.cache import FeatureCache
+from data_utils.foreign_text import brief
 from data_utils.images import height_and_width, load_image
 from data_utils.photo_augmentation import jittered
 from data_utils.photo_regions import visible_cells
@@ -110,10 +112,18 @@ def make_batches(
         raise ValueError(
             f"Expected one of: {', '.join(GROUPINGS)}. Received: group_by={group_by!r}"
         )
-    is_complete = (boxes is None) == (grid_shape is None) and not (num_phrases and boxes is None)
-    if batch_size < 1 or num_views < 1 or not 0 <= jitter <= 1 or not is_complete:
+    if not isinstance(vocabulary, Vocabulary):
         raise ValueError(
-            "`batch_size` and `num_views` must be at least 1, `jitter` must be from 0 to "
+            "Expected a Vocabulary, such as captioner.vocabulary or Vocabulary(words). Received: "
+            f"vocabulary={brief(vocabulary)}"
+        )
+    is_complete = (boxes is None) == (grid_shape is None) and not (num_phrases and boxes is None)
+    counts = (batch_size, num_views)
+    are_counts = all(isinstance(count, numbers.Integral) and count >= 1 for count in counts)
+    is_strength = isinstance(jitter, numbers.Real) and 0 <= jitter <= 1
+    if not (are_counts and is_strength and is_complete):
+        raise ValueError(
+            "`batch_size` and `num_views` must be whole numbers from 1, `jitter` must be from 0 to "
             "1, `boxes` and `grid_shape` must be passed together, and `num_phrases` requires "
             f"both. Received: {batch_size=}, {num_views=}, {jitter=}, boxes of type "
             f"{type(boxes).__name__}, {grid_shape=}, {num_phrases=}"

@@ -77,10 +77,6 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
     from PIL import Image
 
     size = None if image_size is None else tuple(map(int, height_and_width(image_size)))
-    if size is not None and min(size) < 1:
-        raise ValueError(
-            f"The sides must be at least 1 pixel long. Received: image_size={image_size}"
-        )
     if isinstance(image, Image.Image):
         return _decoded(image, size, "the picture")
     if hasattr(image, "__array__"):
@@ -93,6 +89,8 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
             f"{type(image).__name__}"
         )
     path = os.path.expanduser(os.fspath(image))
+    if not path:
+        raise ValueError("Expected the path of a picture. Received an empty path: ''")
     if not os.path.isfile(path):
         check_is_file(path, "picture")
     with open(path, "rb") as file:
@@ -103,7 +101,13 @@ def height_and_width(size):
     """Return (height, width) for `size`, which is either the side of a square or
     (height, width).
     """
-    return (size, size) if isinstance(size, numbers.Integral) else tuple(size)
+    sides = tuple(size) if isinstance(size, (list, tuple)) else (size, size)
+    if len(sides) != 2 or not all(isinstance(x, numbers.Real) and x >= 1 for x in sides):
+        raise ValueError(
+            "A size is the side of a square, or (height, width), in pixels. The sides must be "
+            f"at least 1 pixel long. Received: image_size={size!r}"
+        )
+    return sides
 
 
 def find_pictures(paths: Any, *, recursive: bool = False) -> list[str]:

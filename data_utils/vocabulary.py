@@ -83,6 +83,13 @@ class Vocabulary:
                 f"Expected values of at least 1. Received: min_count={min_count}, "
                 f"max_size={max_size}"
             )
+        captioned_images = list(captioned_images)
+        odd = [image for image in captioned_images if not isinstance(image, CaptionedImage)]
+        if odd:
+            raise ValueError(
+                "Expected a list of CaptionedImage; Vocabulary(words) takes words. Received: "
+                f"{brief(odd[0])}"
+            )
         captions = (
             caption
             for image in captioned_images

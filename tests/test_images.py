@@ -216,6 +216,8 @@ def test_errors(picture, tmp_path):
         assert name in str(error.value)
     with pytest.raises(FileNotFoundError, match="missing.jpg"):
         load_image(tmp_path / "missing.jpg")
+    with pytest.raises(ValueError, match="an empty path"):
+        load_image("")
     for size in (0, (8, -1)):
         with pytest.raises(ValueError, match="at least 1 pixel long. Received: image_size="):
             load_image(picture, size)

@@ -76,3 +76,5 @@ def test_a_missing_split_is_an_error_that_lists_the_others():
         match="2 in 'train', 1 in 'test'.*split_seed=0.*split='dev'",
     ):
         photos_of_split(images, "dev")
+    with pytest.raises(ValueError, match="has no photos with captions.*split='dev'"):
+        photos_of_split([], "dev")

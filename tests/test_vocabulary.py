@@ -92,6 +92,8 @@ def test_damage_is_noticed(images, tmp_path):
 def test_errors(images):
     with pytest.raises(ValueError, match="split 'train'.*split_seed"):
         Vocabulary.build(images[2:])
+    with pytest.raises(ValueError, match="list of CaptionedImage.*Received: 'a b'"):
+        Vocabulary.build(["a b"])
     for odd in ({"min_count": 0}, {"max_size": -1}):
         with pytest.raises(ValueError, match="Expected values of at least 1"):
             Vocabulary.build(images, **odd)

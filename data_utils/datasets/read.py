@@ -64,6 +64,11 @@ def photos_of_split(captioned_images: list[CaptionedImage], split: str) -> list[
     photos = [image for image in captioned_images if image.split == split]
     if photos:
         return photos
+    if not captioned_images:
+        raise ValueError(
+            "The data set has no photos with captions. Add captions to its photos, in each "
+            f"split. Received: split={split!r}"
+        )
     counts = Counter(repr(image.split) for image in captioned_images)
     raise ValueError(
         f"There are no photos in this split. Expected one of: {', '.join(SPLITS)}. The "
