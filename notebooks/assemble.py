@@ -42,16 +42,18 @@ def read_cells(path):
 
 
 def read_solutions(source):
-    """Return the solutions of a notebook: code by ("gap", name), ("wrong", name) and ("exercise", number)."""
+    """Return the solutions of a notebook: code by ("gap", name) and ("exercise", number), and a list of mistakes by
+    ("wrong", name).
+    """
     path = FOLDER / "solutions" / source.relative_to(FOLDER / "src")
-    if not path.exists():
-        return {}
-    return {
-        (kind, cell.metadata[kind]): cell.source
-        for cell in read_cells(path)
-        for kind in ("gap", "wrong", "exercise")
-        if kind in cell.metadata
-    }
+    solutions = {}
+    for cell in read_cells(path) if path.exists() else ():
+        if "wrong" in cell.metadata:
+            solutions.setdefault(("wrong", cell.metadata["wrong"]), []).append(cell.source)
+        for kind in ("gap", "exercise"):
+            if kind in cell.metadata:
+                solutions[kind, cell.metadata[kind]] = cell.source
+    return solutions
 
 
 def assemble(source, address=FROM_SETTINGS):
@@ -148,25 +150,23 @@ def with_colab_link(text, source, address):
 
 
 def trial(source):
-    """Return a notebook that tries each gap solved and wrong, and in the end the solutions of the exercises."""
+    """Return a notebook that leaves each gap empty, fills it with each mistake and with the solution, and in the end
+    runs the solutions of the exercises.
+    """
     solutions = read_solutions(source)
     cells = []
     for original in read_cells(source):
         cell = assembled_cell(original, source, solutions)
-        if "gap" in original.metadata:
+        if "check" not in original.metadata:
+            cells.append(cell)  # an empty gap among them
             continue
-        if "check" in original.metadata:
-            name = original.metadata["check"]
-            solved = solutions["gap", name]
-            cells += [
-                v4.new_code_cell(solved),
-                v4.new_code_cell(cell.source, metadata={"solved": name}),
-                v4.new_code_cell(solutions["wrong", name]),
-                v4.new_code_cell(cell.source, metadata={"wrong": name, "tags": ["raises-exception"]}),
-                v4.new_code_cell(solved),
-            ]
-        else:
-            cells.append(cell)
+        name = original.metadata["check"]
+        cells.append(v4.new_code_cell(cell.source, metadata={"empty": name}))
+        for mistake in solutions["wrong", name]:
+            noticed = {"wrong": name, "tags": ["raises-exception"]}
+            cells += [v4.new_code_cell(mistake), v4.new_code_cell(cell.source, metadata=noticed)]
+        cells.append(v4.new_code_cell(solutions["gap", name]))
+        cells.append(v4.new_code_cell(cell.source, metadata={"solved": name}))
     exercises = [key for key in solutions if key[0] == "exercise"]
     cells += [v4.new_code_cell(solutions[key]) for key in exercises]
     return v4.new_notebook(cells=cells)
@@ -178,8 +178,10 @@ def problems_of_trial(notebook):
     for cell in notebook.cells:
         errors = [output.ename for output in cell.get("outputs", []) if output.output_type == "error"]
         if "wrong" in cell.metadata and errors != ["AssertionError"]:
-            problems.append(f"the check of {cell.metadata['wrong']} did not notice the mistake: {errors}")
+            problems.append(f"the check of {cell.metadata['wrong']} did not notice a mistake: {errors}")
         printed = "".join(output.get("text", "") for output in cell.get("outputs", []))
+        if "empty" in cell.metadata and NOT_YET not in printed:
+            problems.append(f"the check of {cell.metadata['empty']} does not fill the empty gap")
         if "solved" in cell.metadata and RIGHT not in printed:
             problems.append(f"the check of {cell.metadata['solved']} does not accept the solution")
     return problems

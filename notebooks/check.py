@@ -1,10 +1,15 @@
-"""Run the notebooks: `make notebooks-check`. With --write, `make notebooks`, the executed .ipynb files are made anew.
+"""Try the notebooks: `make notebooks-check`. With --write, `make notebooks`, the executed .ipynb files are made anew.
 
-Each notebook is made from its source (assemble.py) and run from top to bottom in an empty folder, with its gaps empty.
-It ends with assertions of what its text claims. The committed .ipynb must have the same cells, and be small.
+A trial runs each notebook once, made from its source (assemble.py). It first leaves each gap empty, which the check
+after it must fill with the solution. Then it fills the gap with each mistake, which the check must notice, and with the
+solution, which must pass; the notebook goes on with it to its end, the assertions of what its text claims. Last come
+the solutions of the exercises. The committed .ipynb must have the same cells, and be small.
 
-Then a trial runs it once more. It fills each gap with the solution, which must pass the check after it, and with a
-mistake, which the check must notice. In the end it runs the solutions of the exercises.
+As a reader does it, the chapters run one after another in one folder, and the rooms in a folder within it: what one
+notebook stores there must not stop the next.
+
+With --write, a notebook is run with its gaps empty, and in an empty folder, so that the outputs that are stored do not
+depend on other notebooks.
 """
 
 import argparse
@@ -25,6 +30,7 @@ from PIL import Image
 FOLDER = Path(__file__).resolve().parent
 MAX_BYTES = 500_000
 REAL_DATA = "KERAS_SAT_DATA"
+NO_END = (CellExecutionError, CellTimeoutError, DeadKernelError)  # a notebook that does not get to its end
 
 
 def sources(names=()):
@@ -44,11 +50,14 @@ def code_cells(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def execute(notebook):
-    """Run a notebook in a fresh kernel and an empty folder; its outputs are put into it."""
-    with tempfile.TemporaryDirectory() as directory:
-        resources = {"metadata": {"path": directory}}
-        NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+def execute(notebook, folder):
+    """Run a notebook in a fresh kernel, with this folder as its own; its outputs are put into it."""
+    resources = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+
+
+def make_storable(notebook):
+    """Remove what belongs to the run and its machine from a notebook that has been run, and make it smaller."""
     for cell in code_cells(notebook):
         cell.metadata.pop("execution", None)  # the times of this run
         # What TensorFlow logs of its devices is about this machine, not about the notebook.
@@ -94,36 +103,50 @@ def cells_of(notebook):
     return [(cell.cell_type, cell.source, cell.metadata, cell.get("attachments")) for cell in notebook.cells]
 
 
-def problem_with(source, write=False):
-    """Run one notebook and its trial, and return what is wrong with them or with the .ipynb, or None."""
-    target = assemble.target_of(source)
-    notebook = assemble.assemble(source)
+def problem_with(source, folder):
+    """Try a notebook in a folder, and return what is wrong with it or with its .ipynb, or None."""
+    trial = assemble.trial(source)
     try:
-        execute(notebook)
-        problems = problems_of_trial(source)
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        execute(trial, folder)
+    except NO_END as error:
         return str(error)
-    if problems:
-        return "; ".join(problems)
-    if write:
-        target.parent.mkdir(exist_ok=True)
-        nbformat.write(notebook, target)
+    return "; ".join(assemble.problems_of_trial(trial)) or problem_of_file(source)
+
+
+def problem_after_writing(source):
+    """Run a notebook and write it with its outputs. Return what is wrong with it, or None."""
+    notebook = assemble.assemble(source)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            execute(notebook, folder)
+        except NO_END as error:
+            return str(error)
+    make_storable(notebook)
+    target = assemble.target_of(source)
+    target.parent.mkdir(exist_ok=True)
+    nbformat.write(notebook, target)
+    return problem_of_file(source)
+
+
+def problem_of_file(source):
+    """Return what is wrong with the .ipynb of a source, or None."""
+    target = assemble.target_of(source)
     if not target.exists():
         return f"{target.name} is missing: run `make notebooks`"
-    if cells_of(nbformat.read(target, 4)) != cells_of(notebook):
+    if cells_of(nbformat.read(target, 4)) != cells_of(assemble.assemble(source)):
         return f"{target.name} is not made from {source.name} as it is now: run `make notebooks`"
     if target.stat().st_size > MAX_BYTES:
         return f"{target.name} has {target.stat().st_size} bytes, more than {MAX_BYTES}"
     return None
 
 
-def problems_of_trial(source):
-    """Try the solutions of a notebook, if it has any."""
-    if not assemble.read_solutions(source):
-        return []
-    notebook = assemble.trial(source)
-    execute(notebook)
-    return assemble.problems_of_trial(notebook)
+def problems_with(chosen, write):
+    """Try or write the chosen notebooks; yield each with what is wrong with it, or None."""
+    with tempfile.TemporaryDirectory() as shared:
+        for source in chosen:
+            folder = (Path(shared) / assemble.target_of(source).relative_to(FOLDER)).parent
+            folder.mkdir(exist_ok=True)
+            yield source, problem_after_writing(source) if write else problem_with(source, folder)
 
 
 def main():
@@ -138,13 +161,13 @@ def main():
     if options.write:
         os.environ.pop(REAL_DATA, None)  # nothing made of the real photos may get into a file that is committed
     passed = failed = 0
-    for source in chosen:
-        start, processor_start = time.perf_counter(), _processor_seconds()
-        problem = problem_with(source, write=options.write)
+    start, processor_start = time.perf_counter(), _processor_seconds()
+    for source, problem in problems_with(chosen, options.write):
         passed, failed = passed + (problem is None), failed + (problem is not None)
-        seconds, processor = time.perf_counter() - start, _processor_seconds() - processor_start
-        said = problem or f"runs, {seconds:.0f} s, {processor:.0f} s of the processor"
+        end, processor_end = time.perf_counter(), _processor_seconds()
+        said = problem or f"runs, {end - start:.0f} s, {processor_end - processor_start:.0f} s of the processor"
         print(f"{source.name}: {said}", flush=True)
+        start, processor_start = end, processor_end
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -39,6 +39,11 @@ CHAPTERS = [
 SHORTEST = "01_words"  # the only one that needs no TensorFlow
 
 
+def sources_in(folder):
+    """Return the sources of the chapters, in "src", or of the rooms, in "rooms"."""
+    return [source for source in SOURCES if source.parent.name == folder]
+
+
 @pytest.fixture(scope="session")
 def assemble():
     return module_in([FOLDER], "assemble")
@@ -64,10 +69,7 @@ def chapter_with_gaps(request):
     return FOLDER / "src" / f"{request.param}.py"
 
 
-@pytest.fixture(
-    params=[source for source in SOURCES if source.parent.name == "rooms"],
-    ids=lambda source: source.stem,
-)
+@pytest.fixture(params=sources_in("rooms"), ids=lambda source: source.stem)
 def room(request):
     return request.param
 
@@ -255,13 +257,38 @@ def test_solutions_are_in_the_notebook_folded(small_source, assemble):
     assert "print(twice(21))" in exercise.source
 
 
-def test_the_trial_notices_a_check_that_lets_mistakes_pass(small_source, assemble):
-    trial = assemble.trial(small_source)
+def answered(trial, answers):
+    """Return a trial as if it had been run. `answers` has what marked cells print."""
     for cell in trial.cells:
-        if "solved" in cell.metadata:
-            cell.outputs = [nbformat.v4.new_output("stream", text=assemble.RIGHT)]
-    (problem,) = assemble.problems_of_trial(trial)  # the mistake has raised nothing
-    assert "did not notice the mistake" in problem
+        (answer,) = [answers[mark] for mark in answers if mark in cell.metadata] or [""]
+        cell.outputs = [nbformat.v4.new_output("stream", text=answer)]
+    return trial
+
+
+def test_a_trial_leaves_a_gap_empty_then_fills_it_with_each_mistake_and_the_solution(
+    small_source, assemble
+):
+    solutions = small_source.parents[1] / "solutions" / small_source.name
+    another = '# %% wrong="twice"\ndef twice(x):\n    return 4\n'
+    solutions.write_text(f"{ITS_SOLUTIONS}\n{another}", encoding="utf-8")
+    cells = assemble.trial(small_source).cells
+    contents = ["# your turn", "x + 1", "return 4", "2 * x"]
+    gaps, checks = cells[0:8:2], cells[1:8:2]
+    assert all(content in gap.source for content, gap in zip(contents, gaps, strict=True))
+    marks = ["empty", "wrong", "wrong", "solved"]
+    assert all(mark in check.metadata for mark, check in zip(marks, checks, strict=True))
+    assert cells[-1].source == "print(twice(21))"
+
+
+def test_the_trial_notices_a_check_that_lets_mistakes_pass(small_source, assemble):
+    answers = {"empty": assemble.NOT_YET, "solved": assemble.RIGHT}  # the mistake raises nothing
+    (problem,) = assemble.problems_of_trial(answered(assemble.trial(small_source), answers))
+    assert "did not notice a mistake" in problem
+
+
+def test_the_trial_notices_a_check_that_does_not_fill_an_empty_gap(small_source, assemble):
+    trial = answered(assemble.trial(small_source), {"solved": assemble.RIGHT})
+    assert "does not fill the empty gap" in assemble.problems_of_trial(trial)[0]
 
 
 def test_a_chapter_has_gaps(chapter_with_gaps, assemble):
@@ -401,6 +428,19 @@ def test_a_real_photo_has_captions():
 # === Running ===
 
 
+def test_each_notebook_is_run_once_chapters_in_one_folder_and_rooms_in_a_folder_within_it(
+    check, monkeypatch
+):
+    runs = []
+    monkeypatch.setattr(check, "execute", lambda notebook, folder: runs.append(folder))
+    chapters, rooms = sources_in("src"), sources_in("rooms")
+    list(check.problems_with([*chapters, *rooms], write=False))
+    of_chapters, of_rooms = {*runs[: len(chapters)]}, {*runs[len(chapters) :]}
+    assert len(runs) == len(chapters) + len(rooms)
+    assert len(of_chapters) == len(of_rooms) == 1
+    assert of_rooms.pop() == of_chapters.pop() / "rooms"
+
+
 @pytest.mark.slow
 def test_the_shortest_one_runs():
     command = [sys.executable, FOLDER / "check.py", SHORTEST]
@@ -461,8 +501,8 @@ def test_every_concept_has_a_notebook_and_a_function_that_exists():
     rows = concepts()
     assert len({concept for concept, _, _ in rows}) == len(rows)
     named = {name for _, notebooks, _ in rows for name in notebooks}
-    chapters = {source.stem[:2] for source in SOURCES if source.parent.name == "src"}
-    rooms = {source.stem for source in SOURCES if source.parent.name == "rooms"}
+    chapters = {source.stem[:2] for source in sources_in("src")}
+    rooms = {source.stem for source in sources_in("rooms")}
     assert chapters <= named <= chapters | rooms
     for concept, _, functions in rows:
         assert functions, concept
