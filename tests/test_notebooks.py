@@ -291,6 +291,12 @@ def test_the_trial_notices_a_check_that_does_not_fill_an_empty_gap(small_source,
     assert "does not fill the empty gap" in assemble.problems_of_trial(trial)[0]
 
 
+def test_the_hint_of_a_check_is_its_own_sentence(source, assemble):
+    """That of np.testing is fifteen lines long."""
+    checks = [cell for cell in assemble.read_cells(source) if "check" in cell.metadata]
+    assert not [cell.source for cell in checks if "np.testing" in cell.source]
+
+
 def test_a_chapter_has_gaps(chapter_with_gaps, assemble):
     assert any("gap" in cell.metadata for cell in assemble.read_cells(chapter_with_gaps))
 

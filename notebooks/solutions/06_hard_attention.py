@@ -9,6 +9,11 @@ def draw(alpha, noise):
     return np.argmax(alpha + noise, axis=-1)  # without the logarithm
 
 
+# %% wrong="draw"
+def draw(alpha, noise):
+    return np.random.choice(len(alpha), size=len(noise), p=alpha)  # draws, but from noise of its own
+
+
 # %% gap="bracket"
 def brackets(places, baseline=0.0):
     """Return an estimate of the gradient of L_s for the scores from each drawn place (draws,): (draws, 3)."""
@@ -34,6 +39,11 @@ def surrogate(log_p_y, log_p_s, baseline):
 # %% wrong="surrogate"
 def surrogate(log_p_y, log_p_s, baseline):
     return log_p_y + (log_p_y - baseline) * log_p_s  # the reward has a gradient of its own
+
+
+# %% wrong="surrogate"
+def surrogate(log_p_y, log_p_s, baseline):
+    return log_p_y + ops.stop_gradient(log_p_y + 3 * baseline) * log_p_s  # no baseline changes the mean
 
 
 # %% gap="baseline"

@@ -218,7 +218,7 @@ def cosines(vectors, vector):
 trial_vectors = np.array([[2.0, 0.0], [0.0, 3.0], [1.0, 1.0], [-1.0, 0.0]])
 expected = [1, 0, 0.5**0.5, -1]
 message = "Not the cosines: divide by the length of the vector and by the length of each row."
-np.testing.assert_allclose(cosines(trial_vectors, np.array([5.0, 0.0])), expected, atol=1e-7, err_msg=message)
+assert np.allclose(cosines(trial_vectors, np.array([5.0, 0.0])), expected), message
 
 # %% stored="JPEG"
 for_photos = Captioner.from_pretrained()

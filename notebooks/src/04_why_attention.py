@@ -389,7 +389,7 @@ rng = np.random.default_rng(0)
 x_of_gates, h, U_of_gates = rng.normal(size=(3, 8)), rng.normal(size=8), rng.normal(size=(3, 8, 8))
 expected = equations.gru(x_of_gates.reshape(1, 24), np.concatenate([h @ U for U in U_of_gates])[None], h[None])
 message = "Not the state of a GRU: u keeps the old state, 1 - u takes the candidate; r multiplies h @ U_c."
-np.testing.assert_allclose(gru(*x_of_gates, h, *U_of_gates), expected[0], atol=1e-6, err_msg=message)
+assert np.allclose(gru(*x_of_gates, h, *U_of_gates), expected[0], atol=1e-6), message
 
 # %% [markdown]
 # Where $\mathbf{u}$ is near 1, the state is passed on almost unchanged, and so is its gradient. So the update gate

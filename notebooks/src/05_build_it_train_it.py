@@ -165,7 +165,7 @@ SoftAttention.score = score
 expected = equations.additive_scores(keys, finished.W_h(h_0), attention.score_vector)
 e = finished.score(keys, h_0)
 assert tuple(e.shape) == (2, 256), f"Expected one score for each region, (2, 256). Received: {tuple(e.shape)}"
-np.testing.assert_allclose(e, expected, atol=1e-4, err_msg="Not (4): is the tanh around the whole sum?")
+assert np.allclose(e, expected, atol=1e-4), "Not (4): is the tanh around the whole sum?"
 
 # %% [markdown]
 # **Your turn.** Write the gated context, $\hat{\mathbf{z}}_t = \beta_t \sum_i \alpha_{ti} \mathbf{a}_i$, equation (13)
@@ -186,7 +186,7 @@ alpha = ops.softmax(finished.score(keys, h_0))
 z = finished.context(a, alpha, h_0)
 assert tuple(z.shape) == (2, 66), f"Expected one vector for each picture, (2, 66). Received: {tuple(z.shape)}"
 expected = finished.f_beta(h_0) * equations.attended_features(alpha, a)
-np.testing.assert_allclose(z, expected, atol=1e-5, err_msg="Not (13): beta times the sum of alpha_i a_i.")
+assert np.allclose(z, expected, atol=1e-5), "Not (13): beta times the sum of alpha_i a_i."
 
 # %% [markdown]
 # ## Remember, and choose
@@ -208,7 +208,7 @@ SoftAttention.memory = memory
 # %% check="memory" empty="finished.memory(ops.zeros((2, 512)), c_0)"
 gates = finished.T(ops.concatenate([finished.E(np.array([1, 2])), h_0, z], axis=-1))
 for name, found, expected in zip(("h_t", "c_t"), finished.memory(gates, c_0), equations.lstm(gates, c_0)):
-    np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=f"Not the {name} of (1) to (3).")
+    assert np.allclose(found, expected, atol=1e-5), f"Not the {name} of (1) to (3). Return h_t, c_t, in this order."
 
 # %% [markdown]
 # **Your turn.** Write the sum in (7): $\mathbf{E}\mathbf{y}_{t-1} + \mathbf{L}_h \mathbf{h}_t + \mathbf{L}_z
@@ -227,7 +227,7 @@ SoftAttention.readout = readout
 word = finished.E(np.array([1, 2]))
 expected = equations.deep_output(word, its_readout.state_readout(h_0), its_readout.context_readout(z))
 message = "Not the sum in (7): the word, the state and the context, the last two projected."
-np.testing.assert_allclose(finished.readout(word, h_0, z), expected, atol=1e-5, err_msg=message)
+assert np.allclose(finished.readout(word, h_0, z), expected, atol=1e-5), message
 
 # %% [markdown]
 # The model is complete. To write captions, feed the most probable word of each step into the next step, for all
@@ -288,10 +288,10 @@ padded_rng = np.random.default_rng(0)
 padded = (-padded_rng.random((2, 3)), padded_rng.dirichlet(np.ones(4), (2, 3)), np.array([[1.0, 1, 1], [1, 1, 0]]))
 found_nll, found_penalty = loss_terms(*padded)
 expected = -(padded[0] * padded[2]).sum(axis=1)
-np.testing.assert_allclose(found_nll, expected, atol=1e-5, err_msg="Not -log p: sum over words, without padding.")
+assert np.allclose(found_nll, expected, atol=1e-5), "Not -log p: sum over words, without padding."
 expected = equations.attention_penalty(*padded[1:])
 message = "Not the penalty: leave out padding, sum over the words first, then square, then sum over regions."
-np.testing.assert_allclose(found_penalty, expected, atol=1e-5, err_msg=message)
+assert np.allclose(found_penalty, expected, atol=1e-5), message
 
 # %% [markdown]
 # ## The world it learns

@@ -78,7 +78,9 @@ trial_noise = np.random.default_rng(0).gumbel(size=(20_000, 4))
 trial_alpha = np.array([0.7, 0.2, 0.08, 0.02])
 frequencies = np.bincount(draw(trial_alpha, trial_noise), minlength=4) / 20_000
 message = "These are not draws with the probabilities alpha: is the noise added to log alpha?"
-np.testing.assert_allclose(frequencies, trial_alpha, atol=0.02, err_msg=message)
+assert np.allclose(frequencies, trial_alpha, atol=0.02), message
+loud = draw(trial_alpha, 100 * np.eye(4))
+assert list(loud) == [0, 1, 2, 3], "The noise alone decides: with noise of 100 for a region, this region is drawn."
 
 # %% [markdown]
 # Now draw many times with the weights of eight regions, and count how often each region is drawn.
@@ -210,7 +212,7 @@ exact_of_word = alpha * (log_p_word - alpha @ log_p_word)  # the derivative of a
 message = "Their mean is not the exact gradient: look at the sign. Is each row times the reward of its draw?"
 for trial_baseline in (0.0, -2.0):
     mean = alpha @ brackets(np.arange(3), trial_baseline)
-    np.testing.assert_allclose(mean, exact_of_word, atol=1e-9, err_msg=message)
+    assert np.allclose(mean, exact_of_word, atol=1e-9), message
 
 # %%
 print("exact gradient        ", exact_of_word.round(3))
@@ -299,7 +301,14 @@ with tf.GradientTape() as tape:
     trial_y, trial_s = log_probs_of(paths)
     trial_mean = ops.sum(p * surrogate(trial_y, trial_s, -5.0))
 message = "Its mean gradient over all paths is not that of L_s: look at the sign, and at what is held as a number."
-np.testing.assert_allclose(flat(tape.gradient(trial_mean, weights)), exact, atol=1e-4, err_msg=message)
+assert np.allclose(flat(tape.gradient(trial_mean, weights)), exact, atol=1e-4), message
+trial_y, trial_s = tf.constant([-3.0]), tf.constant([-1.0])
+with tf.GradientTape() as tape:
+    tape.watch(trial_s)
+    trial_value = surrogate(trial_y, trial_s, -5.0)
+factor = float(tape.gradient(trial_value, trial_s)[0])
+message = f"A draw with log p -3 and b = -5 has the reward -3 - (-5) = 2. Yours: {factor:g}."
+assert np.isclose(factor, 2), message
 
 # %% [markdown]
 # The check averaged your surrogate over all 27 paths, weighted by their probabilities. The gradient of this average is
@@ -412,7 +421,7 @@ def next_baseline(baseline, log_p_y):
 
 # %% check="baseline" empty="next_baseline(0.0, np.zeros(2))"
 message = "Expected nine tenths of the old baseline and a tenth of the mean."
-np.testing.assert_allclose(next_baseline(-10.0, np.array([-8.0, -6.0])), -9.7, err_msg=message)
+assert np.allclose(next_baseline(-10.0, np.array([-8.0, -6.0])), -9.7), message
 
 # %%
 baselines = [0.0]

@@ -109,7 +109,7 @@ e, weights_of_loss = rng.normal(size=5), rng.normal(size=5)
 expected = by_differences(lambda: softmax(e) @ weights_of_loss, e)
 found_by_you = softmax_backward(softmax(e), weights_of_loss)
 message = "Not the central differences: subtract the mean of d_alpha, weighted by alpha, and multiply by alpha."
-np.testing.assert_allclose(found_by_you, expected, atol=1e-8, err_msg=message)
+assert np.allclose(found_by_you, expected, atol=1e-8), message
 
 # %%
 alpha = np.array([0.001, 0.599, 0.4])
@@ -305,9 +305,7 @@ loss, kept = forward()
 found_by_you = backward(kept)
 for name, weight in w.items():
     message = f"d_{name} differs from central differences. The state is passed on; the keys are used by every word."
-    np.testing.assert_allclose(
-        found_by_you[name], by_differences(lambda: forward()[0], weight), atol=1e-6, err_msg=message
-    )
+    assert np.allclose(found_by_you[name], by_differences(lambda: forward()[0], weight), atol=1e-6), message
 num_weights = sum(weight.size for weight in w.values())
 print(f"loss {loss:.3f}; the gradients of all {num_weights} weights agree with differences")
 

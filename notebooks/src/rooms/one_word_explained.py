@@ -131,7 +131,7 @@ def part(p):
 
 # %% check="parts" empty="part(np.ones(512))"
 in_all = sum(part(p) for p in summands.values()) + b
-np.testing.assert_allclose(in_all, logits, atol=1e-6, err_msg="The parts do not add up: is the slope in them?")
+assert np.allclose(in_all, logits, atol=1e-6), "The parts do not add up: is the slope in them?"
 parts = {name: part(p) for name, p in summands.items()}
 
 # %% [markdown]
@@ -214,8 +214,8 @@ def votes(word):
 # %% check="votes" empty="votes('camera')"
 for word in ("camera", "cigarette"):
     message = "Not the votes: they have three factors, beta, alpha, and d times the difference to the mean vector."
-    np.testing.assert_allclose(votes(word), trace.votes(t, word).ravel(), atol=1e-3, err_msg=message)
     assert np.shape(votes(word)) == (196,), "There must be a vote for each of the 196 regions."
+    assert np.allclose(votes(word), trace.votes(t, word).ravel(), atol=1e-3), message
 of_mean = beta * direction("camera") @ a.mean(axis=0)
 print(f"votes {votes('camera').sum():+.2f}, even attention {of_mean:+.2f}", end=", ")
 of_photo = parts["photo"][word_id("camera")]
@@ -303,9 +303,9 @@ def without(a, regions):
 # %% check="without" empty="without(np.ones((3, 2)), [0])"
 three = np.array([[0.0, 3.0], [3.0, 0.0], [6.0, 3.0]])
 message = "Region 1 should be the mean of all three, and the others as they were."
-np.testing.assert_allclose(without(three, [1]), [[0, 3], [3, 2], [6, 3]], err_msg=message)
-np.testing.assert_allclose(three[1], [3, 0], err_msg="Change a copy: the annotation vectors are needed again.")
-np.testing.assert_allclose(without(three, np.arange(0)), three, err_msg="If no region is removed, nothing changes.")
+assert np.allclose(without(three, [1]), [[0, 3], [3, 2], [6, 3]]), message
+assert np.allclose(three[1], [3, 0]), "Change a copy: the annotation vectors are needed again."
+assert np.allclose(without(three, np.arange(0)), three), "If no region is removed, nothing changes."
 
 # %% [markdown]
 # There are two ways to choose a tenth of the regions: you can remove those with the most attention at "camera", or

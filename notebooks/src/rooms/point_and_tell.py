@@ -59,7 +59,7 @@ def weights_of_visible(scores, visible):
 four_scores, two_visible = np.array([2.0, 0.0, 1.0, 3.0]), np.array([True, False, True, False])
 of_package = equations.attention_weights(equations.visible_scores(four_scores[None], two_visible[None]))
 given, expected = weights_of_visible(four_scores, two_visible), ops.convert_to_numpy(of_package)[0]
-np.testing.assert_allclose(given, expected, atol=1e-6, err_msg="Hide first, then normalise: the sum must be 1.")
+assert np.allclose(given, expected, atol=1e-6), "Hide first, then normalise: the sum must be 1."
 
 # %%
 weights = weights_of_visible(four_scores, two_visible)

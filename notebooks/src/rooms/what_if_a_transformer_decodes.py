@@ -86,7 +86,7 @@ def causal_mask(length):
 # %% check="mask" empty="causal_mask(3)"
 expected = [[True, False, False], [True, True, False], [True, True, True]]
 message = "Position 0 may look only at itself, and the last position at all positions."
-np.testing.assert_array_equal(causal_mask(3), expected, err_msg=message)
+assert np.array_equal(causal_mask(3), expected), message
 
 # %% [markdown]
 # ## The residual connection
@@ -110,8 +110,8 @@ def around(sublayer, norm, x):
 x = np.array([1.0, -4.0])
 silent, halve = np.zeros_like, lambda x: x / 2
 message = "A sublayer that returns 0 must leave x as it is: only the input of the sublayer is normalised."
-np.testing.assert_allclose(around(silent, halve, x), x, err_msg=message)
-np.testing.assert_allclose(around(np.abs, halve, x), [1.5, -2.0], err_msg="The sublayer reads norm(x).")
+assert np.allclose(around(silent, halve, x), x), message
+assert np.allclose(around(np.abs, halve, x), [1.5, -2.0]), "The sublayer reads norm(x)."
 
 # %% [markdown]
 # (In Vaswani et al., the normalisation comes after the sum, $\text{norm}(\mathbf{x} + \text{sublayer}(\mathbf{x}))$.

@@ -72,11 +72,10 @@ def bilinear_scores(a, h, W):
 rng = np.random.default_rng(0)
 some_a, some_h, some_W = rng.normal(size=(5, 3)), rng.normal(size=4), rng.normal(size=(4, 3))
 one_by_one = [some_h @ some_W @ region for region in some_a]
-np.testing.assert_allclose(
-    dot_scores(some_a, some_a[0])[0], (some_a[0] ** 2).sum(), err_msg="This is not a dot product."
-)
-np.testing.assert_allclose(bilinear_scores(some_a, some_h, some_W), one_by_one, err_msg="Not the bilinear scores.")
-np.testing.assert_allclose(bilinear_scores(some_a, some_a[1], np.eye(3)), dot_scores(some_a, some_a[1]))
+assert np.allclose(dot_scores(some_a, some_a[0])[0], (some_a[0] ** 2).sum()), "This is not a dot product."
+assert np.allclose(bilinear_scores(some_a, some_h, some_W), one_by_one), "Not the bilinear scores."
+with_identity = bilinear_scores(some_a, some_a[1], np.eye(3))
+assert np.allclose(with_identity, dot_scores(some_a, some_a[1])), "With W = I, both scores are the same."
 
 
 # %%

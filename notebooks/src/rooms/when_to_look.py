@@ -193,7 +193,7 @@ def share_from_photo(scores, sentinel_score):
 four = np.array([2.0, 0.0, 0.0, 0.0])
 expected = equations.share_from_photo(four[None], np.array([[1.0]]))
 message = "beta_t is the share of the regions, not that of the sentinel."
-np.testing.assert_allclose(share_from_photo(four, 1.0), float(expected[0, 0]), rtol=1e-5, err_msg=message)
+assert np.allclose(share_from_photo(four, 1.0), float(expected[0, 0])), message
 assert abs(share_from_photo(four, -50.0) - 1) < 1e-6, "If the sentinel's score is very low, beta_t is nearly 1."
 
 # %% [markdown]
@@ -259,7 +259,7 @@ def detected(p):
 p = np.array([0.05, 0.88, 0.05, 0.05])
 logits = np.log(p / (1 - p))[None, :, None]  # (pictures, regions, words)
 expected = float(ops.convert_to_numpy(equations.detected(logits)).item())
-np.testing.assert_allclose(detected(p), expected, rtol=1e-5, err_msg="1 minus the probability that none shows it.")
+assert np.allclose(detected(p), expected), "1 minus the probability that none shows it."
 
 # %% [markdown]
 # At a word $w$ such as "star", the target for the attention weights is the map of the word's detector, $p_{iw} / \sum_k
