@@ -5,18 +5,23 @@
 
 import ast
 import base64
-import importlib
+import importlib.resources
 import io
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers import module_in
 from PIL import Image
 
+import data_utils
+from data_utils import draw_scenes
+from keras_sat import Captioner
 from keras_sat.scoring.published import PUBLISHED
 
 pytest.importorskip("jupytext", reason="the notebooks need the extra `notebooks`")
@@ -453,6 +458,29 @@ def test_the_shortest_one_runs():
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed, 0 failed" in done.stdout
+
+
+@pytest.mark.parametrize("folder", ["src", "rooms"])
+def test_notebooks_in_one_folder_can_build_their_feature_caches_in_reverse_order(
+    folder, assemble, tmp_path, monkeypatch
+):
+    """In order, `make notebooks-check` builds them."""
+    captioner = Captioner.from_pretrained("scenes")
+    names = vars(data_utils) | {"np": np, "tf": tf, "keras": keras, "layers": keras.layers}
+    names |= dict.fromkeys(("trained", "bundled", "scenes_captioner"), captioner)
+    names |= {"vocabulary": captioner.vocabulary, "Captioner": Captioner, "Path": Path}
+    names |= {"files": importlib.resources.files}
+    names["draw_scenes"] = lambda number, **options: draw_scenes(number // 100, **options)
+    monkeypatch.chdir(tmp_path)
+    built = []
+    for source in reversed(sources_in(folder)):
+        for cell in assemble.read_cells(source):
+            if re.search(r'FeatureCache\.build\((folder|"\w+"),', cell.source):
+                until_training, *_ = cell.source.split("\ndef train(")
+                exec(until_training, dict(names))
+                built.append(source.stem)
+    assert len(built) == 3
+    assert len([*tmp_path.glob("*/manifest.json")]) >= 3
 
 
 def test_the_check_knows_its_notebooks():

@@ -226,13 +226,14 @@ print(f"means of an encoder with random weights: {ratio['random']:.0%}")
 # those of `scenes`, whose encoder was trained with attention. Such features may favour the decoders with attention. But
 # they do not explain the result for pairs: `scenes-none`, with its own encoder, gets only 1 % of the pairs right.)
 # Training takes a minute or two. (`twin_share=0` leaves out scenes with two identical objects. `group_by="image"` keeps
-# the captions of a scene in one batch, so that the scene's features are read only once.)
+# the captions of a scene in one batch, so that the scene's features are read only once.) The next cell stores the
+# features beside the notebook, in the folder `features_04` (240 MB, which you may delete afterwards).
 
 # %%
 training = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
 captioned = [CaptionedImage(scene.image_id, scene.image, list(scene.captions[:2]), "train") for scene in training]
 ids, pictures = [image.image_id for image in captioned], [image.image_path for image in captioned]
-cache = FeatureCache.build("features", ids, pictures, trained.encoder_model, show_progress=False)
+cache = FeatureCache.build("features_04", ids, pictures, trained.encoder_model, show_progress=False)
 batches = make_batches(captioned, trained.vocabulary, cache, batch_size=128, group_by="image")
 print(len(captioned), "scenes,", len(batches), "batches")
 

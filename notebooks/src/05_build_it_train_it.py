@@ -301,10 +301,10 @@ assert np.allclose(found_penalty, expected, atol=1e-5), message
 # each scene, only one side meets this condition. The encoder is that of `scenes`, and is frozen; only your decoder is
 # trained.
 #
-# The cell below computes the features of each scene once and stores them beside the notebook, in the folders `features`
-# and `unseen` (300 MB, which you may delete afterwards). It then makes batches with one caption per row.
-# (`twin_share=0` leaves out scenes whose objects have the same size, colour and shape, because a word in their captions
-# could mean either object. `group_by="image"` keeps the captions of a scene in one batch.)
+# The cell below computes the features of each scene once and stores them beside the notebook, in the folders
+# `features_05` and `features_05_unseen` (300 MB, which you may delete afterwards). It then makes batches with one
+# caption per row. (`twin_share=0` leaves out scenes whose objects have the same size, colour and shape, because a word
+# in their captions could mean either object. `group_by="image"` keeps the captions of a scene in one batch.)
 
 
 # %%
@@ -324,8 +324,8 @@ def one_caption_a_row(inputs, target_ids, is_word):
 
 scenes = [scene for scene in draw_scenes(18_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
 unseen = [scene for scene in draw_scenes(1000, seed=1502, twin_share=0) if len(scene.objects) == 2]
-batches = make_examples(scenes, "features", batch_size=64)
-unseen_batch = next(iter(make_examples(unseen[:200], "unseen", batch_size=400)))
+batches = make_examples(scenes, "features_05", batch_size=64)
+unseen_batch = next(iter(make_examples(unseen[:200], "features_05_unseen", batch_size=400)))
 first_batch = next(iter(batches))
 print(len(scenes), "scenes,", len(batches), "batches; the first one:")
 for name, values in zip(("a", "input_ids", "target_ids", "is_word"), first_batch):
@@ -793,7 +793,7 @@ assert (
     and len(unseen) > 400
     and not {one.image_id for one in unseen} & {one.image_id for one in scenes}
 )
-assert 295e6 < sum(file.stat().st_size for file in Path("features").rglob("*")) < 310e6
+assert 295e6 < sum(file.stat().st_size for file in Path("features_05").rglob("*")) < 310e6
 assert not truths[false_one] and true_one == 0  # chapter 3's scene
 np.testing.assert_array_equal(unseen[true_one].image, scene.image)
 assert 5 < smooth[-1] < unseen_nll < smooth[-1] + 1.5

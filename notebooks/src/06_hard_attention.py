@@ -520,7 +520,8 @@ print(f"with the coin: variance {variance['coin']:.1f}, the mean is {bias:.0%} a
 # the surrogate, the moving average and the entropy. Training starts from the weights of chapter 5, which were trained
 # with soft attention. With random weights, the model could not predict any word at first, so the rewards would contain
 # no information about where to look. (Each scene has two captions of at most 11 words. TensorFlow compiles a graph for
-# each length, and the batches have only a few different lengths.)
+# each length, and the batches have only a few different lengths.) The features are stored beside the notebook, in the
+# folder `features_06` (110 MB, which you may delete afterwards).
 
 # %%
 bundled = Captioner.from_pretrained("scenes")  # its encoder and vocabulary
@@ -533,7 +534,7 @@ captioned = [
     if len(short[scene.image_id]) == 2
 ]
 ids, pictures = [image.image_id for image in captioned], [image.image_path for image in captioned]
-cache = FeatureCache.build("features", ids, pictures, bundled.encoder_model, show_progress=False)
+cache = FeatureCache.build("features_06", ids, pictures, bundled.encoder_model, show_progress=False)
 batches = make_batches(captioned, vocabulary, cache, batch_size=128, group_by="image")
 (grids_of_batch, ids_of_batch), *_ = first_batch = next(iter(batches))
 

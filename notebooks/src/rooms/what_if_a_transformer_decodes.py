@@ -50,7 +50,8 @@ plt.rcParams["figure.dpi"] = 100
 # ## The scenes
 #
 # The scenes are those of chapter 4, with two objects and two captions each. The encoder of the captioner `scenes` turns
-# each scene into $L = 256$ annotation vectors of $D = 66$ numbers, two of which are the row and the column.
+# each scene into $L = 256$ annotation vectors of $D = 66$ numbers, two of which are the row and the column. They are
+# stored beside the notebook, in the folder `features_of_transformer` (240 MB, which you may delete afterwards).
 
 # %%
 bundled = Captioner.from_pretrained("scenes")
@@ -58,7 +59,7 @@ vocabulary = bundled.vocabulary
 training = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
 captioned = [CaptionedImage(scene.image_id, scene.image, list(scene.captions[:2]), "train") for scene in training]
 ids, pictures = [image.image_id for image in captioned], [image.image_path for image in captioned]
-cache = FeatureCache.build("features", ids, pictures, bundled.encoder_model, show_progress=False)
+cache = FeatureCache.build("features_of_transformer", ids, pictures, bundled.encoder_model, show_progress=False)
 batches = make_batches(captioned, vocabulary, cache, batch_size=128, group_by="image")  # 128 captions: of 64 scenes
 unseen = [scene for scene in draw_scenes(1500, seed=1502, twin_share=0) if len(scene.objects) == 2][:300]
 grids = bundled.encode(np.stack([scene.image for scene in unseen]))  # (300, 256, 66)

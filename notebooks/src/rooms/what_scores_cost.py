@@ -151,9 +151,9 @@ print(f"\nscoring {L} regions takes additive scores {seconds['additive'] / secon
 #
 # Additive and bilinear scores need the same number of multiplications for each word, since $D$, $n$ and $k$ are all
 # 512. But additive scores also need the *tanh* of $L k$ = 100,352 numbers. Each tanh takes as long as several
-#      multiplications, and cannot be part of a fast matrix product. The cost of the tanh is one reason why
-#      [transformers](https://arxiv.org/abs/1706.03762) use dot products of learned projections, which are in effect
-#      bilinear scores.
+# multiplications, and cannot be part of a fast matrix product. The cost of the tanh is one reason why
+# [transformers](https://arxiv.org/abs/1706.03762) use dot products of learned projections, which are in effect
+# bilinear scores.
 #
 # </details>
 #
@@ -161,13 +161,14 @@ print(f"\nscoring {L} regions takes additive scores {seconds['additive'] / secon
 #
 # The encoder is frozen, and the scenes have two objects, as in [chapter 4](../04_why_attention.ipynb). Only the decoder
 # is trained: once with each of the three scores, each time with the same seed and the same batches. With
-# `hidden_dim=66`, the state has the same dimension as an annotation vector, as dot scores require.
+# `hidden_dim=66`, the state has the same dimension as an annotation vector, as dot scores require. The
+# features are stored beside the notebook, in the folder `features_of_scores` (240 MB, which you may delete afterwards).
 
 # %%
 scenes = [scene for scene in draw_scenes(14_000, seed=10_000, twin_share=0) if len(scene.objects) == 2]
 images = [CaptionedImage(scene.image_id, scene.image, list(scene.captions[:2]), "train") for scene in scenes]
 ids, pictures = [image.image_id for image in images], [image.image_path for image in images]
-cache = FeatureCache.build("features", ids, pictures, trained.encoder_model, show_progress=False)
+cache = FeatureCache.build("features_of_scores", ids, pictures, trained.encoder_model, show_progress=False)
 batches = make_batches(images, trained.vocabulary, cache, batch_size=128, group_by="image")
 
 

@@ -48,7 +48,8 @@ plt.rcParams["figure.dpi"] = 100
 # different: each cell of a deep encoder has seen most of the photo, and most captions just name things, as in "a dog
 # and a man". The next cell makes the scenes more like photos by averaging overlapping windows of 7 x 7 cells. The
 # result is a grid of 8 x 8 cells, each of which sees about half of the picture's width. The captions of the scenes just
-# name the two objects, in either order.
+# name the two objects, in either order. The features are stored beside the notebook, in the folder
+# `features_of_when_to_look` (60 MB, which you may delete afterwards).
 
 # %%
 trained = Captioner.from_pretrained("scenes")  # for its encoder: 16 x 16 annotation vectors of 66 numbers
@@ -69,7 +70,7 @@ def with_two_objects(number, seed):
 training = with_two_objects(14_000, seed=10_000)
 images = [CaptionedImage(scene.image_id, scene.image, named(scene), "train") for scene in training]
 ids, pictures = [image.image_id for image in images], [image.image_path for image in images]
-cache = FeatureCache.build("features", ids, pictures, encoder, show_progress=False)
+cache = FeatureCache.build("features_of_when_to_look", ids, pictures, encoder, show_progress=False)
 vocabulary = Vocabulary.build(images)
 batches = make_batches(images, vocabulary, cache, batch_size=128, group_by="image")
 print(len(images), "scenes,", len(batches), "batches;", images[0].captions[0])
