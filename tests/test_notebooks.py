@@ -431,6 +431,18 @@ def test_the_papers_table_says_of_hard_attention_what_its_chapter_says():
     assert said in text
 
 
+def test_chapter_4_has_the_scores_on_photos_of_the_page_of_results():
+    text = " ".join("\n".join(texts_of(read(FOLDER / "04_why_attention.ipynb"))).split())
+    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    for attention in ("soft", "none"):
+        _, bleu_4, meteor, _, cider = re.search(
+            rf"^\| {attention} \| (.* ± .*) \|$", page, re.MULTILINE
+        )[1].split(" | ")
+        assert f"| {attention} | {bleu_4} | {meteor} | {cider} |" in text
+    for interval in ("-0.7 to +1.2", "+0.2 to +1.2", "+.007 to +.056"):
+        assert interval in text and interval in page.replace("\n", " ")
+
+
 def test_a_real_photo_has_captions():
     said = output_of("rooms/your_own_photos_and_flickr8k", "views = {")
     assert said.count(": a ") == 5 and "the lower half: a" in said

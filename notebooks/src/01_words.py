@@ -362,9 +362,9 @@ assert np.isclose(perplexity(np.array([1.0, 1 / 16])), 4), "Take the mean of the
 # %% [markdown]
 # Now measure the perplexity of the model on the dev captions. In each caption, pick one word at random, and compute the
 # probability of the word after it, the target. Do this twice: once with the true words before the target (teacher
-# forcing), and once with the picked word replaced by a random one, as if the model itself had chosen it. The result
-# depends on the smoothing, which sets how much probability is left for words that were never seen after a pair. So the
-# next cell tries several values of the smoothing.
+# forcing), and once with the picked word replaced by a random one, a worse mistake than the model itself would make.
+# The result depends on the smoothing, which sets how much probability is left for words that were never seen after a
+# pair. So the next cell tries several values of the smoothing.
 #
 # **Predict.** Guessing among all 45 tokens has perplexity 45. What is the perplexity of the model after the true words,
 # and what is it after one wrong word?

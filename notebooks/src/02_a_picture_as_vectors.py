@@ -43,10 +43,10 @@ keras.utils.set_random_seed(0)
 #
 # The paper's encoder is VGG19 ([Simonyan and Zisserman](https://arxiv.org/abs/1409.1556)), a convolutional network that
 # classifies photos. The layers after the last convolution of its fifth block are left out. This chapter uses VGG16,
-# which is a little smaller and gives a grid of the same shape. The weights of VGG16 are random here, so that nothing
-# needs to be downloaded; neither shapes nor receptive fields depend on the weights. The information in a vector does
-# depend on the weights. So later, to find out what the vectors contain, you use the trained encoders that come with the
-# package.
+# which has three convolutions fewer and gives a grid of the same shape. The weights of VGG16 are random here, so that
+# nothing needs to be downloaded; neither shapes nor receptive fields depend on the weights. The information in a vector
+# does depend on the weights. So later, to find out what the vectors contain, you use the trained encoders that come
+# with the package.
 #
 # The photo, which shows Grace Hopper, comes with matplotlib (US Navy, public domain). `load_image` stretches it to 224
 # x 224 pixels, the input size of VGG.
@@ -137,8 +137,9 @@ for layer in vgg16.layers[-1].layers[1:]:
 
 # %% [markdown]
 # The receptive field is 196 pixels wide, nearly as wide as the photo. (It is a coincidence that there are also 196
-# cells.) You can check this width with a gradient: a cell depends on a pixel if the cell's derivative with respect to
-# the pixel is not zero.
+# cells.) The paper's VGG19 has one more convolution in each of the last three blocks, so its field is 252 pixels wide,
+# wider than the photo. You can check the width with a gradient: a cell depends on a pixel if the cell's derivative with
+# respect to the pixel is not zero.
 
 # %%
 pixels = tf.Variable(np.random.default_rng(0).uniform(0, 255, (1, 224, 224, 3)).astype("float32"))
@@ -199,8 +200,9 @@ for name, layer in choices:
 #
 # The encoder of the bundled photo captioner is an EfficientNet-Lite0, with 14 x 14 cells of 1,280 numbers each. This
 # encoder was trained on ImageNet, and then fine-tuned on Flickr8k together with the decoder. The fine-tuning used the
-# captions, and boxes that people had drawn around the objects in the photos. Take the vector of one cell and compare it
-# with the vectors of all cells. The usual measure of similarity is the *cosine* of the angle between two vectors,
+# captions, and boxes that people had drawn around the objects in the photos. (Before the decoder reads the vectors, the
+# captioner normalises them and projects them to 512 numbers.) Take the vector of one cell and compare it with the
+# vectors of all cells. The usual measure of similarity is the *cosine* of the angle between two vectors,
 # $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top \mathbf{w} / (|\mathbf{u}||\mathbf{w}|)$. The cosine is 1 if the
 # vectors point in the same direction, and 0 if they are orthogonal. The code below first subtracts the mean of all
 # vectors, because this part is common to all cells.
@@ -251,9 +253,10 @@ for name, cosine in similar.items():
 # face are on the face and the brim of the hat, but not on the uniform or the flag. In the photo of the raft, the marked
 # cell is at the edge of a life vest, and the cells that resemble it follow the crew across the photo. In the photo of
 # the beach, the marked cell is on the man's chest, and the cells that resemble it are on the heads and chests of both
-# people, but hardly on their legs. The encoder was not trained on these photos, and was never given the outline of any
-# object. The borders of the bright areas are blurred, since neighbouring cells see nearly the same pixels. (The photos
-# of the raft and the beach are from the Kodak Lossless True Color Image Suite.)
+# people, but hardly on their legs. The encoder was not trained on these photos. In training, it was never given the
+# outline of an object, but the boxes did tell it roughly where objects are. The borders of the bright areas are
+# blurred, since neighbouring cells see nearly the same pixels. (The photos of the raft and the beach are from the Kodak
+# Lossless True Color Image Suite.)
 #
 # ## Can a classifier read the colour?
 #
@@ -407,6 +410,11 @@ print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1
 assert features.shape == (1, 196, 512)
 assert same_mean and not same_grid
 assert fields["block5_conv3"] == 196 and measured == (196, 196) and jump == 16
+field, jump = 1, 1  # of VGG19
+for block, convolutions in enumerate((2, 2, 4, 4, 4)):
+    for kernel, stride in [(2, 2)] * (block > 0) + [(3, 1)] * convolutions:
+        field, jump = after_layer(field, jump, kernel, stride)
+assert field == 252
 assert (98 / 196) ** 2 == 1 / 4 and np.abs(np.array([*shares.values()]) - (0.033, 0.25, 0.7)).max() < 0.03
 assert shares["its own square"] < 0.05
 assert shapes["vgg19", "block5_conv4"] == (14, 14, 512) and shapes["mobilenet_v2", "out_relu"] == (7, 7, 1280)

@@ -198,8 +198,9 @@ for ax in axes:
 # \{\alpha_{ti}\})$, equation (6), and leaves $\phi$ open. In *soft attention*, $\phi$ is this gated mean; in *hard
 # attention*, it is the vector of one region, sampled with the probabilities $\alpha_{ti}$. Every kind of soft attention
 # has the same three steps: score, normalise, average. Equation (13) is the mean without the gate. The gate $\beta_t$, a
-# number between 0 and 1, is from section 4.2.1 of the paper. The gate can fall to nearly 0 for a word that does not
-# need the picture.
+# number between 0 and 1, is from section 4.2.1 of the paper. With a small gate, the model reads less of the picture at
+# a word that does not need it. But nothing in the loss asks for a small gate: in this chapter's caption, the gate stays
+# above .75, even at "is" and at `<end>` (exercise 1).
 #
 # **Your turn.** Write the gated context vector. The next cell already computes the gate.
 
@@ -521,9 +522,9 @@ print(f"largest {left_over.max():.2f}, median {np.median(left_over):.0e}")
 #
 # In equation (7), you can multiply each of the three terms by $\mathbf{L}_o$ separately. Each term then gives every
 # word a number, and the three numbers are added. So each term can raise or lower the logit of a word, and a large
-# number can outweigh the other two. (Adding logits means multiplying unnormalised probabilities.) The term of the
-# state, $\mathbf{L}_h \mathbf{h}_t$, is called *memory* below, because $\mathbf{h}_t$ depends on everything that has
-# been written and read so far.
+# number can outweigh the other two. (Within one step, adding terms of the logits means multiplying unnormalised
+# probabilities.) The term of the state, $\mathbf{L}_h \mathbf{h}_t$, is called *memory* below, because $\mathbf{h}_t$
+# depends on everything that has been written and read so far.
 #
 # The LSTM has already read the previous word and the context, so why are they added again? After "left" comes "of",
 # whatever the picture shows. The readout can predict such a word from the previous word alone, which leaves the state
@@ -758,6 +759,7 @@ print(f"{by_heads.shape[0]} queries, 2 heads: differs from the layer by at most 
 # symbols.
 
 # %% maintainers=true
+assert "is" in words and all(sigmoid(before @ W_beta + b_beta) > 0.75 for before in states_before)
 assert (a.shape, len(h_0), E.shape) == ((256, 66), 128, (45, 32))
 assert 22 < e.max() - e.min() < 24 and num_regions == 4 and np.exp(-5) < 0.01
 on_objects = np.zeros((16, 16), bool)

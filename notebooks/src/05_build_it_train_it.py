@@ -729,7 +729,8 @@ _ = AttentionDisplay(unseen[true_ones[0]].image, words, alpha[0, : len(words)].n
 # Where does .33 come from? The paper gives no value. In the authors' code, the script for COCO sets the weight to 1,
 # but averages the penalty over the 196 regions and sums it over the 64 captions of a batch. Equation (14) sums over the
 # regions, and the package averages the loss over captions. So the corresponding weight in (14) is $64 / 196 = .33$,
-# which is the package's default. (With the 256 regions of this chapter, the weight would be .25.)
+# which is the package's default. (With the 256 regions of this chapter, the weight would be .25. The preset `paper` of
+# `fit` has the script's number, 1, as $\lambda$ itself, so its penalty is three times as strong as the script's.)
 #
 # ## Keep your weights
 #

@@ -160,7 +160,8 @@ for name, (text, probability) in found.items():
 
 # %% [markdown]
 # A caption's score is the *product* of its words' probabilities; in practice, the logarithms are added. Only log
-# *probabilities* can be added in this way: a sum of logits, the values before the softmax, means nothing.
+# *probabilities* can be added over the steps. The logits of a step, the values before the softmax, can all be raised by
+# the same number without changing any probability, so their sum over the steps means nothing.
 #
 # ## The captioner for scenes
 #

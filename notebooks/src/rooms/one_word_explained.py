@@ -43,8 +43,9 @@ photos = Path(keras_sat.__file__).parent / "deploy" / "page" / "examples"
 # ## A word that is right
 #
 # A *trace* keeps what the network computed for each word of a caption. The next cell shows the attention at the word
-# "camera". The network divides the photo into 14 x 14 *regions*. Rows and
-# columns are counted from 0, starting at the top left.
+# "camera". The network divides the photo into 14 x 14 *regions*. Their annotation vectors, `trace.annotations()`, have
+# 512 numbers: the captioner has projected the encoder's 1,280 numbers. Rows and columns are counted from 0, starting at
+# the top left.
 
 # %% stored="JPEG"
 trace = captioner.trace(photos / "tripod.jpg")

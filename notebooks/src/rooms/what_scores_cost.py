@@ -150,8 +150,9 @@ print(f"\nscoring {L} regions takes additive scores {seconds['additive'] / secon
 # <details><summary>What happened</summary>
 #
 # Additive and bilinear scores need the same number of multiplications for each word, since $D$, $n$ and $k$ are all
-# 512. But additive scores also need the *tanh* of $L k$ = 100,352 numbers. Each tanh takes as long as several
-# multiplications, and cannot be part of a fast matrix product. The cost of the tanh is one reason why
+# 512. But additive scores also need the *tanh* of $L k$ = 100,352 numbers. Each tanh takes as long as dozens of
+# multiplications in a fast matrix product, of which it cannot be a part: the last line, measured here, has the factor
+# for all regions together. The cost of the tanh is one reason why
 # [transformers](https://arxiv.org/abs/1706.03762) use dot products of learned projections, which are in effect
 # bilinear scores.
 #

@@ -226,9 +226,12 @@ print({word: round(float(share), 2) for word, share in shares["sentinel"].items(
 # The share from the photo is near 0 only for "a". The word "and" does not need the photo either, but its share stays
 # high, because the loss does not penalise attention that does no harm.
 #
-# If attention is computed after the previous word is read, many more captions are right than with the paper's order. A
-# state that has read "red" can look for the shape of something red, so the peak at shape words is more often on the
-# named object. The peaks at colour words do not improve, because a colour can be read from nearly every cell.
+# If attention is computed after the previous word is read, many more captions are right than with the paper's order (in
+# the stored output, 91 % instead of 69 %). A state that has read "red" can look for the shape of something red, so the
+# peak at shape words is more often on the named object. At colour words, the peak is on the named object *less* often
+# (26 % instead of 31 %), since a colour can be read from nearly every cell. The sentinel has a price: 85 % of the
+# captions are right, and at colours the peak is on the named object for only 19 % of the words. (Each captioner was
+# trained once, so part of such differences may be due to chance.)
 #
 # </details>
 #
@@ -293,9 +296,10 @@ axes[0].invert_yaxis()
 # <details><summary>What happened</summary>
 #
 # The guide changes the position of the peak, but only at *colours*. There, the peak is on the named object about twice
-# as often as without the guide, although no caption says where anything is. At shapes, the peaks change little: they
-# were often on the named object already, and a guide that is no more accurate than attention can only make the maps
-# more diffuse. About as many captions are right as without the guide.
+# as often as with the sentinel and without the guide (39 % and 19 %), although no caption says where anything is. That
+# is a quarter more than with the paper's order (31 %). At shapes, the peaks change little: they were often on the named
+# object already, and a guide that is no more accurate than attention can only make the maps more diffuse. About as many
+# captions are right as without the guide, and fewer than without the sentinel.
 #
 # </details>
 #
@@ -454,7 +458,10 @@ at_colours, at_shapes = (
     {name: one.word_classes[word_class].pointing for name, one in met.items()} for word_class in ("colour", "shape")
 )
 assert right["after"] > right["before"] + 0.1
-assert at_shapes["after"] > at_shapes["before"] + 0.08 and at_colours["after"] < at_colours["before"] + 0.05
+assert at_shapes["after"] > at_shapes["before"] + 0.08
+assert at_colours["sentinel"] + 0.03 < at_colours["before"] < at_colours["guided"]
+assert at_colours["after"] < at_colours["before"] + 0.02
+assert max(right["sentinel"], right["guided"]) < right["after"]
 assert at_colours["guided"] > 1.5 * at_colours["sentinel"] and at_colours["guided"] < 0.75
 assert abs(at_shapes["guided"] - at_shapes["sentinel"]) < 0.12 and right["guided"] > right["sentinel"] - 0.06
 

@@ -345,6 +345,9 @@ for name in compared:
 #   decoder's learning rate.
 # * The bundled captioner was trained with label smoothing and with six views of each photo (crops and mirror images);
 #   both make it harder to memorise captions. The weights were averaged over the last few hundred steps.
+# * The attention penalty is switched off in the bundled captioner, because it flattens the maps. The paper gives no
+#   value; the preset `paper` has the number of the authors' script for COCO. [Chapter 5](../05_build_it_train_it.ipynb)
+#   shows that this script averages where (14) sums, and that its weight corresponds to .33, the default of `fit`.
 # * The paper used RMSProp on Flickr8k and Adam on the larger data sets. The bundled captioner was trained with Adam,
 #   the default of `fit`.
 # * The paper tuned its settings with a search service, Whetlab.
