@@ -11,9 +11,17 @@ from pages import HOSTILE, Elements, Page, maps_of
 from PIL import Image
 
 from keras_sat import AttentionDisplay
-from keras_sat.pictures.player import TEMPLATE, data_uri, encoded_maps, figure_data, player_page
+from keras_sat.pictures.player import (
+    HEADINGS,
+    MEMORY_READING,
+    READINGS,
+    TEMPLATE,
+    data_uri,
+    encoded_maps,
+    figure_data,
+    player_page,
+)
 from keras_sat.pictures.spotlight import (
-    AMBER,
     DIM,
     half_level,
     is_grey,
@@ -47,7 +55,21 @@ def test_a_page_has_the_hooks_that_programs_read(photo):
     assert elements("button", data_action="play")[0][1] == "Play"
     assert elements("button", data_action="photo", aria_pressed="true")[0][1] == "Photo"
     assert len(elements("canvas", data_role="map")) == len(elements("main")) == 1
-    assert elements("title")[0][1] == elements("h1")[0][1] == "a dog"
+    assert elements("title")[0][1] == "a dog"
+
+
+@pytest.mark.parametrize("map_kind", ["attention", "votes"])
+def test_a_page_says_how_to_read_it(photo, map_kind):
+    def page(from_photo=None, **options):
+        words, maps = ["a", "dog"], maps_of(2)
+        display = AttentionDisplay(photo, words, maps, from_photo, map_kind=map_kind)
+        return Elements(player_page(display, **options))
+
+    assert page()("h1")[0][1] == HEADINGS[map_kind]
+    assert page(title="a <dog>")("h1")[0][1] == "a <dog>"
+    reading = {"class": "sat-reading"}
+    assert page(np.array([0.6, 1]))("p", **reading)[0][1] == READINGS[map_kind]
+    assert page(np.array([0.4, 1]))("p", **reading)[0][1] == READINGS[map_kind] + MEMORY_READING
 
 
 def test_a_page_needs_nothing_else(photo):
@@ -218,10 +240,6 @@ def blob(row, column, size=14, width=2.0):
     return attention_map / attention_map.sum()
 
 
-def is_amber(pixels):
-    return np.abs(pixels - AMBER).max(axis=-1) < 40
-
-
 @pytest.mark.parametrize("colours", ["many", "none"])
 def test_the_browser_draws_what_python_draws(drawn, colours):
     maps = [blob(4, 9), blob(13, 0, width=1.0), 0.5 * blob(2, 2) + 0.5 * blob(11, 11)]
@@ -235,20 +253,20 @@ def test_the_browser_draws_what_python_draws(drawn, colours):
         is_inside = smooth >= half_level(smooth)
         near_line = np.zeros(is_inside.shape, bool)
         for axis in (0, 1):
-            for shift in range(-3, 4):
-                near_line |= np.roll(np.pad(is_inside, 4), shift, axis)[4:-4, 4:-4] != is_inside
+            for shift in range(-4, 5):
+                near_line |= np.roll(np.pad(is_inside, 5), shift, axis)[5:-5, 5:-5] != is_inside
         seen = page.shown()
-        np.testing.assert_allclose(
-            seen[~near_line], spotlight(photo, light_of(smooth))[~near_line], atol=6
-        )
-        assert is_amber(seen).sum() > 50 and not is_amber(seen)[~near_line].any()
-        assert is_amber(seen)[is_inside].any() and is_amber(seen)[~is_inside].any(), (
-            "the line is on the border"
+        expected = spotlight(photo, light_of(smooth))
+        np.testing.assert_allclose(seen[~near_line], expected[~near_line], atol=6)
+        line = np.abs(seen - expected).max(axis=-1) > 40
+        assert line.sum() > 50 and line[is_inside].any() and line[~is_inside].any(), "on the border"
+        assert seen[line].min(axis=-1).max() > 200 and seen[line].max(axis=-1).min() < 60, (
+            "white with a dark casing"
         )
         share = int(page.note.removesuffix(" % of the photo").rpartition(" ")[2])
         assert share == pytest.approx(100 * is_inside.mean(), abs=0.7)
     page.word(1).click()
-    edge = is_amber(page.shown())
+    edge = page.shown().min(axis=-1) > 200
     assert edge[105:, :2].any() and edge[-2:, :15].any(), (
         "where the region meets the edge, the line stays in the photo"
     )
@@ -265,7 +283,8 @@ def test_a_grey_photo_in_a_notebook_has_a_warm_tint_where_it_is_lit(browser, tmp
     page.word(0).click()
     seen = page.shown()
     browser.switch_to.default_content()
-    middle, corner = seen[seen.shape[0] // 2, seen.shape[1] // 2], seen[2, 2]
+    peak = int(7.5 / 14 * len(seen))
+    middle, corner = seen[peak, peak], seen[2, 2]
     expected = spotlight(photo, np.array([[1.0, 0.0]]).repeat(60, axis=1).repeat(120, axis=0))
     np.testing.assert_allclose([middle, corner], [expected[0, 0], expected[0, -1]], atol=6)
 
@@ -280,7 +299,7 @@ def test_what_is_not_lit_keeps_its_contrast(drawn):
     page.word(0).click()
     after = page.shown()[60:, 60:]
     assert np.ptp(after, axis=-1).max() <= 2, "grey"
-    assert after.std() / before.std() == pytest.approx(DIM, abs=0.01) and DIM >= 0.45
+    assert after.std() / before.std() == pytest.approx(DIM, abs=0.01) and DIM >= 0.3
 
 
 def test_an_even_map_shows_the_photo_and_a_word_from_memory_has_no_map(drawn):
@@ -312,13 +331,43 @@ def test_a_narrow_region_and_the_lines_of_a_large_photo(drawn):
         places.append(page.note.partition(": ")[2].partition(",")[0])
     assert places == ["top", "right", "bottom", "left"]
     page.word(0).click()
-    assert page.note == "“word0”: top, less than 1 % of the photo"
+    assert page.note == "“word0”: top, half of the attention in less than 1 % of the photo"
     width = "return document.querySelector('canvas').width"
     assert page.browser.execute_script(width) == 300
     metrics = {"width": 800, "height": 900, "deviceScaleFactor": 2, "mobile": False}
     page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     page.word(1).click()
     assert page.browser.execute_script(width) == 600, "drawn at the screen's resolution"
+
+
+def test_the_note_says_what_a_part_of_the_photo_holds(drawn):
+    for map_kind in ("attention", "votes"):
+        page = drawn([blob(7, 7)], map_kind=map_kind)
+        page.word(0).click()
+        assert f"half of the {map_kind} in " in page.note
+
+
+def test_an_island_of_one_cell_is_left_out_of_the_line(drawn):
+    """Python leaves it out, too: tests/test_spotlight.py."""
+    island = blob(7, 7, width=2.5)
+    island[12, 1] = 0.8 * island.max()
+    page = drawn([blob(7, 7, width=2.5), island])
+    lines = []
+    for step in range(2):
+        page.word(step).click()
+        lines.append((page.shown()[80:, :40].min(axis=-1) > 200).sum())
+    assert lines == [0, 0]
+
+
+def test_on_a_wide_screen_the_photo_is_as_high_as_the_screen(drawn):
+    page = drawn([blob(7, 7)])
+    screen = {"width": 1280, "height": 720, "deviceScaleFactor": 1, "mobile": False}
+    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    page.browser.execute_script("document.querySelector('.sat-stage').style.width = ''")
+    stage, words = (page.find(name).rect for name in (".sat-stage", ".sat-words"))
+    assert stage["height"] > 0.85 * 720 and stage["y"] + stage["height"] <= 720
+    assert words["x"] >= stage["x"] + stage["width"], "the words are beside it"
+    assert page.browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
 
 
 # === From a place to its words ===
@@ -467,7 +516,7 @@ def test_a_screen_reader_finds_names_for_everything(page):
         ("button", "Play"),
         ("button", "Photo"),
         ("combobox", "Speed"),
-        ("heading", "a brown dog runs over the wet grass"),
+        ("heading", HEADINGS["attention"]),
         ("main", ""),
         (
             "application",

@@ -3,9 +3,10 @@ import pytest
 from helpers import random_pixels
 
 from keras_sat.pictures.spotlight import (
-    AMBER,
+    CASING,
     DIM,
     GREY,
+    LINE,
     NAN_COLOUR,
     half_level,
     is_grey,
@@ -34,7 +35,7 @@ def area(lines):
     )
 
 
-def test_what_is_lit_keeps_its_colours_and_the_rest_is_grey_and_keeps_its_contrast(photo):
+def test_what_is_lit_keeps_its_colours_and_the_rest_is_grey_and_keeps_some_contrast(photo):
     light = np.zeros(photo.shape[:2])
     light[:35] = 1
     picture = spotlight(photo, light)
@@ -42,8 +43,18 @@ def test_what_is_lit_keeps_its_colours_and_the_rest_is_grey_and_keeps_its_contra
     dim = picture[35:].astype(float)
     assert np.ptp(dim, axis=2).max() == 0
     grey = photo[35:] @ np.array(GREY)
-    assert 0.45 <= dim[..., 0].std() / grey.std() <= DIM + 0.01
+    assert dim[..., 0].std() / grey.std() == pytest.approx(DIM, abs=0.01)
     assert dim.mean() < grey.mean()
+
+
+def test_a_place_stands_out_by_its_weight_and_not_by_its_colour():
+    """A red hat has a fifth of the greatest weight, and pale skin beside it all."""
+    hat, skin = (215, 40, 50), (200, 165, 140)
+    photo = np.array([[hat, skin]], np.uint8)
+    red, pale = spotlight(photo, light_of(np.array([[0.006, 0.03]])))[0].astype(float)
+    np.testing.assert_array_equal(pale, skin)
+    assert np.ptp(red) < np.ptp(pale), "less colour"
+    assert red @ GREY < 0.65 * np.array(hat) @ GREY, "and dimmer than it was"
 
 
 @pytest.mark.parametrize("brightness", [0, 20, 128, 255])
@@ -76,14 +87,14 @@ def test_a_photo_with_few_coloured_pixels_is_grey(photo):
 def test_a_dark_photo_can_be_made_out(photo, brightness):
     dark = (brightness * photo).astype(np.uint8)
     dim = spotlight(dark, np.zeros(dark.shape[:2])).astype(float)
-    assert dim.min() >= 15 and dim.std() >= 0.45 * (dark @ np.array(GREY)).std()
+    assert dim.min() >= 15 and dim.std() >= 0.9 * DIM * (dark @ np.array(GREY)).std()
 
 
 def test_white_light_as_in_the_paper(photo):
     picture = spotlight(photo, np.ones(photo.shape[:2]), "paper").astype(int)
     assert picture.min() > 120 and picture.max() == 255
     np.testing.assert_allclose(
-        spotlight(photo, np.zeros(photo.shape[:2]), "paper"), DIM * photo, atol=0.51
+        spotlight(photo, np.zeros(photo.shape[:2]), "paper"), photo / 2, atol=0.51
     )
 
 
@@ -97,9 +108,9 @@ def test_the_line_encloses_the_smallest_region_with_half_of_the_attention():
     points = lines[0]
     np.testing.assert_allclose(points[0], points[-1])  # closed
     np.testing.assert_allclose(points.mean(axis=0), [50, 30], atol=0.5)  # x before y
-    assert (light_of(attention_map)[inside] == 1).all() and light_of(attention_map)[
-        ~inside
-    ].max() < 1
+    light = light_of(attention_map)
+    np.testing.assert_allclose(light, attention_map / attention_map.max())
+    assert light[inside].min() > light[~inside].max()
 
 
 def test_a_line_is_closed_at_the_edge_and_can_have_parts():
@@ -108,6 +119,16 @@ def test_a_line_is_closed_at_the_edge_and_can_have_parts():
     for line in lines:
         np.testing.assert_allclose(line[0], line[-1])
         assert line.min() >= -1 and (line <= [140, 70]).all()
+
+
+def test_islands_and_holes_of_one_or_two_cells_are_left_out():
+    cell = 100  # pixels
+    island, hole = 0.9 * blob(centre=(60, 130), width=3), blob(centre=(30, 50), width=2)
+    large = np.minimum(2 * blob(width=16), 1)
+    assert len(outline(large + island)) == 2 and len(outline(large + island, cell)) == 1
+    assert len(outline(large - hole)) == 2 and len(outline(large - hole, cell)) == 1
+    assert len(outline(large + 3 * island, cell)) == 2, "the peak is in it"
+    assert len(outline(island + blob(centre=(10, 10), width=3), cell)) == 2, "there are no others"
 
 
 def test_the_share_is_that_of_the_region_within_the_line():
@@ -154,10 +175,10 @@ def test_a_map_of_any_grid_has_the_size_of_the_photo_and_no_negative_weights():
     assert np.unravel_index(large.argmax(), large.shape)[0] // 20 == 1 and large[:, :75].max() == 0
 
 
-def test_the_line_can_be_told_from_grey():
-    luminance = np.array(AMBER) @ np.array(GREY)
-    brightest = spotlight(np.full((1, 1, 3), 255, np.uint8), np.zeros((1, 1))).max()
-    assert luminance > brightest + 30
+def test_the_line_can_be_seen_on_any_colour():
+    luminances = [np.array(colour) @ np.array(GREY) for colour in (CASING, LINE)]
+    for brightness in range(0, 256, 5):
+        assert max(abs(brightness - luminance) for luminance in luminances) > 100
 
 
 def test_an_unknown_look_is_an_error(photo):

@@ -21,8 +21,10 @@ from keras_sat.options import MAP_KINDS, one_of
 from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
 from keras_sat.pictures.spotlight import (
-    AMBER,
+    CASING,
+    CASING_WIDTH,
     FROM_MEMORY,
+    LINE,
     light_of,
     outline,
     share_with_half,
@@ -32,6 +34,7 @@ from keras_sat.pictures.spotlight import (
 from keras_sat.search.result import CaptionResult
 
 MEMORY_NOTE = "from memory"
+LINE_WIDTH = 1.2  # points
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
 SAME_PHOTO = 2  # grey levels: the mean difference below which two readings show the same photo
@@ -125,7 +128,7 @@ class AttentionDisplay:
             no_light = np.zeros(self.image.shape[:2])
             return spotlight(self.image, no_light, look), [], MEMORY_NOTE
         attention_map = self.upsampled(position)
-        lines = outline(attention_map)
+        lines = outline(attention_map, attention_map.size / self.attention_weights[position].size)
         peak = attention_map.max()
         if lines or peak == 0:
             note = ""
@@ -176,8 +179,8 @@ class AttentionDisplay:
         shares: bool = False,
         width: float = WIDTH,
     ) -> Any:
-        """Draw the photo and, for each word, a panel in which the part that the model
-        looked at keeps its colours.
+        """Draw the photo and, for each word, a panel that is the brighter and more
+        saturated, the more the model looked there.
 
         A line encloses the smallest region with half of the attention. A word from
         memory has no map. Above the photo stands the caption, with the words shown in
@@ -371,12 +374,20 @@ def draw_map(panel, display, position, look="spotlight"):
     the outline, whose lines are returned.
     """
     from matplotlib.collections import LineCollection
+    from matplotlib.patheffects import Normal, Stroke
 
     photo, lines, note = display.lit(position, look)
     panel.set_axis_off()
     panel.imshow(photo)
-    line_style = {"colors": [np.divide(AMBER, 255)], "linewidths": 1.3, "clip_on": False}
-    panel.add_collection(LineCollection(lines, **line_style), autolim=False)
+    casing = Stroke(linewidth=CASING_WIDTH * LINE_WIDTH, foreground=np.divide(CASING, 255))
+    collection = LineCollection(
+        lines,
+        colors=[np.divide(LINE, 255)],
+        linewidths=LINE_WIDTH,
+        clip_on=False,
+        path_effects=[casing, Normal()],
+    )
+    panel.add_collection(collection, autolim=False)
     _write_note(panel, note)
     return lines
 

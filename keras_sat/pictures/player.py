@@ -21,23 +21,40 @@ import numpy as np
 from data_utils.datasets.phrase_boxes import NOT_CONTENT
 from keras_sat.pictures.spotlight import (
     AMBER,
+    CASING,
+    CASING_WIDTH,
     COLOURED,
     DARK,
     DIM,
     FEW,
     FROM_MEMORY,
+    LARGEST_SPECK,
+    LINE,
     NAN_COLOUR,
     WARMTH,
 )
 
 # What player.html has from other files.
-LOOK = {"dim": DIM, "shade": 3 * [DARK], "amber": AMBER, "nan": NAN_COLOUR}
-LOOK |= {"warmth": WARMTH, "coloured": COLOURED, "few": FEW}
+LOOK = {"dim": DIM, "shade": 3 * [DARK], "nan": NAN_COLOUR, "speck": LARGEST_SPECK}
+LOOK |= {"line": LINE, "casing": CASING, "casingWidth": CASING_WIDTH}
+LOOK |= {"amber": AMBER, "warmth": WARMTH, "coloured": COLOURED, "few": FEW}
 LOOK |= {"memory": FROM_MEMORY, "placeless": sorted(NOT_CONTENT)}
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page: in pixels, and of the JPEG
 SMALL_SIDE = 128  # in pixels; smaller images are drawings, and kept as PNG
 NAN_BYTE = 255
 TEMPLATE = Path(__file__).with_name("player.html")
+# Of pages, by what their maps show.
+HEADINGS = {
+    "attention": "Where the captioner looked for each word",
+    "votes": "Which parts of the photo spoke for each word",
+}
+READINGS = {
+    "attention": "The brighter and more colourful a part of the photo is, the more the captioner "
+    "attended to it. The line encloses half of the attention.",
+    "votes": "The brighter and more colourful a part of the photo is, the more it added to the "
+    "word. The line encloses half of the positive votes.",
+}
+MEMORY_READING = " Words in grey italics came from memory rather than from the photo."
 
 
 def player_page(display, *, title=None):
@@ -51,13 +68,16 @@ def player_page(display, *, title=None):
         f'<button type="button" data-step="{step}">{escaped(word)}</button>'
         for step, word in enumerate(display.words)
     ]
-    if title is None:
-        title = " ".join(display.words)
+    reading = READINGS[display.map_kind]
+    if display.from_photo is not None and (np.asarray(display.from_photo) < FROM_MEMORY).any():
+        reading += MEMORY_READING
     values |= {
+        "heading": escaped(HEADINGS[display.map_kind] if title is None else title),
+        "reading": reading,
         "buttons": " ".join(buttons),
         "maps": as_json(data),
         "policy": policy(template_part("script")),
-        "title": escaped(title),
+        "title": escaped(" ".join(display.words) if title is None else title),
     }
     return fill(template(), values)
 
@@ -68,7 +88,7 @@ def player_frame(display):
     lines = sum(len(word) + 2 for word in display.words) // 40 + 1  # about, as buttons wrap
     style = (
         "width: 100%; max-width: 31rem; height: "
-        f"{464 * height // width + 37 * lines + 140}px; border: 0"
+        f"{464 * height // width + 37 * lines + 290}px; border: 0"
     )
     page = html.escape(player_page(display))
     return (
@@ -93,6 +113,7 @@ def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITY):
         "maps": encoded_maps(display.attention_weights),
         "fromPhoto": None if from_photo is None else np.nan_to_num(from_photo).round(3).tolist(),
         "confidence": display.confidence,
+        "mapKind": display.map_kind,
     }
 
 

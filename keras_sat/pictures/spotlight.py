@@ -1,20 +1,25 @@
 """Light up the part of a photo where the model looked.
 
-What is lit keeps its colours; the rest is grey and dim, but keeps DIM of its contrast.
-A line encloses the smallest region that holds half of the attention: it can be compared
-between words and models, and in grey print. In a grey photo there are no colours to
-keep: what is lit gets a warm tint, which also shows where the photo is black.
+The more weight a place has, relative to the greatest weight of the map, the brighter
+and more saturated it is: so a place stands out by its weight, not by the photo's
+colours. A line encloses the smallest region that holds half of the attention: it can be
+compared between words and models, and in grey print. It is white with a dark casing, so
+that it can be seen on any colour. In a grey photo there are no colours to keep: what is
+lit gets a warm tint, which also shows where the photo is black.
 """
 
 import numpy as np
 
 from data_utils.foreign_text import brief
 
-DIM = 0.48  # of the photo's contrast that remains where the model did not look
+DIM = 0.35  # of the photo's contrast that remains where the model did not look
 # The grey that the photo is mixed with there; with black, dark photos could not be made
 # out.
-DARK = 40
-AMBER = (255, 176, 0)  # of the line
+DARK = 24
+LINE, CASING = (255, 255, 255), (17, 17, 17)  # the line, and its edges
+CASING_WIDTH = 2.1  # times that of the line
+LARGEST_SPECK = 2.5  # cells: smaller islands of the region look like dirt
+AMBER = (255, 176, 0)
 WARMTH = 0.3  # of AMBER in what is lit of a grey photo
 COLOURED = 20  # the difference between the channels of a pixel from which it has a colour
 FEW = 0.01  # of the pixels of a grey photo may have a colour
@@ -45,15 +50,16 @@ def half_level(attention_map):
 
 
 def light_of(attention_map):
-    """Return how much each pixel of an upsampled map is lit: 1 in the region that holds
-    half of it, less outside.
+    """Return how much each pixel of an upsampled map is lit: its weight as a fraction
+    of the greatest one.
     """
-    return (attention_map / max(half_level(attention_map), 1e-12)).clip(0, 1) ** 2
+    peak = np.nan_to_num(attention_map, nan=0, posinf=0).max()
+    return (attention_map / max(peak, 1e-12)).clip(0, 1)
 
 
 def spotlight(photo, light, look="spotlight"):
-    """Return a photo, uint8 (height, width, 3), that keeps its colours where it is lit
-    and is grey and dim elsewhere.
+    """Return a photo, uint8 (height, width, 3), whose brightness and saturation are in
+    proportion to the light; without light it is grey and dim.
 
     A grey photo has a warm tint where it is lit.
 
@@ -64,12 +70,14 @@ def spotlight(photo, light, look="spotlight"):
 
     share = np.nan_to_num(light)[..., None]
     if look == "spotlight":
-        grey = DIM * (photo @ np.array(GREY))[..., None] + (1 - DIM) * DARK
-        warmth = WARMTH if is_grey(photo) else 0
-        lit = (1 - warmth) * photo + warmth * np.array(AMBER)
-        picture = share * lit + (1 - share) * grey
+        grey = (photo @ np.array(GREY))[..., None]
+        picture = share * photo + (1 - share) * grey
+        if is_grey(photo):
+            picture += WARMTH * share * (np.array(AMBER) - picture)
+        contrast = DIM + (1 - DIM) * share
+        picture = contrast * picture + (1 - contrast) * DARK
     elif look == "paper":
-        picture = DIM * photo + (1 - DIM) * 255 * share
+        picture = (photo + 255 * share) / 2
     elif look in matplotlib.colormaps:
         picture = photo + share / 2 * (255 * matplotlib.colormaps[look](light)[..., :3] - photo)
     else:
@@ -92,17 +100,37 @@ def share_with_half(attention_map):
     return float((weights >= half_level(weights)).mean())
 
 
-def outline(attention_map):
+def outline(attention_map, cell=0):
     """Return the border of the region that holds half of an upsampled map, as a list of
     lines (points, 2) of x and y.
 
     Coordinates are pixels, with (0, 0) in the middle of the first one. A uniform map
-    has no such region.
+    has no such region. `cell` is the area of a cell of the grid in pixels: islands and
+    holes of one or two cells are left out, unless they hold the peak or no island is
+    twice as large.
     """
     import contourpy
 
     if share_with_half(attention_map) > 0.9:
         return []
     weights = np.pad(np.nan_to_num(attention_map, nan=0), 1)  # so that lines close at the edge
-    level = half_level(weights)
-    return [line - 1 for line in contourpy.contour_generator(z=weights).lines(level)]
+    lines = contourpy.contour_generator(z=weights).lines(half_level(weights))
+    peak = np.unravel_index(weights.argmax(), weights.shape)[::-1]
+    areas = [_area(line) for line in lines]
+    largest_speck = min(LARGEST_SPECK * cell, max(areas, default=0) / 2)
+    return [
+        line - 1
+        for line, area in zip(lines, areas)
+        if area > largest_speck or _is_around(line, peak)
+    ]
+
+
+def _area(line):
+    """Return the area within a closed line, by the shoelace formula."""
+    x, y = line.T
+    return abs(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1]) / 2)
+
+
+def _is_around(line, point):
+    """Return whether a point lies in the rectangle around a line."""
+    return (line.min(axis=0) <= point).all() and (point <= line.max(axis=0)).all()
