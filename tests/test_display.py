@@ -51,9 +51,14 @@ def titles(axes):
     return [panel.get_title() for panel in np.ravel(axes)]
 
 
+def notes(figure):
+    """The text below the pictures."""
+    return [text for text in figure.texts if text.get_va() == "bottom"]
+
+
 def sentence(figure):
     """The words above the photo, in lines, as (text, is bold, style)."""
-    words = [text for text in figure.texts if text.get_text()]
+    words = [text for text in figure.texts if text not in notes(figure)]
     return [(text.get_text(), text.get_weight() == "bold", text.get_style()) for text in words]
 
 
@@ -82,7 +87,8 @@ def test_a_large_photo_and_a_panel_for_each_content_word(display, photo):
     assert sentence(figure) == [
         (word, word in ("dog", "runs", "red", "ball"), "normal") for word in WORDS
     ]
-    lowest = min(text.get_window_extent().y0 for text in figure.texts)
+    (note,) = notes(figure)
+    lowest = min(text.get_window_extent().y0 for text in figure.texts if text is not note)
     assert lowest > axes[0].get_window_extent().y1, "the caption stands above the photo"
     plt.close("all")
 
@@ -490,6 +496,28 @@ def test_soft_and_hard_one_above_the_other(photo):
     ):
         with pytest.raises(ValueError, match="`displays` must be a list .* Received: displays="):
             AttentionDisplay.compare(displays, **options)
+    plt.close("all")
+
+
+def test_a_caption_that_is_the_same_as_above_is_written_once_and_the_line_is_explained(photo):
+    from matplotlib import pyplot as plt
+
+    words, maps = ["a", "red", "dog"], maps_of(3)
+    attention, votes = (
+        AttentionDisplay(photo, words, maps, map_kind=kind) for kind in ("attention", "votes")
+    )
+    other = AttentionDisplay(photo, ["a", "dog"], maps[:2])
+    figure = AttentionDisplay.compare([attention, votes, other, attention])[0, 0].figure
+    assert [word for word, *_ in sentence(figure)] == [*words, "a", "dog", *words]
+    assert [text.get_text() for text in notes(figure)] == [
+        "The line encloses half of the attention or of the positive votes."
+    ]
+    for display, enclosed in ((attention, "the attention"), (votes, "the positive votes")):
+        (note,) = notes(display.plot(width=3.3)[0].figure)
+        assert note.get_text() == f"The line encloses half of {enclosed}."
+    lost = AttentionDisplay(photo, words, maps, from_photo=[0.1, 1, 1])
+    figure = AttentionDisplay.compare([attention, lost])[0, 0].figure
+    assert len(sentence(figure)) == 6, "a word in italics makes another caption"
     plt.close("all")
 
 

@@ -184,7 +184,8 @@ class AttentionDisplay:
 
         A line encloses the smallest region with half of the attention. A word from
         memory has no map. Above the photo stands the caption, with the words shown in
-        bold. If the maps are votes, the photo is labelled "votes".
+        bold, and below a new figure what the line is. If the maps are votes, the photo
+        is labelled "votes".
 
         Args:
             ax: an array of axes, for the photo and each word; None makes a new figure.
@@ -226,7 +227,8 @@ class AttentionDisplay:
         width: float = WIDTH,
     ) -> Any:
         """Draw captions, one per row, as in the paper's comparison of soft and hard
-        attention; return the axes.
+        attention; return the axes. A caption that is the same as the one above it, such
+        as that of attention and votes, is written once.
 
         Args:
             displays: list of AttentionDisplay or of CaptionResult, such as [soft, hard,
@@ -258,7 +260,8 @@ class AttentionDisplay:
 
             rows = _below_each_other(displays, rows)
             for_sheet = [display._for_sheet(row, shares) for display, row in zip(displays, rows)]
-            ax = sheet(plt.figure, width, for_sheet, large=False)
+            note = _line_note(displays) if any(rows) else ""
+            ax = sheet(plt.figure, width, _each_caption_once(for_sheet), large=False, note=note)
         for panels, display, row, name in zip(ax, displays, rows, names):
             display._draw(panels, row, look, shares)
             draw_title(panels[0], visible(name), weight="bold")
@@ -292,8 +295,10 @@ class AttentionDisplay:
     def _new_axes(
         self, make_figure, *, words="content", columns=None, shares=False, width=WIDTH, **_
     ):
-        row = self._for_sheet(self.positions(words), shares)
-        return np.array(sheet(make_figure, width, [row], columns=columns)[0])
+        positions = self.positions(words)
+        row = self._for_sheet(positions, shares)
+        note = _line_note([self]) if positions else ""
+        return np.array(sheet(make_figure, width, [row], columns=columns, note=note)[0])
 
     def _for_sheet(self, positions, shares):
         """Return what `sheet` needs to know about this display.
@@ -416,6 +421,27 @@ def _write_note(panel, note):
         size=max(8, 0.8 * size_of_text(panel)),
         style="italic",
     )
+
+
+def _line_note(displays):
+    """Return a sentence on the line in the panels of AttentionDisplays."""
+    enclosed = {"attention": "the attention", "votes": "the positive votes"}
+    kinds = dict.fromkeys(enclosed[display.map_kind] for display in displays)
+    return f"The line encloses half of {' or of '.join(kinds)}."
+
+
+def _each_caption_once(rows):
+    """Return what `sheet` needs to know, without captions that are the same as the one
+    above.
+    """
+    once, last = [], None
+    for aspect, titles, words, title_styles, styles in rows:
+        is_repeated = (words, styles) == last
+        last = words, styles
+        if is_repeated:
+            words, styles = [], []
+        once.append((aspect, titles, words, title_styles, styles))
+    return once
 
 
 def _share_text(share):

@@ -61,7 +61,7 @@ def font_size(width):
     return min(max(8, 1.25 * width), 12)
 
 
-def sheet(make_figure, width, rows, *, columns=None, large=True):
+def sheet(make_figure, width, rows, *, columns=None, large=True, note=""):
     """Make a figure of photos, each with its panels and, above, its caption.
 
     Args:
@@ -71,6 +71,7 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
             grid.
         large: whether photos may be larger than their panels; otherwise there is space
             for a title of the photo.
+        note: small text below all.
 
     Returns: for each photo a list of axes, for the photo and for each panel.
     """
@@ -96,8 +97,11 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
         )
         measured.append(row)
     layouts = best_layouts(measured, columns, large)
-    distance = line  # between rows
-    height = sum(layout.height + distance for layout in layouts) - distance + 2 * MARGIN
+    # Between rows; a photo without a caption belongs to the one above it.
+    distances = [0, *(line if row.word_widths else GAP for row in measured[1:])]
+    note = wrapped_text(note, 8, width - 2 * MARGIN)
+    note_height = 1.4 * 8 / 72 * (1 + note.count("\n")) + GAP if note else 0
+    height = sum(layout.height for layout in layouts) + sum(distances) + note_height + 2 * MARGIN
     figure = make_figure(figsize=(width, height))
 
     def axes(left, top, across, down):
@@ -105,14 +109,18 @@ def sheet(make_figure, width, rows, *, columns=None, large=True):
         return figure.add_axes((*corner, across / width, down / height))
 
     all_axes, top = [], MARGIN
-    for layout, (_, _, words, _, styles) in zip(layouts, rows):
+    for layout, distance, (_, _, words, _, styles) in zip(layouts, distances, rows):
+        top += distance
         all_axes.append(
             [axes(MARGIN + left, top + down, *sides) for left, down, *sides in layout.boxes]
         )
         for (left, down), word, style in zip(layout.places, words, styles):
             place = (MARGIN + left) / width, 1 - (top + down) / height
             figure.text(*place, word, size=size, va="top", parse_math=False, **style)
-        top += layout.height + distance
+        top += layout.height
+    if note:
+        place = MARGIN / width, MARGIN / height
+        figure.text(*place, note, size=8, va="bottom", color="dimgrey")
     return all_axes
 
 
@@ -156,6 +164,8 @@ def _among_panels(row, columns, has_title):
     panel_height = min(row.cell(columns) / row.aspect, TALLEST * row.width)
     column_width = max(row.aspect * panel_height, min(row.narrowest, row.cell(columns)))
     places, top = _caption(row, row.width)
+    if has_title:
+        top = len({down for _, down in places}) * row.line  # titles keep their distance
     # Of the caption above the photo alone.
     narrow_places, narrow_height = _caption(row, column_width)
     fits = narrow_height <= top + row.title and max([0, *row.word_widths]) <= column_width
@@ -267,6 +277,16 @@ def wrapped(widths, space, limit):
         places.append((line, left))
         left += width + space
     return places
+
+
+def wrapped_text(text, size, limit):
+    """Return a text with line breaks, so that it is not wider than `limit` inches."""
+    words = text.split()
+    widths = [text_width(word, size=size) for word in words]
+    lines = {}
+    for word, (line, _) in zip(words, wrapped(widths, WORD_SPACE * 1.4 * size / 72, limit)):
+        lines.setdefault(line, []).append(word)
+    return "\n".join(" ".join(line) for line in lines.values())
 
 
 def text_width(text, *, color=None, **font):
