@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from keras_sat import AttentionDisplay
-from keras_sat.pictures.spotlight import AMBER, NAN_COLOUR
+from keras_sat.pictures.spotlight import NAN_COLOUR
 
 WORDS = ["a", "dog", "runs"]
 
@@ -29,8 +29,15 @@ def frames_of(path):
     return frames, seconds
 
 
-def amber(pixels):
-    return np.abs(pixels - AMBER).sum(axis=-1) < 12
+def white(pixels):
+    return pixels.min(axis=-1) > 240
+
+
+def underlined(frame):
+    """The columns of the line under a word: the lowest row of ink, without gaps."""
+    rows = [np.flatnonzero(row) for row in frame.sum(axis=2) < 150]
+    lowest = [row for row in rows if len(row)][-1]
+    return lowest if len(lowest) > 10 and np.ptp(lowest) == len(lowest) - 1 else lowest[:0]
 
 
 def test_the_photo_then_word_by_word(maps, tmp_path):
@@ -39,20 +46,29 @@ def test_the_photo_then_word_by_word(maps, tmp_path):
     display.animate(tmp_path / "new" / "dog.gif", words="all", seconds_per_word=0.5)
     frames, seconds = frames_of(tmp_path / "new" / "dog.gif")
     assert frames[0].shape[1] == 480
-    assert seconds == [1000, 60, 500, 60, 500, 60, 500, 2000]
+    assert seconds == [1000, 60, 500, 60, 500, 60, 500 + 2000], "the last word keeps its line"
     np.testing.assert_allclose(
         frames[0][:320], np.broadcast_to((120, 160, 90), (320, 480, 3)), atol=20
     )
-    held = [frames[i] for i in (0, 2, 4, 6, 7)]
+    held = frames[::2]
     ink = [(frame[320:].sum(axis=2) < 300).sum() for frame in held]
-    assert 0 == ink[0] < ink[1] < ink[2] < ink[3] == ink[4]
+    assert 0 == ink[0] < ink[1] < ink[2] < ink[3]
     for frame, (row, column) in zip(held[1:], ((0, 0), (1, 1), (0, 1))):
         corners = frame[[40, 40, 280, 280], [60, 420, 60, 420]]
         assert np.ptp(corners, axis=1).argmax() == 2 * row + column
-        assert amber(frame[:320]).sum() > 200, "the outline"
-    underlined = [np.flatnonzero(amber(frame[320:]).any(axis=0)) for frame in held]
-    assert [len(columns) > 0 for columns in underlined] == [False, True, True, True, False]
-    assert underlined[1].max() < underlined[2].min() <= underlined[2].max() < underlined[3].min()
+        assert white(frame[:320]).sum() > 200, "the outline"
+    lines = [underlined(frame[320:]) for frame in held[1:]]
+    assert lines[0].max() < lines[1].min() <= lines[1].max() < lines[2].min()
+
+
+def test_the_caption_is_pale_before_it_is_said_so_that_no_line_is_empty(maps, tmp_path):
+    photo = np.full((60, 90, 3), (120, 160, 90), np.uint8)
+    words = ["a", "dog", "runs", *["along"] * 12]
+    AttentionDisplay(photo, words, maps[[0] * 15]).animate(tmp_path / "dog.gif", words=["a"])
+    frames, _ = frames_of(tmp_path / "dog.gif")
+    rows = [np.flatnonzero((frame[320:] < 230).any(axis=(1, 2))) for frame in frames[::3]]
+    assert rows[0].max() == pytest.approx(rows[1].max(), abs=3), "all lines are there at once"
+    assert frames[0][320:].min() > 150 and frames[-1][320:].min() < 50
 
 
 def test_content_words_come_with_the_words_before_them(maps, tmp_path):
@@ -96,7 +112,7 @@ def test_nan_is_marked_and_memory_has_no_map(maps, tmp_path):
     display.animate(tmp_path / "lost.gif", width=120)
     frames, _ = frames_of(tmp_path / "lost.gif")
     np.testing.assert_allclose(frames[2][30, 60], NAN_COLOUR, atol=25)
-    assert np.ptp(frames[4][:80], axis=2).max() < 30 and not amber(frames[4][:120]).any()
+    assert np.ptp(frames[4][:80], axis=2).max() < 30
     assert (frames[4][80:120] > 240).all(axis=2).any(), "from memory"
 
 

@@ -1,5 +1,5 @@
-"""Make a GIF of the attention: the photo, then the caption word by word, while the
-light moves over the photo.
+"""Make a GIF of the attention: the photo above the pale caption, whose words turn black
+one by one, while the light moves over the photo.
 """
 
 import io
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_sat.pictures.sheet import wrapped
-from keras_sat.pictures.spotlight import AMBER
+from keras_sat.pictures.spotlight import CASING, CASING_WIDTH, LINE
 
 COLOURS = 128
 # Dithering by a fixed pattern: what does not change between frames takes no space in
@@ -17,7 +17,8 @@ COLOURS = 128
 PATTERN = np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]])
 PATTERN = 16 * (PATTERN / 15 - 0.5)[..., None]
 MOVE_SECONDS, FIRST_SECONDS, LAST_SECONDS = 0.06, 1.0, 2.0
-INK = (27, 27, 31)
+INK, PALE = (27, 27, 31), (200, 200, 206)  # of words that were said, and of others
+LINE_WIDTH = 5  # pixels, in a picture that is twice as large
 
 
 def cartoon(display, positions, look, seconds_per_word, width):
@@ -39,7 +40,8 @@ def cartoon(display, positions, look, seconds_per_word, width):
         seconds.append(MOVE_SECONDS)
         frames.append(drawing.frame(photo, position + 1, underlined=position))
         seconds.append(seconds_per_word)
-    frames.append(drawing.frame(photos[-1], len(display.words)))
+    last = positions[-1] if positions else None
+    frames.append(drawing.frame(photos[-1], len(display.words), underlined=last))
     seconds.append(LAST_SECONDS)
     _, height = drawing.size
     first, *later = _quantized(frames, height)
@@ -94,7 +96,10 @@ class _Drawing:
         pen = ImageDraw.Draw(large)
         for points in lines:
             points = [tuple(2 * self.scale * (point + 0.5)) for point in points]
-            pen.line(points, AMBER, width=6, joint="curve")
+            pen.line(points, CASING, width=round(CASING_WIDTH * LINE_WIDTH), joint="curve")
+        for points in lines:
+            points = [tuple(2 * self.scale * (point + 0.5)) for point in points]
+            pen.line(points, LINE, width=LINE_WIDTH, joint="curve")
         photo = large.resize(self.size, Image.Resampling.BOX)
         place = (width // 2, height - self.margin)
         ImageDraw.Draw(photo).text(
@@ -103,8 +108,8 @@ class _Drawing:
         return photo
 
     def frame(self, photo, num_words, underlined=None):
-        """Return a photo with the first words of the caption below it; `underlined` is
-        the position of one of them, or None.
+        """Return a photo with the caption below it, whose first words were said;
+        `underlined` is the position of one of them, or None.
         """
         from PIL import Image, ImageDraw
 
@@ -112,15 +117,15 @@ class _Drawing:
         picture = Image.new("RGB", (width, self.bottom), "white")
         picture.paste(photo)
         pen = ImageDraw.Draw(picture)
-        for position, word in enumerate(self.display.words[:num_words]):
+        for position, word in enumerate(self.display.words):
             line, left = self.places[position]
             x = self.margin + left
             y = height + self.margin + self.line * line
-            pen.text((x, y), word, INK, self.font)
+            pen.text((x, y), word, INK if position < num_words else PALE, self.font)
             if position == underlined:
                 below = y + 1.3 * self.font.size
                 end = x + self.font.getlength(word)
-                pen.line([(x, below), (end, below)], AMBER, 3)
+                pen.line([(x, below), (end, below)], INK, 3)
         return picture
 
 
@@ -141,8 +146,10 @@ def _quantized(frames, height):
     # Half of the sample is of the first frame: most of the others is grey.
     sampled_frames = [*pixels, *pixels[:1] * len(pixels)]
     sample = np.concatenate([picture[::3, ::3] for picture in sampled_frames])
-    palette = Image.fromarray(sample).quantize(COLOURS - 2)
-    palette.putpalette([*palette.getpalette()[: 3 * (COLOURS - 2)], *AMBER, 255, 255, 255])
+    fixed = [*CASING, *PALE, *LINE]
+    num_chosen = COLOURS - len(fixed) // 3
+    palette = Image.fromarray(sample).quantize(num_chosen)
+    palette.putpalette([*palette.getpalette()[: 3 * num_chosen], *fixed])
     rows, columns = np.indices((height, frames[0].width))
     for picture in pixels:
         picture[:height] = (picture[:height] + PATTERN[rows % 4, columns % 4]).clip(0, 255)

@@ -350,8 +350,8 @@ class AttentionDisplay:
         seconds_per_word: float = 0.7,
         width: int | None = None,
     ) -> None:
-        """Write a .gif file: first the photo, then the caption grows, while the light
-        moves over the photo.
+        """Write a .gif file: the photo above the pale caption, whose words turn black
+        one by one, while the light moves over the photo.
 
         Args:
             words, look: see `plot`.
