@@ -29,7 +29,8 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.found.append([tag, dict(attributes), ""])
-        self.open.append(self.found[-1])
+        if tag != "wbr":  # which has no text
+            self.open.append(self.found[-1])
 
     def handle_data(self, data):
         if self.open:

@@ -91,10 +91,10 @@ def test_photos_are_added_one_by_one(tmp_path):
     assert (data["confidence"], data["aspect"]) == (None, "0.5000"), "the confidence is said once"
     with Image.open(io.BytesIO(base64.b64decode(data["photo"].partition(",")[2]))) as photo:
         assert photo.size == (160, 320)
-    assert not shown("details")
+    assert len(shown("details")) == 1, "how to read the photos"
     page.errors += ["a.jpg: damaged", HOSTILE[0]]
     shown = Elements(page.write().read_text(encoding="utf-8"))
-    assert [text for _, text in shown("summary")] == ["Unreadable: 2"]
+    assert shown("summary")[1][1] == "Unreadable: 2"
     assert [text for _, text in shown("li")] == ["a.jpg: damaged", HOSTILE[0]]
 
 
@@ -148,11 +148,35 @@ def test_sorting_by_score(browser, tmp_path):
         )
     page.find("[data-sort=order]").click()
     assert names(browser) == ["dog", "cats", "man"]
+    assert page.find("[data-role=order]").text == "", "the button says it"
     assert button.get_attribute("aria-pressed") == "false"
 
 
 def shown(browser):
     return browser.execute_script("return document.querySelector('[data-role=shown]').textContent")
+
+
+def test_on_a_phone_a_path_breaks_before_the_file_name_and_photos_come_soon(browser, tmp_path):
+    folder = "a_long_folder/and_another/within_it"
+    path = gallery(
+        results_of(CAPTIONS), tmp_path, names=[f"{folder}/photo_{n}.jpg" for n in range(3)]
+    )
+    assert [text for _, text in Elements(path.read_text("utf-8"))("h2")][0] == (
+        f"{folder}/photo_0.jpg"
+    )
+    screen = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    browser.get(path.as_uri())
+    tops = browser.execute_script("""
+        const text = document.querySelector("h2").lastChild, range = document.createRange();
+        return [...text.data].map((_, i) => {
+            range.setStart(text, i);
+            range.setEnd(text, i + 1);
+            return range.getBoundingClientRect().top;
+        });""")
+    assert len({*tops}) == 1, "the file name is in one line"
+    top = "return document.querySelector('article').getBoundingClientRect().top"
+    assert browser.execute_script(top) < 250
 
 
 def test_fifty_at_a_time(browser, tmp_path):

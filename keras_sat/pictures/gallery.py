@@ -96,7 +96,7 @@ class GalleryPage:
         self.orders = {key: title for key, title in self.orders.items() if key in scores}
         keys = "".join(f' data-{key}="{value:.6f}"' for key, value in scores.items())
         self.photos.append(f"""<article{keys}>
-<h2>{escaped(name)}</h2>
+<h2>{escaped(name).replace("/", "/<wbr>")}</h2>
 <p class="sat-scores">{", ".join(score_texts)}</p>
 <p class="sat-waiting">{escaped(" ".join(display.words))}</p>
 {_listed(references, 'aria-label="Human captions"')}
@@ -123,6 +123,7 @@ class GalleryPage:
             "title": escaped(self.title),
             "first_hidden": str(SHOWN + 1),
             "number": f"{len(self.photos):,}",
+            "reading": f"{player.READINGS[self.map_kind]}{player.MEMORY_READING}",
             "errors": errors,
             "orders": "\n".join(orders) if len(orders) > 1 else "",
             "figure": player.empty_figure(),
