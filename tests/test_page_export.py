@@ -254,7 +254,10 @@ def test_an_export_without_a_runtime_writes_the_page_and_ends_with_2(
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")
     command = ["export", "scenes", str(tmp_path / "page"), "--web"]
     assert main(command) == 2
-    (line,) = capsys.readouterr().err.strip().split("\n")
+    *steps, line = capsys.readouterr().err.strip().split("\n")
+    said = ["loading scenes", "reading LiteRT.js", "the captioner of photos (1 of 4)"]
+    said += ["scenes (2 of 4)", "scenes-hard (3 of 4)", "scenes-none (4 of 4)", "writing"]
+    assert len(steps) == len(said) and all(text in step for text, step in zip(said, steps))
     assert line.startswith(f"keras-sat: The page {tmp_path / 'page'} lacks LiteRT.js")
     assert "pass --runtime node_modules" in line
     assert page_export.is_page(tmp_path / "page") and (tmp_path / "page" / "index.html").exists()
@@ -587,7 +590,9 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
         "2",
     ]
     assert main(command) == 0
-    assert written == [{"name": "scenes", "runtime": str(npm), "num_beams": 2}]
+    assert written == [
+        {"name": "scenes", "runtime": str(npm), "num_beams": 2, "show_progress": True}
+    ]
     assert "for any static host" in capsys.readouterr().out
     for page in ("page", "page/index.html"):
         assert main(["app", str(tmp_path / page), "--no-browser"]) == 0

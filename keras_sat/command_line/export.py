@@ -31,6 +31,8 @@ def run_export(
 
     if runtime is not None and not web:
         reject_alone("runtime", "web")
+    if web:
+        _say_that_it_takes_time(model)
     captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
     if web:
         _export_page(captioner, directory, name=_shown_name(model), runtime=runtime, **options)
@@ -49,7 +51,7 @@ def _export_page(captioner, directory, **options):
     with warnings.catch_warnings():
         # Exit status 2: nobody should publish such a page.
         warnings.simplefilter("error", MissingRuntime)
-        folder = write_page(captioner, directory, **options)
+        folder = write_page(captioner, directory, show_progress=True, **options)
     print(f"{visible(folder)}: a page for any static host, or for `keras-sat app`")
 
 
@@ -77,10 +79,20 @@ def run_app(
                 add_runtime(page, runtime)
             else:
                 runtime_files(runtime)  # without it the page could only show an error
+                _say_that_it_takes_time(model)
                 captioner = Captioner.from_pretrained(model, encoder_weights=encoder_weights)
-                print("making the page; this takes about half a minute", file=sys.stderr)
-                write_page(captioner, page, name=_shown_name(model), runtime=runtime)
+                write_page(
+                    captioner, page, name=_shown_name(model), runtime=runtime, show_progress=True
+                )
             serve(server, open_browser=not no_browser)
+
+
+def _say_that_it_takes_time(model):
+    name = visible(_shown_name(model))
+    text = (
+        f"page: loading {name}; making the page takes half a minute, or minutes on a busy machine"
+    )
+    print(text, file=sys.stderr, flush=True)
 
 
 def _end_as_with_ctrl_c():

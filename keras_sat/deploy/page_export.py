@@ -17,6 +17,7 @@ time.
 
 import contextlib
 import json
+import sys
 import warnings
 from pathlib import Path
 
@@ -49,11 +50,12 @@ def write_page(
     captioner,
     directory,
     *,
-    name="The model",
+    name="",
     scenes=True,
     examples=None,
     precision="int8",
     runtime=None,
+    show_progress=False,
     **search,
 ):
     """Write a web page that captions photos in the browser; return its folder, which
@@ -63,7 +65,7 @@ def write_page(
         captioner: Captioner.
         directory: created if necessary. A page in it is replaced. A non-empty folder
             without a page is rejected.
-        name: name of the captioner shown on the page.
+        name: name of the captioner shown on the page; "" for none.
         scenes: also include the playground of synthetic scenes.
         examples: also include six free photos. None: only if the captioner knows the
             word "people".
@@ -72,6 +74,7 @@ def write_page(
         runtime: a folder into which npm has installed @litertjs/core. None fetches it
             once; if that fails, a replaced page keeps its copy, and a new page is
             written without it, with the warning MissingRuntime.
+        show_progress: print a line on standard error before each step.
         **search: search options, see `search_arguments`. The page offers as many
             captions as there are beams.
     """
@@ -81,6 +84,12 @@ def write_page(
     directory = Path(directory).expanduser()
     _reject_foreign(directory)
     runtime_js, missing = {}, None
+
+    def say(step):
+        if show_progress:
+            print(f"page: {step}", file=sys.stderr, flush=True)
+
+    say("reading LiteRT.js")
     try:
         runtime_js = runtime_files(runtime)
     except (OSError, ValueError) as error:
@@ -95,11 +104,15 @@ def write_page(
     photo = {"folder": PHOTO, "name": name, "has_advice": has_advice}
     page = {"photo": photo, "scenes": SCENES if scenes else [], "examples": examples}
     # Nothing is written before all networks are converted.
+    number = 1 + len(page["scenes"])
+    say(f"converting the captioner of photos (1 of {number})")
     captioners = {PHOTO: _converted(captioner, search, precision)}
-    for scene in page["scenes"]:
+    for i, scene in enumerate(page["scenes"], 2):
+        say(f"converting the captioner {scene['folder']} ({i} of {number})")
         scene_captioner = type(captioner).from_pretrained(scene["folder"])
         greedy_search = {**search, "num_beams": 1}
         captioners[scene["folder"]] = _converted(scene_captioner, greedy_search, precision)
+    say("writing the files")
     with exclusive_lock(directory / LOCK, f"is writing the page {directory}"):
         # first: the next export can then replace a half-written page
         write_json(directory / MARK, page)

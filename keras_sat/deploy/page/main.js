@@ -115,7 +115,7 @@ function listen() {
 try {
   if (!self.DecompressionStream) throw new Problem("This browser is too old for the page, which needs one from 2023 or later.");
   settings = await (await fetchPart("page.json")).json();
-  find("#tab-scenes").hidden = !settings.scenes.length;
+  find('[role="tablist"]').hidden = !settings.scenes.length;
   find('[data-role="name"]').textContent = settings.photo.name;
   for (const name of ["examples", "credits"]) find(`[data-role="${name}"]`).hidden = !settings.examples;
   find('[data-role="no-index"]').hidden = !settings.photo.has_advice;

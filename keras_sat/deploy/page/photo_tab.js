@@ -83,7 +83,7 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     change.replaceChildren(label, ...marked.flatMap((word) => [word, " "]));
     const isHidden = (i) => covers(sides, before.maps[i], before.rows, before.columns) >= 0.5;
     const stay = new Set(before.words.filter((_, i) => isKept[i] && isNamed(before, i) && isHidden(i)));
-    if (stay.size) change.append(element("br"), `These stay although their light is covered: ${[...stay].join(", ")}.`);
+    if (stay.size) change.append(element("br"), `These stay although the patch covers where the network looked: ${[...stay].join(", ")}.`);
     show(now, keptIn(now.words, before.words));
     view.announce(`${now.words.join(" ")}. ${change.textContent}`);
   }
