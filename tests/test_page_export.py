@@ -148,10 +148,12 @@ def test_a_page_knows_whether_the_captioner_has_an_index_which_it_lacks(
     captioner, npm, tmp_path, monkeypatch, weight, has_advice
 ):
     monkeypatch.setattr(captioner, "consensus", "an index")
+    monkeypatch.setattr(captioner, "second_opinion", "what corrects the confidence")
     options = dataclasses.replace(captioner.options, consensus_weight=weight)
     monkeypatch.setattr(captioner, "options", options)
     page = write_page(captioner, tmp_path / "page", scenes=False, runtime=npm)
-    assert json.loads((page / "page.json").read_text())["photo"]["has_advice"] is has_advice
+    photo = json.loads((page / "page.json").read_text())["photo"]
+    assert photo["has_advice"] is photo["corrects_confidence"] is has_advice
 
 
 def test_the_page_has_the_hooks_that_programs_read_and_allows_no_script_but_its_own():

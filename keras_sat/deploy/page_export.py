@@ -101,7 +101,9 @@ def write_page(
     # The page has neither index nor recogniser, and says so.
     has_index = captioner.consensus_options(SearchOptions()) is not None
     has_advice = has_index or captioner.recognises(SearchOptions())
+    corrects_confidence = has_index and captioner.second_opinion is not None
     photo = {"folder": PHOTO, "name": name, "has_advice": has_advice}
+    photo["corrects_confidence"] = corrects_confidence
     page = {"photo": photo, "scenes": SCENES if scenes else [], "examples": examples}
     # Nothing is written before all networks are converted.
     number = 1 + len(page["scenes"])

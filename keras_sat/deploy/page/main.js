@@ -53,7 +53,7 @@ const start = {
   photo: async (view) => {
     const captioner = await loadCaptioner(settings.photo.folder);
     view.set({ state: "ready", message: "Choose a photo." });
-    return startPhotoTab(find, view, captioner, settings.examples);
+    return startPhotoTab(find, view, captioner, settings.examples, settings.photo.corrects_confidence);
   },
   scenes: async (view) => {
     const captioners = [];
