@@ -41,6 +41,15 @@ def test_it_is_what_the_whole_caption_at_once_gives(photos, attention):
     assert result.is_finished and np.array_equal(result.image, photos[0])
 
 
+def test_the_weights_of_regions_in_a_word_are_as_much_as_came_from_the_photo(photos):
+    for sentinel in (True, False):
+        result = photo_captioner(sentinel=sentinel, attends="after").attend(photos[0], "a dog")
+        sums = result.photo_weights.sum(axis=(1, 2))
+        assert result.photo_weights.shape == result.attention_weights.shape
+        np.testing.assert_allclose(sums, result.from_photo if sentinel else 1, rtol=1e-5)
+        assert (sums.max() < 0.99) == sentinel
+
+
 def test_many_photos_and_captions_of_any_length(photos):
     captioner = photo_captioner()
     captions = ["a dog", "a cat sleeps a dog runs a cat sleeps a dog runs", "cat"]

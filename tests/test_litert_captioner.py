@@ -95,6 +95,7 @@ def test_a_caption_that_is_given_is_read(quick, captioner, pictures):
     found, expected = (one.attend(pictures / "03.png", sentence) for one in (quick, captioner))
     assert_same_caption(found, expected, log_prob={"atol": 1e-3}, maps={"atol": 1e-4})
     np.testing.assert_allclose(found.word_probs, expected.word_probs, atol=1e-4)
+    np.testing.assert_allclose(found.photo_weights, expected.photo_weights, atol=1e-4)
     for bad in ("", "a " * 20):
         with pytest.raises(ValueError, match="a caption of 1 to 19 words"):
             quick.attend(pictures / "03.png", bad)

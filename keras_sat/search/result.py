@@ -39,7 +39,8 @@ class CaptionResult:
         caption: the text.
         words: list of its words.
         log_prob: log p(caption | photo) under the model, including `<end>`.
-        attention_weights: (words, rows, columns); each map sums to 1.
+        attention_weights: (words, rows, columns); each map sums to 1, also where little
+            of the word came from the photo: see `photo_weights`.
         extras: dict from the names in `keras_sat.options.EXTRAS`, such as "from_photo",
             to (words,) or (words, dim).
         is_finished: False if the caption was cut off at `max_length`.
@@ -105,6 +106,15 @@ class CaptionResult:
     def from_photo(self) -> np.ndarray | None:
         """The share of the photo in each word, (words,); None without a sentinel."""
         return self.extras.get("from_photo")
+
+    @property
+    def photo_weights(self) -> np.ndarray:
+        """The weight of each region in each word, (words, rows, columns); a word's sum
+        is its `from_photo`. Without a sentinel, these are the attention weights.
+        """
+        if self.from_photo is None:
+            return self.attention_weights
+        return self.attention_weights * np.asarray(self.from_photo)[:, None, None]
 
     def to_dict(self, *, maps: bool = False) -> dict[str, Any]:
         """Return a dict for JSON.
