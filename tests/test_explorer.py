@@ -24,8 +24,8 @@ from keras_sat.pictures import player
 from keras_sat.search.result import ComparedCaption
 from keras_sat.trace.decision import (
     ChoiceRule,
-    _percent,
     decision_at,
+    percent,
     rule_of,
     search_in_words,
 )
@@ -799,7 +799,7 @@ def test_shown_sums_add_up(opened, plain):
         assert exact(total) == pytest.approx(sum(map(exact, values)), abs=1e-12)
     shares = [0, 1e-4, 0.00096, 0.0123, 0.0996, 0.5, 1]
     shown = page.browser.execute_script("return arguments[0].map(percent)", shares)
-    assert shown == [_percent(share) for share in shares]
+    assert shown == [percent(share) for share in shares]
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """`Trace.plot`: what stands in the figure, by its artists and arrays."""
 
+import re
+
 import matplotlib
 import numpy as np
 import pytest
@@ -10,21 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from keras_sat.pictures.display import AttentionDisplay
-from keras_sat.pictures.spotlight import spotlight
-from keras_sat.trace.plot import (
-    AGAINST,
-    FOR,
-    LEAST_STRONGEST,
-    PART_COLOURS,
-    STRONGEST_COLOUR,
-    _signed,
-    plot_step,
-    votes_on_photo,
-)
+from keras_sat.pictures.dots import AGAINST, FOR, dots_on_photo
+from keras_sat.trace.decision import percent
+from keras_sat.trace.plot import LEAST_STRONGEST, PART_COLOURS, _signed, plot_step
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in red"
+NUMBERS = re.compile("[+\N{MINUS SIGN}][0-9.]+[0-9]")
 
 
 @pytest.fixture(scope="module")
@@ -68,40 +63,44 @@ def test_a_step_from_memory_has_no_map(photo):
         attention, _, _ = trace.plot(t).axes
         notes = [text.get_text() for text in attention.texts]
         assert ("from memory" in notes) == (step.from_photo < 0.5)
-        percent = round(100 * step.from_photo) or "< 1"
-        assert attention.get_title() == f"attention\n{percent} % from the photo"
+        assert attention.get_title() == f"attention\n{percent(step.from_photo)} from the photo"
 
 
-def test_the_second_panel_has_the_votes_in_two_colours_with_their_scale(trace):
-    _, votes_panel, _ = trace.plot(1, "cat").axes
+@pytest.mark.parametrize("least_strongest", [LEAST_STRONGEST, 100])
+def test_the_second_panel_has_the_votes_as_dots_and_says_what_they_mean(
+    trace, least_strongest, monkeypatch
+):
+    monkeypatch.setattr("keras_sat.trace.plot.LEAST_STRONGEST", least_strongest)
+    figure = trace.plot(1, "cat")
+    _, votes_panel, _ = figure.axes
     votes = trace.votes(1, "cat")
-    picture, strongest = votes_on_photo(trace.result.image, votes)
+    picture = dots_on_photo(trace.result.image, votes, max(abs(votes).max(), least_strongest))
     np.testing.assert_array_equal(votes_panel.images[0].get_array(), picture)
-    of_mean = trace.vote_of_mean(1, "cat")
-    title = f"votes for cat: {_signed(votes.sum())}\neven attention: {_signed(of_mean)}"
-    assert votes_panel.get_title() == title
-    (scale,) = votes_panel.child_axes
-    ends = [label.get_text() for label in scale.get_xticklabels()]
-    assert ends == [f"\N{MINUS SIGN}{strongest:.2f} less", f"more +{strongest:.2f}"]
-    colours = scale.images[0].get_array()[0].astype(int)
-    for end, colour in ((colours[0], AGAINST), (colours[-1], FOR)):
-        assert np.abs(end - STRONGEST_COLOUR * np.array(colour)).max() < 10
+    assert votes_panel.get_title() == f"votes for cat\n{_signed(votes.sum())} in all"
+    legend = votes_panel.get_legend()
+    most, least = _signed(max(votes.max(), 0), 2), _signed(min(votes.min(), 0), 2)
+    expected = [f"more, up to {most}", f"less, down to {least}"]
+    assert [text.get_text() for text in legend.get_texts()] == expected
+    disc, ring = legend.legend_handles
+    assert to_rgb(disc.get_markerfacecolor()) == tuple(np.divide(FOR, 255))
+    assert to_rgb(ring.get_markeredgecolor()) == tuple(np.divide(AGAINST, 255))
+    assert ring.get_markerfacecolor() == "none"
 
 
-@pytest.mark.parametrize("largest", [3.0, LEAST_STRONGEST / 5])
-def test_votes_colour_the_places_that_they_come_from(largest):
-    photo = random_pixels(40, 60, 3)
-    votes = np.zeros((40, 60))
-    votes[0, 0], votes[-1, -1] = largest, -largest / 2
-    picture, strongest = votes_on_photo(photo, votes)
-    assert strongest == max(largest, LEAST_STRONGEST)
-    dim = spotlight(photo, np.zeros((40, 60)))
-    np.testing.assert_array_equal(picture[20, 30], dim[20, 30])
-    share = STRONGEST_COLOUR * largest / strongest
-    wanted_for = (1 - share) * dim[0, 0] + share * np.array(FOR)
-    wanted_against = (1 - share / 2) * dim[-1, -1] + share / 2 * np.array(AGAINST)
-    assert np.abs(picture[0, 0] - wanted_for).max() < 2
-    assert np.abs(picture[-1, -1] - wanted_against).max() < 2
+def test_a_note_says_how_votes_add_up_to_the_part_of_the_photo(trace):
+    note = trace.plot(1, "cat").texts[-1].get_text().replace("\n", " ")
+    shown = [float(number.replace("\N{MINUS SIGN}", "-")) for number in NUMBERS.findall(note)]
+    total, votes, rest = shown
+    assert total == pytest.approx(votes + rest), "as they are shown"
+    assert votes == pytest.approx(trace.votes(1, "cat").sum(), abs=0.051)
+    assert total == pytest.approx(trace.candidate(1, "cat").parts["photo"], abs=0.051)
+
+
+def test_parts_are_apart_and_marks_are_seen_on_dark_bars(trace):
+    _, _, panel = trace.plot(1).axes
+    assert {to_rgb(bar.get_edgecolor()) for bar in panel.patches} == {to_rgb("white")}
+    assert panel.lines[0].get_path_effects()
+    assert panel.get_xlabel() == "part of the logit"
 
 
 def test_the_third_panel_stacks_the_parts_of_each_logit(trace):
@@ -125,7 +124,7 @@ def test_the_third_panel_stacks_the_parts_of_each_logit(trace):
         marks.get_xdata(), [candidate.logit for candidate in candidates], rtol=1e-6
     )
     percents = [text.get_text() for text in panel.texts]
-    assert percents == [f"{round(100 * c.probability) or '< 1'} %" for c in candidates]
+    assert percents == [percent(candidate.probability) for candidate in candidates]
     assert panel.get_ylim()[0] > panel.get_ylim()[1], "the most probable word is at the top"
 
 
@@ -180,14 +179,15 @@ def test_words_are_no_formulas(photo):
     FigureCanvasAgg(figure).draw()
     _, votes_panel, panel = figure.axes
     assert word in words_of(panel)
-    assert votes_panel.get_title().startswith(f"votes for {word}: ")
+    assert votes_panel.get_title().startswith(f"votes for {word}\n")
 
 
 # === The figure ===
 
 
 def caption_of(figure):
-    return [(text.get_text(), text.get_weight() == "bold") for text in figure.texts]
+    *words, _ = figure.texts  # the last is the note below the maps
+    return [(text.get_text(), text.get_weight() == "bold") for text in words]
 
 
 def test_above_stands_the_caption_with_the_word_in_bold(trace):
@@ -217,13 +217,13 @@ def test_nothing_overlaps_or_leaves_a_figure_of_any_width(trace, width, shape, m
         for tick, label in zip(panel.get_xticks(), panel.get_xticklabels())
         if first <= tick <= last
     ]
-    (scale,) = votes_panel.child_axes
     parts = [
         *figure.texts,
         attention.patch,
         votes_panel.patch,
-        *scale.get_xticklabels(),
+        votes_panel.get_legend(),
         panel.get_legend(),
+        panel.xaxis.label,
     ]
     parts += [attention.title, votes_panel.title, panel.title, panel.patch]
     parts += [*panel.texts, *panel.get_yticklabels(), *marks]

@@ -123,7 +123,7 @@ def _comparison(first, said):
     Args:
         first, said: Candidates.
     """
-    ours, theirs = _percent(said.probability), _percent(first.probability)
+    ours, theirs = percent(said.probability), percent(first.probability)
     if first.word == said.word:
         return f"“{said.word}” was the most probable word ({ours})"
     is_close = first.probability - said.probability < SLIGHTLY
@@ -215,7 +215,7 @@ def _with_score(rule, words, log_prob, is_finished):
     return {"caption": " ".join(words), "numbers": numbers}
 
 
-def _percent(probability):
+def percent(probability):
     """Return a probability as text, as explorer.html does."""
     if probability >= 0.0995:
         return f"{round(100 * probability)}{NO_BREAK}%"

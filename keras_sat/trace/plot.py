@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from data_utils.foreign_text import visible
 from keras_sat.pictures.display import (
@@ -17,8 +19,9 @@ from keras_sat.pictures.display import (
     photo_of_result,
     size_of_text,
 )
+from keras_sat.pictures.dots import AGAINST, FOR, dots_on_photo
 from keras_sat.pictures.sheet import GAP, MARGIN, WORD_SPACE, font_size, text_width, wrapped
-from keras_sat.pictures.spotlight import DARK, spotlight, upsampled
+from keras_sat.trace.decision import percent
 from keras_sat.trace.votes import LEAST_STRONGEST
 
 MOST_BARS = 10
@@ -30,9 +33,6 @@ PART_COLOURS = {
     "photo": "#d0559f",
     "bias": "#8a8a8a",
 }
-FOR, AGAINST = (255, 165, 0), (110, 185, 255)  # of votes
-STRONGEST_COLOUR = 0.8  # the rest is the photo, so that it can be made out
-NARROWEST_SCALE = 14  # times the size of text: both ends of the scale fit below it
 ONE_ROW = 6.0  # inches: a narrower figure has the bars below the maps
 SHARE_OF_A_MAP = 0.3  # of the figure's width, if the bars are beside the maps
 # Of the figure's width, at most, for a word beside its bar: where the bars stand beside
@@ -59,7 +59,8 @@ def plot_step(trace: Any, t: int, word: str | None, ax: Any, width: float) -> An
     )
     if ax is None:
         height, across = photo_display.image.shape[:2]
-        ax = _new_axes(width, across / height, trace, t, candidates)
+        note = _sum_in_words(votes, trace.vote_of_mean(t, word))
+        ax = _new_axes(width, across / height, trace, t, candidates, note)
     elif np.size(ax) != 3:
         raise ValueError(
             "A step needs three axes, for attention, votes and words. "
@@ -70,11 +71,7 @@ def plot_step(trace: Any, t: int, word: str | None, ax: Any, width: float) -> An
     draw_map(attention_panel, photo_display, 0)
     draw_title(attention_panel, f"attention\n{_from_photo_text(step)}".strip())
     _draw_votes(votes_panel, photo_display.image, votes)
-    draw_title(
-        votes_panel,
-        f"votes for {visible(word)}: {_signed(votes.sum())}\n"
-        f"even attention: {_signed(trace.vote_of_mean(t, word))}",
-    )
+    draw_title(votes_panel, f"votes for {visible(word)}\n{_signed(votes.sum())} in all")
     _draw_bars(bars_panel, trace, step, word, candidates)
     return bars_panel.figure
 
@@ -94,14 +91,10 @@ def _shown_candidates(trace, t, word):
 def _from_photo_text(step):
     """Return how much of the context comes from the photo, or ""."""
     if step.from_photo is not None:
-        return f"{_percent(step.from_photo)} from the photo"
+        return f"{percent(step.from_photo)} from the photo"
     if step.context_gate is not None:
         return f"gate: {step.context_gate:.2f}"
     return ""
-
-
-def _percent(fraction):
-    return f"{round(100 * fraction) or '< 1'} %"
 
 
 def _small(size):
@@ -118,52 +111,42 @@ def _signed(number, decimals=1):
 # === Votes ===
 
 
-def votes_on_photo(photo, votes):
-    """Return a photo, uint8 (height, width, 3), that is grey and dim, with the colour
-    FOR where regions vote for a word and AGAINST where they vote against it, and the
-    vote that has the strongest colour.
-    """
-    strongest = max(float(np.abs(votes).max()), LEAST_STRONGEST)
-    size = photo.shape[:2]
-    dim = spotlight(photo, np.zeros(size))
-    for_it = upsampled(np.maximum(votes, 0), size) / strongest
-    against_it = upsampled(np.maximum(-votes, 0), size) / strongest
-    return _coloured(dim, for_it, against_it), strongest
-
-
-def _coloured(picture, for_it, against_it):
-    """Mix a picture (height, width, 3) with FOR and AGAINST, as strongly as the two
-    arrays (height, width) say, from 0 to 1.
-    """
-    for strength, colour in ((for_it, FOR), (against_it, AGAINST)):
-        share = STRONGEST_COLOUR * strength.clip(max=1)[..., None]
-        picture = (1 - share) * picture + share * np.array(colour)
-    return np.rint(picture).astype(np.uint8)
-
-
 def _draw_votes(panel, photo, votes):
-    """Draw the votes and, below them, their scale."""
-    picture, strongest = votes_on_photo(photo, votes)
+    """Draw the votes as dots on the photo and, below them, what the dots mean."""
+    strongest = max(float(np.abs(votes).max()), LEAST_STRONGEST)
     panel.set_axis_off()
-    panel.imshow(picture)
+    panel.imshow(dots_on_photo(photo, votes, strongest))
 
-    size = size_of_text(panel)
-    width, height = panel.patch.get_window_extent().size / panel.figure.dpi * 72  # points
-    photo_width = min(width, height * photo.shape[1] / photo.shape[0])
-    photo_height = min(height, width * photo.shape[0] / photo.shape[1])
-    across = max(1, NARROWEST_SCALE * size / photo_width)  # the scale may be wider
-    line = size / photo_height
-    scale = panel.inset_axes([(1 - across) / 2, -0.9 * line, across, 0.5 * line])
-    ramp = np.linspace(-1, 1, 101)[None]
-    grey = np.full((*ramp.shape, 3), DARK)
-    scale.imshow(_coloured(grey, ramp.clip(min=0), (-ramp).clip(min=0)), aspect="auto")
-    scale.set_yticks([])
-    ends = [f"{_signed(-strongest, 2)} less", f"more {_signed(strongest, 2)}"]
-    scale.set_xticks([0, 100], ends, size=_small(size))
-    scale.tick_params(length=0, pad=2)
-    left, right = scale.get_xticklabels()
-    left.set_horizontalalignment("left")
-    right.set_horizontalalignment("right")
+    more, less = (np.divide(colour, 255) for colour in (FOR, AGAINST))
+    disc = Line2D([], [], linestyle="", marker="o", color=more)
+    ring = Line2D([], [], linestyle="", marker="o", markerfacecolor="none", color=less)
+    ring.set_markeredgewidth(2)
+    labels = [
+        f"more, up to {_signed(max(votes.max(), 0), 2)}",
+        f"less, down to {_signed(min(votes.min(), 0), 2)}",
+    ]
+    panel.legend(
+        handles=[disc, ring],
+        labels=labels,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        borderaxespad=0.2,
+        borderpad=0,
+        fontsize=_small(size_of_text(panel)),
+        frameon=False,
+        handlelength=1,
+        handletextpad=0.4,
+    )
+
+
+def _sum_in_words(votes, vote_of_mean):
+    """Return what votes are, and how they add up to the photo's part of the logit."""
+    total, all_votes = round(float(votes.sum() + vote_of_mean), 1), round(float(votes.sum()), 1)
+    return (
+        "A vote is what a region adds to the logit, compared with an average region. The photo's "
+        f"part is {_signed(total)}: {_signed(all_votes)} are the votes, and uniform attention "
+        f"would give {_signed(total - all_votes)}."
+    )
 
 
 # === Bars ===
@@ -181,13 +164,16 @@ def _draw_bars(panel, trace, step, word, candidates):
         part = np.array([candidate.parts[name] for candidate in candidates])
         starts = np.where(part > 0, right, left)
         bars = panel.barh(rows, part, 0.75, starts, color=PART_COLOURS[name], label=label)
+        for bar in bars:
+            bar.set(edgecolor="white", linewidth=0.6)  # a gap between parts
         handles.append(bars)
         right += np.maximum(part, 0)
         left += np.minimum(part, 0)
     logits = [candidate.logit for candidate in candidates]
-    handles += panel.plot(
-        logits, rows, "|", color="black", markersize=size, label="logit (their sum)"
-    )
+    marks = panel.plot(logits, rows, "|", color="black", markersize=size, label="logit (their sum)")
+    for mark in marks:  # can be seen on dark bars
+        mark.set(markeredgewidth=1.5, path_effects=[withStroke(linewidth=3.5, foreground="white")])
+    handles += marks
 
     words = _beside_bars(candidates, panel.figure.bbox.width / panel.figure.dpi)
     panel.set_yticks(rows, words, size=size, parse_math=False)
@@ -200,7 +186,7 @@ def _draw_bars(panel, trace, step, word, candidates):
         panel.text(
             1.02,
             row,
-            _percent(candidate.probability),
+            percent(candidate.probability),
             transform=panel.get_yaxis_transform(),
             va="center",
             size=size,
@@ -208,13 +194,14 @@ def _draw_bars(panel, trace, step, word, candidates):
     panel.set_ylim(len(rows) - 0.4, -0.6)  # the most probable word at the top
     panel.axvline(0, color="black", linewidth=0.8)
     panel.tick_params("x", labelsize=_small(size))
+    panel.set_xlabel("part of the logit", size=_small(size))
     panel.tick_params("y", length=0)
     panel.spines[["top", "right", "left"]].set_visible(False)
     panel.legend(
         handles=handles,
         loc="upper center",
         bbox_to_anchor=(0.5, 0),
-        borderaxespad=2.2,
+        borderaxespad=3.6,
         ncols=2,
         fontsize=_small(size),
         frameon=False,
@@ -274,8 +261,9 @@ class NotebookFigure(Figure):
         return content.getvalue()
 
 
-def _new_axes(width, aspect, trace, t, candidates):
-    """Return three axes of a new figure, with the caption above them.
+def _new_axes(width, aspect, trace, t, candidates, note):
+    """Return three axes of a new figure, with the caption above them and a note below
+    the maps.
 
     All lengths are in inches. The figure is not one of pyplot's: a notebook draws those
     by itself, and would draw the figure that `Trace.plot` returns once more.
@@ -285,6 +273,7 @@ def _new_axes(width, aspect, trace, t, candidates):
         aspect: width / height of the photo.
         trace, t: Trace, and the step.
         candidates: those that get a bar.
+        note: a sentence or two.
     """
     if not 3 <= width <= 40:
         raise ValueError(f"`width` must be 3 to 40 inches. Received: width={width}")
@@ -303,17 +292,19 @@ def _new_axes(width, aspect, trace, t, candidates):
     # Beside the bars stand their words and probabilities.
     shown = _beside_bars(candidates, width)
     labels = max(text_width(text, size=size, weight="bold") for text in shown) + 0.6 * line
-    probabilities = text_width("< 100 %", size=size)
+    probabilities = text_width("< 0.1 %", size=size)
     bars_height = 1.1 * line * len(candidates)
-    below_map, below_bars = 1.7 * line, 5.2 * line  # the scale; ticks and legend
+    below_map, below_bars = 2.4 * line, 6.4 * line  # the legend; ticks, label and legend
     in_one_row = width >= ONE_ROW
     map_width = SHARE_OF_A_MAP * inner if in_one_row else (inner - 2 * GAP) / 2
     map_height = min(map_width / aspect, TALLEST * width)
-    maps_bottom = panels_top + map_height + below_map
+    note_top = panels_top + map_height + below_map
+    note = _broken(note, 2 * (map_width + GAP) if in_one_row else inner, _small(size))
+    maps_bottom = note_top + (note.count("\n") + 1) * line
     if in_one_row:
         bars_left = MARGIN + 2 * (map_width + 2 * GAP) + labels
         bars_top = panels_top
-        bars_height = max(bars_height, map_height + below_map - below_bars)
+        bars_height = max(bars_height, maps_bottom - panels_top - below_bars)
     else:
         bars_left = MARGIN + labels
         bars_top = maps_bottom + (2.3 if trace.steps[t].bonus else 1.3) * line
@@ -325,6 +316,9 @@ def _new_axes(width, aspect, trace, t, candidates):
         place = (MARGIN + left) / width, 1 - (MARGIN + number * line) / height
         figure.text(*place, text, size=size, weight=weight, va="top", parse_math=False)
 
+    place = MARGIN / width, 1 - note_top / height
+    figure.text(*place, note, size=_small(size), va="top", color="dimgrey")
+
     def axes(left, top, across, down):
         corner = left / width, 1 - (top + down) / height
         return figure.add_axes((*corner, across / width, down / height))
@@ -334,3 +328,13 @@ def _new_axes(width, aspect, trace, t, candidates):
         axes(MARGIN + map_width + 2 * GAP, panels_top, map_width, map_height),
         axes(bars_left, bars_top, bars_width, bars_height),
     ]
+
+
+def _broken(text, width, size):
+    """Return a text broken into lines of at most this width, in inches."""
+    words = text.split()
+    widths = [text_width(word, size=size) for word in words]
+    lines = {}
+    for word, (line, _) in zip(words, wrapped(widths, text_width("n n", size=size) / 3, width)):
+        lines.setdefault(line, []).append(word)
+    return "\n".join(" ".join(line) for line in lines.values())

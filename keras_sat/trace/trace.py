@@ -264,10 +264,11 @@ class Trace:
         """Draw step t, and return the figure: the map of attention, the votes of each
         region, and the logits of the most probable words, stacked by their parts.
 
-        Votes are in two colours: orange where a region adds more to the word than an
-        average region with the same attention would, blue where less. The word that was
-        said is bold. The figure is not one of pyplot's: a notebook draws it where it
-        ends a cell; elsewhere, save it with its `savefig`.
+        A region with an orange disc adds more to the word than an average region with
+        the same attention would, one with a blue ring less; the area of a dot is in
+        proportion to the vote. The word that was said is bold. The figure is not one of
+        pyplot's: a notebook draws it where it ends a cell; elsewhere, save it with its
+        `savefig`.
 
         Args:
             t: number of the step.
