@@ -1,4 +1,6 @@
+import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from PIL import Image
 import keras_sat
 from data_utils import DATASETS, CaptionedImage
 from data_utils.atomic_files import read_sealed_json
+from data_utils.photo_digests import photo_of
 from data_utils.training_photos import (
     as_settings,
     digests_of,
@@ -16,9 +19,19 @@ from data_utils.training_photos import (
 )
 from keras_sat import Captioner, Ensemble
 from keras_sat.files.model_folder import pretrained_directory
+from keras_sat.training.run_record import record_photos, reject_changed_photos
 
 IDS = [f"photo-{number}" for number in range(200)]
 SEARCH = {"num_beams": 1, "max_length": 8, "show_progress": False}
+SMALL = {
+    "encoder": "tiny",
+    "embedding_dim": 4,
+    "hidden_dim": 4,
+    "attention_dim": 4,
+    "epochs": 1,
+    "num_beams": 1,
+    "show_progress": False,
+}
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 
@@ -109,6 +122,48 @@ def test_photos_of_the_training_are_rejected_or_warned_of_and_counted(whole_trai
     assert 0 < table.statistics["training_photos"] <= 4
 
 
+@pytest.mark.usefixtures("without_graphs")
+@pytest.mark.parametrize("encoder_training", ["scratch", "frozen"])
+def test_fit_names_a_photo_that_was_replaced_by_one_of_the_same_size(encoder_training, tmp_path):
+    images = photo_data(tmp_path / "mine", "train train dev")
+    options = {**SMALL, "encoder_training": encoder_training, "output_dir": tmp_path / "run"}
+
+    def again():
+        return keras_sat.fit(images, **options).weights_digest()
+
+    digest = again()
+    photo = Path(images[1].image_path)
+    original = photo.read_bytes()
+    os.utime(photo, ns=(1, 1))
+    assert again() == digest, "a copy has another time, and the same bytes"
+
+    photo.write_bytes(original[::-1])
+    os.utime(photo, ns=(2, 2))
+    record = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=r"have changed .*: 1 \(first: 'mine1', .*1\.png"):
+        again()
+    assert record == {path: path.read_bytes() for path in record}
+
+    (tmp_path / "run" / "photos.json").unlink()
+    assert again() == digest, "runs of earlier versions have no such record"
+
+
+def test_a_copied_photo_is_read_once(tmp_path, monkeypatch):
+    images = photo_data(tmp_path / "mine", "train train")
+    record_photos(tmp_path, images, {i.image_id: photo_of(i.image_path) for i in images})
+    os.utime(images[0].image_path, ns=(1, 1))
+    reject_changed_photos(tmp_path, images)
+    monkeypatch.setattr("data_utils.photo_digests.photo_of", None)
+    reject_changed_photos(tmp_path, images)
+    with pytest.raises(ValueError, match=r"photos\.json: .*Expected: the record of the 1 photos"):
+        reject_changed_photos(tmp_path, images[:1])
+
+
+def test_photos_in_memory_have_no_record(tmp_path):
+    record_photos(tmp_path, [CaptionedImage("a", np.zeros((4, 4, 3)), ["a dog"], "train")], {})
+    assert not any(tmp_path.iterdir())
+
+
 def test_the_bundled_captioner_of_photos_knows_flickr8ks_training_photos(flickr8k_images):
     record = from_settings(
         read_sealed_json(pretrained_directory("flickr8k") / "config.json", "a model")
@@ -149,15 +204,8 @@ def test_a_photo_in_train_and_test_under_two_names_is_named(whole_training, tmp_
 def test_fit_names_photos_that_are_in_train_and_test(tmp_path):
     images = photo_data(tmp_path / "mine", "train train train train train dev test")
     shutil.copy(images[2].image_path, images[6].image_path)
-    small = {
-        "embedding_dim": 4,
-        "hidden_dim": 4,
-        "attention_dim": 4,
-        "epochs": 1,
-        "show_progress": False,
-    }
     with pytest.warns(
         UserWarning,
         match=r"1 of the 2 photos of dev and test .*'mine6' is 'mine2'",
     ):
-        keras_sat.fit(images, encoder="tiny", output_dir=tmp_path / "run", num_beams=1, **small)
+        keras_sat.fit(images, output_dir=tmp_path / "run", **SMALL)

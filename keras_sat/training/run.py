@@ -20,7 +20,12 @@ from keras_sat.training.history import (
     is_above_chance,
     write_history,
 )
-from keras_sat.training.run_record import record_arguments
+from keras_sat.training.run_record import (
+    PHOTOS,
+    record_arguments,
+    record_photos,
+    reject_changed_photos,
+)
 
 INITIAL_SCORES = "before.json"  # scores of the captioner that a training started from
 
@@ -52,7 +57,10 @@ class Training:
         cluster = self.job.cluster
         cluster.check_same(described)
         clear_half_written(
-            *(self.folder / name for name in ("arguments.json", "history.csv", INITIAL_SCORES))
+            *(
+                self.folder / name
+                for name in ("arguments.json", PHOTOS, "history.csv", INITIAL_SCORES)
+            )
         )
         self._read_initial_scores()
         if cluster.is_chief:
@@ -62,6 +70,9 @@ class Training:
                     "epoch; nothing was saved, starting again"
                 )
             record_arguments(self.folder, described, self.epochs, has_ended=self.has_ended)
+            if self.epochs:
+                show_progress = self.job.photos.show_progress
+                reject_changed_photos(self.folder, self.job.images, show_progress=show_progress)
         if self.epochs:
             write_history(self.folder / "history.csv", self.epochs)
 
@@ -141,6 +152,8 @@ class Training:
         its epochs).
         """
         cluster, photos = self.job.cluster, self.job.photos
+        if cluster.is_chief:
+            record_photos(self.folder, self.job.images, photos.records)
         train_ids = [image.image_id for image in photos.images_in("train")]
         captioner.note_training_photos(train_ids)
         captioner.build_for(batches)

@@ -1,7 +1,8 @@
-"""The record of a training run, arguments.json: its arguments, and a checksum of
-photos' ids, captions and sizes.
+"""The record of a training run: arguments.json has its arguments, and a checksum of
+photos' ids, captions and sizes; photos.json has the photos' times and digests.
 """
 
+import base64
 import contextlib
 import json
 import os
@@ -12,9 +13,12 @@ import keras
 import numpy as np
 
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
-from data_utils.photo_digests import size_of
+from data_utils.foreign_text import brief
+from data_utils.photo_digests import PHOTO, find_changes, size_of
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS
+
+PHOTOS = "photos.json"
 
 
 def checksum(value):
@@ -134,3 +138,64 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
         )
     if not has_ended:
         write_sealed_json(path, described)
+
+
+def record_photos(folder, images, records):
+    """Write photos.json, unless all photos are in memory.
+
+    Args:
+        images: list of CaptionedImage.
+        records: dict from image ids to PHOTO; photos that are not in it are not read.
+    """
+    photos = np.zeros(len(images), PHOTO)
+    for number, image in enumerate(images):
+        if image.image_id in records:
+            photos[number] = records[image.image_id]
+    if photos["digest"].any():
+        _write_photos(folder / PHOTOS, photos)
+
+
+def reject_changed_photos(folder, images, *, show_progress=False):
+    """Raise ValueError if the files of photos have changed since photos.json was
+    written.
+
+    Files whose size or time differs are read. Runs of earlier versions have no such
+    record.
+
+    Args:
+        images: list of CaptionedImage, those of the training run.
+        show_progress: show progress on standard error if many files are read.
+    """
+    path = folder / PHOTOS
+    if not path.exists():
+        return
+    recorded = _read_photos(path, len(images))
+    paths = [image.image_path for image in images]
+    changed, current = find_changes(recorded, paths, show_progress=show_progress)
+    if changed:
+        image = images[changed[0]]
+        raise ValueError(
+            f"Photos have changed since this training run read them: {len(changed)} (first: "
+            f"{brief(image.image_id)}, {image.image_path}). Restore them, or pass another "
+            "output_dir (initial_model=FOLDER/model starts from its weights). "
+            f"Received: output_dir={str(folder)!r}"
+        )
+    if (current != recorded).any():  # copies are read once
+        _write_photos(path, current)
+
+
+def _write_photos(path, photos):
+    content = base64.b64encode(photos.tobytes()).decode("ascii")
+    write_sealed_json(path, {"photos": content})
+
+
+def _read_photos(path, number):
+    """Return the array (number,) of PHOTO in photos.json."""
+    expected = f"the record of the {number} photos of a training run"
+    way_out = "Remove it: the photos then count as unchanged."
+    content = read_sealed_json(path, expected, way_out).get("photos", "")
+    with contextlib.suppress(TypeError, ValueError):
+        photos = np.frombuffer(base64.b64decode(content, validate=True), PHOTO)
+        if len(photos) == number:
+            return photos
+    raise ValueError(f"{path}: the file is of the wrong kind. Expected: {expected}. {way_out}")
