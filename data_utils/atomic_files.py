@@ -79,13 +79,19 @@ def whole_file(path):
     """
     path = Path(os.path.expanduser(path))
     folder = _temporary(path)
-    folder.mkdir(parents=True)
     try:
+        folder.mkdir(parents=True)
         yield folder / path.name
         with open(folder / path.name, "rb+") as written:
             os.fsync(written.fileno())
         _keep_permissions(path, folder / path.name)
         os.replace(folder / path.name, path)
+    except OSError as error:
+        is_of_another_file = error.filename and str(folder) not in os.fsdecode(error.filename)
+        if error.errno is None or is_of_another_file:
+            raise
+        # Report the caller's path, not the temporary one, or none.
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -244,9 +244,12 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         if not self.built:
             self.build(((None, *features_shape[1:]), input_ids_shape))
 
-    def call(self, inputs, training=False, noise=None, sampled=None):
-        if not isinstance(inputs, (tuple, list)):
+    def __call__(self, inputs, *args, **kwargs):
+        if not isinstance(inputs, (tuple, list)):  # Keras would frame a message of `call`
             raise TypeError(NO_FORWARD_PASS)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs, training=False, noise=None, sampled=None):
         photos_or_features, input_ids, *_ = inputs
         features = self.decoder_features(photos_or_features, training)
         return self.decoder(
@@ -500,6 +503,11 @@ def _as_vocabulary(vocabulary: Any, *, has_regions: bool) -> Vocabulary:
         )
     if not isinstance(vocabulary, Vocabulary):
         vocabulary = Vocabulary(vocabulary)
+    if not vocabulary.words:
+        raise ValueError(
+            "A captioner needs at least one word; Vocabulary.build collects those of captions. "
+            "Received: a vocabulary without words"
+        )
     if has_regions and REGION_TOKEN not in vocabulary:
         vocabulary = Vocabulary([*vocabulary.words, REGION_TOKEN])
     return vocabulary

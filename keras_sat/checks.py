@@ -2,9 +2,19 @@
 
 import contextlib
 import difflib
+import os
+from pathlib import Path
 
 from data_utils.foreign_text import brief
 
+# What other libraries call options of ours.
+OTHER_NAMES = {
+    "beam_size": "num_beams",
+    "beam_width": "num_beams",
+    "beams": "num_beams",
+    "num_return_sequences": "num_results",
+    "lr": "learning_rate",
+}
 STOPPED_EARLY = "Training stopped before the first epoch was completed, so nothing was saved."
 
 
@@ -65,11 +75,28 @@ def reason_without_number(error):
 
 
 def near_name(name, known):
-    """Return " Did you mean num_beams?" for a misspelt name, or "" if no known name is
-    similar.
+    """Return " Did you mean num_beams?" for a misspelt name, or for that of another
+    library, and "" if no known name is similar. Names may be flags.
     """
-    near = difflib.get_close_matches(name, sorted(known), n=1)
+    by_option = {_option_of(known_name): known_name for known_name in known}
+    meant = OTHER_NAMES.get(_option_of(name))
+    near = [by_option[meant]] if meant in by_option else []
+    near = near or difflib.get_close_matches(name, sorted(known), n=1)
     return f" Did you mean {near[0]}?" if near else ""
+
+
+def _option_of(name):
+    """Return the name of the option that a flag sets."""
+    return name.removeprefix("--").replace("-", "_")
+
+
+def checked_path(path, name="path"):
+    """Return a Path without ~; raise ArgumentError for the argument `name` if it is no
+    path, or empty.
+    """
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise ArgumentError(expected="the path of a file or folder", **{name: path})
+    return Path(path).expanduser()
 
 
 def reject_few_photos(images, fewest):

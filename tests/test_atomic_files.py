@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -18,6 +19,24 @@ from data_utils.atomic_files import (
     write_sealed_json,
     write_whole,
 )
+
+
+@pytest.mark.parametrize("of_file", [True, False])
+def test_an_error_of_a_library_that_writes_a_file_names_the_callers_path(of_file, tmp_path):
+    path = tmp_path / "model.keras"
+    with pytest.raises(OSError, match="No space left") as caught, whole_file(path) as temporary:
+        raise OSError(errno.ENOSPC, "No space left on device", *[str(temporary)] * of_file)
+    assert caught.value.filename == str(path) and not os.listdir(tmp_path)
+    with pytest.raises(FileNotFoundError) as caught, whole_file(path):
+        open(tmp_path / "missing")
+    assert caught.value.filename == str(tmp_path / "missing"), "it has nothing to do with the file"
+
+
+def test_a_name_that_is_too_long_with_what_is_added_to_it_is_named_as_it_is(tmp_path):
+    path = tmp_path / ("n" * 240 + ".keras")
+    with pytest.raises(OSError) as caught, whole_file(path):
+        pass
+    assert caught.value.filename == str(path)
 
 
 def test_write_whole_replaces_and_leaves_nothing_behind(tmp_path):

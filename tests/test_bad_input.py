@@ -30,6 +30,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+import keras_sat
 from data_utils import DATASETS, FeatureCache, Vocabulary, load_document, load_image
 from data_utils.atomic_files import read_json, write_sealed_json
 from keras_sat import Captioner
@@ -425,6 +426,24 @@ def test_a_grid_that_is_not_the_models(grid, model_dir):
         match=r"rows_and_columns in config\.json .*product is 6\.",
     ):
         Captioner.load(model_dir)
+
+
+@pytest.mark.parametrize("path", [None, 8, ""], ids=repr)
+def test_what_is_no_path(path):
+    captioner = photo_captioner()
+    trace = captioner.trace(random_pixels(16, 16, 3))
+    display = keras_sat.AttentionDisplay.from_result(trace.result)
+    takers = [Captioner.load, captioner.save, captioner.export, trace.save]
+    takers += [display.save, display.to_html, display.animate]
+    takers += [] if path is None else [Captioner.from_pretrained]  # None: the bundled one
+    for take in takers:
+        with pytest.raises(ValueError, match=rf"must be the path of.*Received: \w+={path!r}$"):
+            take(path)
+
+
+def test_a_captioner_without_words():
+    with pytest.raises(ValueError, match="at least one word"):
+        Captioner([])
 
 
 def test_a_grid_that_is_not_the_encoders(tmp_path):

@@ -296,8 +296,8 @@ def test_shapes_of_tensorflow_are_shapes():
 def test_photos_alone_are_no_input():
     captioner = built()
     photos = np.stack([PHOTO, PHOTO])
-    for run in (captioner, captioner.predict, make_captioner(encoder="tiny"), captioner.call):
-        with pytest.raises(TypeError, match=r"captioner\.caption\(photos\).*captioner\.encode"):
+    for run in (captioner, captioner.predict, make_captioner(encoder="tiny")):
+        with pytest.raises(TypeError, match=r"^Photos .*captioner\.caption.*captioner\.encode"):
             run(photos)
 
 
@@ -388,6 +388,14 @@ def test_hostile_files(values, problem, tmp_path):
     with pytest.raises(ValueError, match=rf"{path.name}: .*{problem}") as caught:
         Captioner.load(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["captioner.KERAS", "captioner.zip", "captioner.h5"])
+@pytest.mark.parametrize("load", [Captioner.load, Captioner.from_pretrained])
+def test_a_file_of_another_name_is_no_model(name, load, tmp_path):
+    (tmp_path / name).write_bytes(b"PK")
+    with pytest.raises(ValueError, match=rf"{name}: this file is no model.*ends with \.keras"):
+        load(tmp_path / name)
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", b"PK\x05\x06" + bytes(18)])

@@ -138,6 +138,7 @@ def test_features_of_an_untrained_tiny_encoder_are_rejected(tmp_path, capsys):
             "Did you mean --hidden-dim? See `keras-sat fit --help`",
         ),
         (["captoin", "a.jpg"], "Did you mean caption?"),
+        (["caption", "a.jpg", "--beam-size", "3"], "Did you mean --num-beams?"),
         (["fit", "--data", "folder", "--epochs", "two"], "invalid int value: 'two'"),
         (["export", "scenes", ""], "argument DIRECTORY: the path or name is empty"),
         (

@@ -199,7 +199,7 @@ def test_arguments_that_are_objects_are_the_same_in_every_process():
 
 def test_a_folder_of_something_else_is_rejected(tmp_path):
     (tmp_path / "history.csv").write_text("of my own")
-    with pytest.raises(ValueError, match="that keras_sat did not write during training"):
+    with pytest.raises(ValueError, match="contains a history.csv, but no arguments.json"):
         train(tmp_path)
     assert (tmp_path / "history.csv").read_text() == "of my own"
 

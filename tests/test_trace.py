@@ -544,6 +544,7 @@ def test_errors(photo):
         ({"num_words": 0}, "`num_words` must be a whole number"),
         ({"num_alternatives": -1}, "`num_alternatives` must be a whole number"),
         ({"num_beems": 3}, "trace has no such option. Did you mean num_beams"),
+        ({"beam_size": 3}, "trace has no such option. Did you mean num_beams"),
     ):
         with pytest.raises(ValueError, match=message):
             captioner.trace(photo, **arguments)

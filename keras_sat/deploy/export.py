@@ -29,6 +29,7 @@ from data_utils.atomic_files import (
     write_whole,
 )
 from keras_sat.accelerated.switch import without_fast_twins
+from keras_sat.checks import checked_path
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import write_files, write_litert
 from keras_sat.deploy.onnx_file import onnx_file
@@ -65,7 +66,7 @@ def export(captioner, directory, formats, **options):
         one_of("tf_saved_model", "litert", "onnx").check("format", name)
     greedy, beams = search_arguments(captioner, **options)
     check_captioner(captioner, in_float32="litert" in formats or "onnx" in formats)
-    directory = Path(directory).expanduser()
+    directory = checked_path(directory, "directory")
     if "[" in str(directory) and "tf_saved_model" in formats:
         raise ValueError(
             "TensorFlow cannot load from a path that contains [. Choose another folder. "

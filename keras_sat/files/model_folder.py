@@ -41,7 +41,7 @@ from data_utils.atomic_files import (
     write_whole,
 )
 from data_utils.vocabulary import Vocabulary
-from keras_sat.checks import near_name
+from keras_sat.checks import checked_path, near_name
 from keras_sat.files.hub import hub_folder, is_on_hub
 from keras_sat.options import one_of
 from keras_sat.presets import DEFAULT_MODEL
@@ -154,6 +154,8 @@ def read_model(directory):
     """
     directory = Path(directory).expanduser()
     config, inside = directory / "config.json", directory / "model"
+    if directory.is_file():
+        raise ValueError(_no_model(directory))
     if not config.is_file():
         hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
         raise ValueError(
@@ -168,6 +170,14 @@ def read_model(directory):
             raise
     # Another process has just replaced the model, and removed its old files.
     return read_model(directory)
+
+
+def _no_model(file):
+    """Return the message about a file that stands where a model should."""
+    return (
+        f"{file}: this file is no model. Expected: a folder, or a file that ends with .keras, "
+        "that Captioner.save wrote."
+    )
 
 
 def _read_files(directory, settings):
@@ -363,7 +373,7 @@ def model_directory(model):
         return PRETRAINED / DEFAULT_MODEL
     if is_on_hub(model):
         return hub_folder(model)
-    folder = Path(model).expanduser()
+    folder = checked_path(model, "model")
     if is_keras_file(folder):
         check_is_file(folder, "model")
         return folder
@@ -371,6 +381,8 @@ def model_directory(model):
         (folder / "config.json").exists() or str(model) not in pretrained_names()
     ):
         return folder  # a folder of photos may be called "scenes" too
+    if folder.is_file() and str(model) not in pretrained_names():
+        raise ValueError(_no_model(folder))
     return pretrained_directory(os.fspath(model))
 
 

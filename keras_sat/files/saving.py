@@ -11,6 +11,7 @@ from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_seal
 from data_utils.foreign_text import brief
 from data_utils.training_photos import from_settings
 from keras_sat.beyond.known_objects import network_of
+from keras_sat.checks import checked_path
 from keras_sat.files.keras_file import load_file, save_file
 from keras_sat.files.model_folder import (
     EXPECTED,
@@ -38,7 +39,7 @@ def save(captioner, directory, overwrite, precision):
     See `Captioner.save`.
     """
     reject_unbuilt(captioner, "save")
-    path = Path(directory).expanduser()
+    path = checked_path(directory, "directory")
     is_misspelt = path.suffix.lower() == ".keras" != path.suffix  # as Keras sees it
     if path.suffix.lower() in OTHER_ENDINGS or is_misspelt:
         raise ValueError(
@@ -93,6 +94,7 @@ def load(kind, directory, encoder, encoder_weights):
 
     See `Captioner.load`.
     """
+    directory = checked_path(directory, "directory")
     if is_keras_file(directory):
         given = {"encoder": encoder, "encoder_weights": encoder_weights}
         return load_file(directory, [name for name, value in given.items() if value is not None])

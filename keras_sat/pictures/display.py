@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import chain, zip_longest
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from data_utils.atomic_files import write_whole
 from data_utils.datasets.phrase_boxes import content_positions
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
+from keras_sat.checks import checked_path
 from keras_sat.options import MAP_KINDS, one_of
 from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
@@ -277,7 +277,7 @@ class AttentionDisplay:
         import matplotlib
         from matplotlib.figure import Figure
 
-        path = Path(path).expanduser()
+        path = checked_path(path)
         path = path if path.suffix else path.with_suffix(".png")
         file_format = path.suffix[1:].lower()
         drawing = io.BytesIO()
@@ -514,7 +514,7 @@ def _as_display(display, image):
 
 def path_ending_in(ending, path):
     """Return a path; raise ValueError unless it ends in `ending`, such as ".html"."""
-    path = Path(path).expanduser()
+    path = checked_path(path)
     if path.suffix.lower() != ending:
         raise ValueError(f"Expected a file name ending in {ending}. Received: {str(path)!r}")
     return path

@@ -112,8 +112,9 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
     ]
     if foreign and not path.exists():
         raise ValueError(
-            f"The folder contains a {foreign[0]} that keras_sat did not write during "
-            f"training. Choose another. Received: output_dir={str(output_dir)!r}"
+            f"The folder contains a {foreign[0]}, but no arguments.json, which keras_sat writes "
+            "at the start of each training. Choose another folder, or put that file back. "
+            f"Received: output_dir={str(output_dir)!r}"
         )
     recorded = described
     if epochs:
