@@ -4,6 +4,7 @@ None of these measures how fast anything is.
 """
 
 import json
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -22,7 +23,7 @@ import tensorflow as tf
 import timing
 import where_time_goes
 from drawn_data_set import write_data_set
-from helpers import NO_DROPOUT, make_captioner, write_photos
+from helpers import NO_DROPOUT, ROOT, make_captioner, write_photos
 from mistakes import count_mistakes
 from other_photos import LIST, measure
 from spread import spread
@@ -233,6 +234,15 @@ def test_the_recorded_results_have_every_figure():
         assert one["spreads"].keys() == one["ratios"].keys()
         assert {"flops", "flops_bfloat16", "evaluations", "bytes_read"} <= one["rates"].keys()
     assert {"cores", "python", "tensorflow", "keras", "torch"} <= results["machine"].keys()
+
+
+def test_scale_quotes_the_recorded_results():
+    figures = json.loads((bench.HERE / "results.json").read_text())["figures"]
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"\(`(\w+)`\) \| ([\d.,]+) \|", page)
+    assert len(quoted) >= 5
+    for name, number in quoted:
+        assert float(number.replace(",", "")) == float(f"{figures[name]['value']:.3g}"), name
 
 
 def test_a_figure_is_measured_printed_and_kept(monkeypatch, tmp_path, capsys):
