@@ -335,9 +335,11 @@ for ax, name in zip(axes, ("true", "bleu_4", "meteor", "cider")):
 #
 # </details>
 #
-# On photos, too, BLEU ranks a model above a person: on Flickr8k's dev split, the bundled captioner has a BLEU-4 of
-# 25.1, and a person has 21.2. But the captioner is behind the person in METEOR (21.8 against 25.5) and in CIDEr (.62
-# against .80). If you read the captions, you will agree with these two metrics.
+# On photos, BLEU ranks a model level with a person: scored against the same four references of each photo of Flickr8k's
+# dev split, the bundled captioner has a BLEU-4 of 21.3, and a person has 21.2. But the captioner is behind the person
+# in METEOR (20.7 against 25.5) and in CIDEr (.63 against .80). If you read the captions, you will agree with these two
+# metrics. (Against all five references, the captioner has a BLEU-4 of 25.1. So never compare scores with different
+# numbers of references; exercise 2 measures what the number does.)
 #
 # Single captions show even more clearly that scores do not measure truth. Here are two captions of the same scene:
 
