@@ -1,6 +1,14 @@
-"""Make the pictures of README.md and docs: python docs/pictures.py"""
+"""Make the pictures of README.md and docs: python docs/pictures.py [FUNCTION ...]
 
+Without names of functions, it makes all of them. browser.png needs Chromium, selenium
+and the folder of `keras-sat export flickr8k FOLDER --web`: python docs/pictures.py
+draw_browser FOLDER.
+"""
+
+import io
+import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import matplotlib
@@ -18,6 +26,8 @@ from keras_sat.command_line import train_in_numpy
 matplotlib.use("Agg")
 HERE = Path(__file__).parent
 WIDTH = 8.3  # inches of 100 pixels, as wide as a page on GitHub
+DPI = 200  # twice as many pixels, for screens of high density
+LARGE = 300_000  # bytes
 SENTENCE, WORDS = "a woman wearing glasses and a hat in front of a flag", ["glasses", "hat", "flag"]
 KINDS = {"soft": "scenes", "hard": "scenes-hard"}
 EXAMPLES = HERE.parent / "keras_sat" / "deploy" / "page" / "examples"  # with CREDITS.txt
@@ -30,6 +40,24 @@ TRACES = {
 MISTAKE = (EXAMPLES / "beach.jpg", "mistake.png")
 
 
+def save(picture, file):
+    """Write a picture (a figure or an image) as a PNG; a large one with 256 colours,
+    dithered, which takes a third of the space.
+    """
+    content = io.BytesIO()
+    if isinstance(picture, Figure):
+        picture.savefig(content, format="png", dpi=DPI)
+        picture = Image.open(content).convert("RGB")
+    picture.save(HERE / file, optimize=True)
+    if (HERE / file).stat().st_size > LARGE:
+        colours = picture.quantize(256, method=Image.Quantize.FASTOCTREE, kmeans=3)
+        palette = np.reshape(colours.getpalette(), (-1, 3))
+        palette[palette.sum(axis=1).argmax()] = 255  # white paper stays white
+        colours.putpalette(palette.ravel().tolist())
+        picture = picture.quantize(palette=colours, dither=Image.Dither.FLOYDSTEINBERG)
+        picture.save(HERE / file, optimize=True)
+
+
 def draw_scenes_and_captions():
     scenes = draw_scenes(5, seed=12, image_size=128)
     figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
@@ -37,7 +65,7 @@ def draw_scenes_and_captions():
         panel.imshow(scene.image)
         panel.set_axis_off()
         panel.set_title(textwrap.fill(scene.captions[0], 24), fontsize=9)
-    figure.savefig(HERE / "scenes.png", dpi=100)
+    save(figure, "scenes.png")
 
 
 def unseen_scene():
@@ -82,7 +110,7 @@ def draw_paper_and_beyond():
     """
     draw_beside(
         readings("flickr8k-paper", "flickr8k"),
-        ["the paper", "beyond"],
+        ["flickr8k-paper", "flickr8k"],
         "paper_and_beyond.png",
         words=WORDS,
     )
@@ -104,7 +132,7 @@ def readings(*names):
 
 def draw_beside(displays, names, file, **options):
     axes = keras_sat.AttentionDisplay.compare(displays, names=names, width=WIDTH, **options)
-    axes[0, 0].figure.savefig(HERE / file, dpi=100)
+    save(axes[0, 0].figure, file)
 
 
 def draw_cartoon():
@@ -126,7 +154,7 @@ def draw_traces():
         if word not in trace.words:
             raise ValueError(f"Choose another word of {caption!r} in TRACES. Received: {word!r}")
         figure = trace.plot(trace.words.index(word), width=WIDTH)
-        figure.savefig(HERE / file, dpi=100)
+        save(figure, file)
 
 
 def draw_backward():
@@ -165,7 +193,7 @@ def draw_backward():
         ax.plot(column, row, "k+")  # the region that was drawn
     for ax in axes:
         ax.set_axis_off()
-    figure.savefig(HERE / "backward.png", dpi=100)
+    save(figure, "backward.png")
 
 
 def gradient_of_scores(w, encoder, scene, text, num_draws=None):
@@ -191,12 +219,56 @@ def gradient_of_scores(w, encoder, scene, text, num_draws=None):
     return d_e, alpha, s
 
 
+def draw_browser(page):
+    """The page of `export --web` in a folder, on two screens of a phone: a word's
+    region, and the words that change when that region is covered.
+    """
+    from selenium import webdriver
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    from keras_sat.deploy.page_server import page_server
+
+    server = page_server(page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
+        options.add_argument(argument)
+    browser = webdriver.Chrome(options=options)
+
+    def wait():
+        state = "return document.querySelector('.sat-page').dataset.state"
+        WebDriverWait(browser, 300).until(lambda _: browser.execute_script(state) == "done")
+
+    def click(selector):
+        # No pointer, which would stay over a word.
+        browser.execute_script(f"document.querySelector('{selector}').click()")
+        wait()
+
+    def screenshot():
+        still = "document.getAnimations().forEach((one) => one.finish()); scrollTo(0, 0)"
+        browser.execute_script(f"document.activeElement.blur(); {still}")
+        return np.array(Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB"))
+
+    screen = {"width": 515, "height": 790, "deviceScaleFactor": 2, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    browser.get(f"http://127.0.0.1:{server.server_port}/")
+    wait()
+    click(".sat-words > :last-child")
+    before = screenshot()
+    click("[data-action=cover]")
+    between = np.full((len(before), 32, 3), 140, np.uint8)
+    screens = np.concatenate([before, between, screenshot()], axis=1)
+    save(Image.fromarray(screens), "browser.png")
+    browser.quit()
+    server.shutdown()
+
+
+DRAWN = [draw_scenes_and_captions, save_scene, draw_attention, draw_photos]
+DRAWN += [draw_paper_and_beyond, draw_traces, draw_cartoon, draw_backward]
+
 if __name__ == "__main__":
-    draw_scenes_and_captions()
-    save_scene()
-    draw_attention()
-    draw_photos()
-    draw_paper_and_beyond()
-    draw_traces()
-    draw_cartoon()
-    draw_backward()
+    if sys.argv[1:2] == ["draw_browser"]:
+        draw_browser(sys.argv[2])
+    for draw in DRAWN:
+        if draw.__name__ in sys.argv[1:] or len(sys.argv) == 1:
+            draw()
