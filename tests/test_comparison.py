@@ -1,3 +1,5 @@
+import csv
+
 import numpy as np
 import pytest
 
@@ -114,6 +116,46 @@ def test_several_seeds(images, tmp_path):
     assert low < row["difference"] < high
     deviation = np.std(row["first"], ddof=1)
     assert f"{np.mean(row['first']):.3f} ± {deviation:.4f}" in str(comparison)
+
+
+def test_a_comparison_is_a_table_for_a_paper(images, tmp_path):
+    one, two = ([table_of(images, right, seed) for seed in range(3)] for right in (0.7, 0.3))
+    comparison = compare(one, two[0])
+    comparison.to_csv(tmp_path / "compared.csv")
+    rows = list(csv.DictReader((tmp_path / "compared.csv").read_text().splitlines()))
+    assert [row["score"] for row in rows] == list(comparison.rows)
+    cider = comparison.rows["cider"]
+    low, high = cider["interval"]
+    deviation = np.std(cider["first"], ddof=1)
+    expected = [
+        np.mean(cider["first"]),
+        deviation,
+        *cider["second"],
+        cider["difference"],
+        low,
+        high,
+    ]
+    numbers = [float(text) for name, text in rows[-1].items() if name != "score" and text]
+    np.testing.assert_allclose(numbers, expected, atol=1e-6)
+    assert rows[-1]["second_deviation"] == "", "one seed has no deviation"
+
+    comparison.to_latex(tmp_path / "compared.tex")
+    text = (tmp_path / "compared.tex").read_text()
+    assert r"{lr@{ $\pm$ }rrrr@{ to }r}" in text and r"{95 \% interval}" in text
+    assert "% 60 photos; intervals: bootstrap" in text
+    cells = [line.rstrip("\\ ").split(" & ") for line in text.splitlines() if line.endswith(r"\\")]
+    heading, *cells = cells
+    assert [row[0] for row in cells] == [
+        line.split()[0] for line in str(comparison).splitlines()[1:8]
+    ]
+    assert {len(row) for row in cells} == {7}
+    for column in range(1, 7):
+        ends = {
+            len(row[column].replace(r"\phantom{", "").replace("}", "").partition(".")[2])
+            for row in cells
+        }
+        assert len(ends) == 1, "the decimals are below each other"
+    assert cells[-1][4].startswith("$-$0.") and cells[-1][1] == f"{np.mean(cider['first']):.3f}"
 
 
 def test_what_cannot_be_compared(images, tmp_path):

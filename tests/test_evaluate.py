@@ -264,6 +264,29 @@ def test_without_meteor_the_column_stays_empty(described, tmp_path, monkeypatch)
     assert next(csv.DictReader((tmp_path / "photos.csv").read_text().splitlines()))["meteor"] == ""
 
 
+def test_the_averages_are_a_table_for_a_paper(described, tmp_path):
+    table = evaluate_captions(entries(), described, compare_with=["human"])
+    rows = {**table.compare_with, "=R&D_100 %": {"cider": 12.3456}}
+    table = replace(table, compare_with=rows)
+    table.averages_to_csv(tmp_path / "averages.csv")
+    these, _, person, theirs = csv.DictReader((tmp_path / "averages.csv").read_text().splitlines())
+    assert float(these["bleu_4"]) == pytest.approx(table.scores["bleu_4"], abs=1e-6)
+    assert float(person["cider"]) == pytest.approx(rows["a person"]["cider"], abs=1e-6)
+    assert theirs["scores_of"] == "'=R&D_100 %" and theirs["bleu_4"] == ""
+
+    table.to_latex(tmp_path / "averages.tex")
+    text = (tmp_path / "averages.tex").read_text()
+    lines = text.splitlines()
+    assert r"\begin{tabular}{lrrrrrrr}" in lines and lines[-1] == r"\end{tabular}"
+    assert r" & BLEU-1 & BLEU-2 &".strip() in text and r"=R\&D\_100 \% & -- & --" in text
+    cells = [line.rstrip("\\ ").split(" & ") for line in lines if line.startswith("these")]
+    titles = ["bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider"]
+    shown = [scores.shown(name, table.scores[name]) for name in titles]
+    assert cells == [["these captions", *shown]]
+    assert "% Human captions have one reference fewer." in lines
+    assert any(line.startswith("% ") and "split test" in line for line in lines), "the settings"
+
+
 def test_rows_of_the_paper_and_of_a_person(described):
     table = evaluate_captions(entries(), described, compare_with=["human"])
     firsts, others = (

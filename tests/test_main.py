@@ -651,8 +651,21 @@ def test_fit_evaluate_and_compare(pictures, tmp_path, capsys, quick_meteor):
     scoring = ["evaluate", *data, "--split", "dev", "--captions"]
     assert main([*scoring, str(results), "--json", str(tmp_path / "again.json")]) == 0
     assert json.loads((tmp_path / "again.json").read_text())["scores"] == content["scores"]
-    assert main(["compare", str(tmp_path / "scores.json"), str(tmp_path / "again.json")]) == 0
+    tables = {name: tmp_path / f"{name}.tex" for name in ("averages", "compared")}
+    averages = [
+        "--latex",
+        str(tables["averages"]),
+        "--averages-csv",
+        str(tmp_path / "averages.csv"),
+    ]
+    assert main([*scoring, str(results), *averages]) == 0
+    assert (tmp_path / "averages.csv").read_text().startswith("scores_of,bleu_1")
+    compare = ["compare", str(tmp_path / "scores.json"), str(tmp_path / "again.json")]
+    compared = ["--latex", str(tables["compared"]), "--csv", str(tmp_path / "compared.csv")]
+    assert main([*compare, *compared]) == 0
     assert "95 % interval" in capsys.readouterr().out
+    assert (tmp_path / "compared.csv").read_text().startswith("score,first")
+    assert all("\\toprule" in table.read_text() for table in tables.values())
     for arguments, message in (
         ([*scoring, str(results), "--num-beams", "2"], "cannot be combined with --num-beams"),
         ([*scoring, str(results), *gallery], "cannot be combined with --gallery"),

@@ -410,6 +410,8 @@ def _add_evaluate(parser):
         "OUT",
         json="write scores, settings and captions as JSON",
         csv="write the scores of each photo",
+        averages_csv="write the averages as a CSV table",
+        latex="write the averages as a LaTeX table",
         coco_results="write the captions in coco-caption's format",
         gallery="write a page with the captions, attention and scores of all photos into this "
         "folder",
@@ -436,6 +438,7 @@ def _add_evaluate(parser):
 def _add_compare(parser):
     parser.add_argument("first", metavar="FIRST", help="JSON file or pattern")
     parser.add_argument("second", metavar="SECOND", help="JSON file or pattern")
+    _add_values(parser, "OUT", csv="write the comparison as CSV", latex="write it as a LaTeX table")
 
 
 def _add_features(parser):

@@ -17,10 +17,10 @@ from keras_sat.command_line.paths import prepare_files, reject_same_file
 DATA = ("data", "captions")
 CAPTIONER = ("models", "encoder_weights", "cache_dir")
 BOXES = ("grounding", "regions", "boxes", "map_kind")
-FILES = ("json", "csv", "coco_results", "gallery")
+FILES = ("json", "csv", "averages_csv", "latex", "coco_results", "gallery")
 # What can be combined with --captions.
 ABOUT_DATA = ("data", "data_dir", "split", "split_seed", "compare_with")
-ALLOWED_WITH_CAPTIONS = ("captions", *ABOUT_DATA, "json", "csv", "coco_results")
+ALLOWED_WITH_CAPTIONS = ("captions", *ABOUT_DATA, *FILES[:-1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +76,19 @@ def run_evaluate(**arguments):
     _write(table, files)
 
 
-def run_compare(first, second):
-    """Compare two captioners and print the differences in their scores."""
+def run_compare(first, second, **files):
+    """Compare two captioners, print the differences in their scores, and write the
+    requested files.
+    """
     from keras_sat.scoring.comparison import compare
 
-    print(compare(first, second))
+    paths = _prepared_files(files)
+    comparison = compare(first, second)
+    print(comparison)
+    if "csv" in paths:
+        comparison.to_csv(paths["csv"])
+    if "latex" in paths:
+        comparison.to_latex(paths["latex"])
 
 
 # === Reading the options ===
@@ -126,7 +134,7 @@ def _check_boxes(request):
 
 
 def _prepared_files(files):
-    """Return a dict from FILES to paths that can be written."""
+    """Return a dict from options to paths that can be written."""
     paths = {kind: Path(path).expanduser() for kind, path in files.items()}
     if "gallery" in paths:
         paths["gallery"] /= "index.html"
@@ -186,6 +194,10 @@ def _write(table, files):
         table.to_json(files["json"])
     if "csv" in files:
         table.to_csv(files["csv"])
+    if "averages_csv" in files:
+        table.averages_to_csv(files["averages_csv"])
+    if "latex" in files:
+        table.to_latex(files["latex"])
     if "coco_results" in files:
         table.to_coco_results(files["coco_results"])
     if "gallery" in files:

@@ -2,20 +2,26 @@
 differences.
 """
 
+import csv
 import glob
+import io
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from data_utils.atomic_files import write_whole
 from data_utils.foreign_text import brief, visible
 from keras_sat.scoring.faithfulness import FAITHFULNESS
+from keras_sat.scoring.latex import Numbers, latex_table
 from keras_sat.scoring.phrases import GROUNDING
 from keras_sat.scoring.scores import SCORES, columns, unit_and_digits
 from keras_sat.scoring.table import MEASURED, ScoreTable
 
 NUM_RESAMPLES = 1000
+SIDES = ("first", "second")
 
 
 @dataclass(frozen=True)
@@ -36,43 +42,93 @@ class Comparison:
     rows: dict
 
     def __str__(self):
+        lines = [f"{'':26}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
+        for title, (name, row) in zip(self._titles(), self.rows.items()):
+            first, second = (" ± ".join(_mean_and_deviation(name, row[side])) for side in SIDES)
+            difference, low, high = _differences(name, row)
+            lines.append(f"{title:26}{first:>16}{second:>16}{difference:>12}  {low} to {high}")
+        return "\n".join([*lines, *self._notes()])
+
+    def to_csv(self, path: str | os.PathLike) -> None:
+        """Write a CSV file with a row for each score: means and standard deviations
+        over seeds (empty with one seed), the difference and its 95 % interval, as
+        fractions.
+        """
+        text = io.StringIO()
+        writer = csv.writer(text)
+        sides = [f"{side}{figure}" for side in SIDES for figure in ("", "_deviation")]
+        writer.writerow(["score", *sides, "difference", "interval_low", "interval_high"])
+        for name, row in self.rows.items():
+            cells = []
+            for side in SIDES:
+                values = np.array(row[side])
+                deviation = f"{values.std(ddof=1):.6f}" if len(values) > 1 else ""
+                cells += [f"{values.mean():.6f}", deviation]
+            cells += [f"{value:.6f}" for value in (row["difference"], *row["interval"])]
+            writer.writerow([name, *cells])
+        write_whole(Path(path).expanduser(), text.getvalue())
+
+    def to_latex(self, path: str | os.PathLike) -> None:
+        """Write the comparison as a LaTeX table, with the lines below it as comments.
+        It needs the package booktabs.
+        """
+        numbers = []
+        for side in SIDES:
+            cells = [_mean_and_deviation(name, row[side]) for name, row in self.rows.items()]
+            numbers.append(Numbers(side, tuple(zip(*cells)), " $\\pm$ "))
+        differences = [_differences(name, row) for name, row in self.rows.items()]
+        difference, low, high = ([texts[part] for texts in differences] for part in range(3))
+        numbers.append(Numbers("difference", (difference,)))
+        numbers.append(Numbers("95 % interval", (low, high), " to "))
+        write_whole(Path(path).expanduser(), latex_table(self._titles(), numbers, self._notes()))
+
+    def _titles(self):
         titles = columns() | {
             name: title for score in MEASURED for name, title in score.columns.items()
         }
-        lines = [f"{'':26}{'first':>16}{'second':>16}{'difference':>12}  95 % interval"]
-        lines += [_line(titles[name], name, row) for name, row in self.rows.items()]
-        for side, name, num_seeds in zip(("first", "second"), self.names, self.num_seeds):
-            lines.append(f"{side}: {visible(name)}, seeds: {num_seeds}")
-        lines.append(f"{self.num_photos} photos; intervals: bootstrap over photos and seeds")
+        return [titles[name] for name in self.rows]
+
+    def _notes(self):
+        """Return lines that say what was compared."""
+        notes = [
+            f"{side}: {visible(name)}, seeds: {num_seeds}"
+            for side, name, num_seeds in zip(SIDES, self.names, self.num_seeds)
+        ]
+        notes.append(f"{self.num_photos} photos; intervals: bootstrap over photos and seeds")
         if "meteor" in self.rows:
-            lines.append(
+            notes.append(
                 "METEOR is the mean over photos here; `evaluate` prints that of the whole corpus."
             )
         if "mass" in self.rows:
-            lines.append(
+            notes.append(
                 "On boxes, peak: attention on human captions; small: boxes below a "
                 "quarter of the photo."
             )
         left_out = [title for name, title in columns().items() if name not in self.rows]
         if left_out:
-            lines.append(f"Left out, missing or of different kinds: {', '.join(left_out)}")
-        return "\n".join(lines)
+            notes.append(f"Left out, missing or of different kinds: {', '.join(left_out)}")
+        return notes
 
 
-def _line(title, name, row):
-    """Format a row of a Comparison."""
+def _unit_and_digits(name):
     if name in GROUNDING.columns:
-        unit, digits = GROUNDING.unit, GROUNDING.digits
-    else:
-        unit, digits = unit_and_digits(name)
-    first, second = (
-        mean_and_deviation(unit * np.array(row[side]), digits, digits + 1)
-        for side in ("first", "second")
-    )
-    difference, low, high = (
-        f"{unit * number:+.{digits + 1}f}" for number in (row["difference"], *row["interval"])
-    )
-    return f"{title:26}{first:>16}{second:>16}{difference:>12}  {low} to {high}"
+        return GROUNDING.unit, GROUNDING.digits
+    return unit_and_digits(name)
+
+
+def _mean_and_deviation(name, values):
+    """Return the mean of a score over seeds and, for several, the standard deviation,
+    as a list of texts.
+    """
+    unit, digits = _unit_and_digits(name)
+    return mean_and_deviation(unit * np.array(values), digits, digits + 1).split(" ± ")
+
+
+def _differences(name, row):
+    """Return the difference of a score, and the ends of its interval, as texts."""
+    unit, digits = _unit_and_digits(name)
+    numbers = (row["difference"], *row["interval"])
+    return [f"{unit * number:+.{digits + 1}f}" for number in numbers]
 
 
 def compare(

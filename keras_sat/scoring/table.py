@@ -18,6 +18,7 @@ from data_utils.atomic_files import read_json, write_json, write_whole
 from data_utils.datasets.tables import cell_of
 from data_utils.foreign_text import visible
 from keras_sat.scoring import faithfulness, phrases
+from keras_sat.scoring.latex import Numbers, latex_table
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.scores import SCORES, columns, shown
 
@@ -100,15 +101,20 @@ class ScoreTable:
         for label, scores in rows.items():
             cells = "".join(f"{shown(name, scores.get(name)):>8}" for name in columns())
             lines.append(f"{label:{width}}{cells}")
+        return [*lines, *self._notes()]
+
+    def _notes(self):
+        """Return lines that say how to read the scores."""
+        notes = []
         if self.compare_with.keys() - {PERSON}:
-            lines.append("The paper's BLEU is without brevity penalty.")
+            notes.append("The paper's BLEU is without brevity penalty.")
         if PERSON in self.compare_with:
-            lines.append("Human captions have one reference fewer.")
+            notes.append("Human captions have one reference fewer.")
         for name, title in columns().items():
             kind = self.scores.get(f"{name}_kind")
             if kind is not None:
-                lines.append(f"{title}: {kind}")
-        return lines
+                notes.append(f"{title}: {kind}")
+        return notes
 
     def _statistics_line(self):
         texts = []
@@ -228,9 +234,33 @@ class ScoreTable:
             [{**entry, "image_id": coco_image_id(entry["image_id"])} for entry in self.captions],
         )
 
+    def to_latex(self, path: str | os.PathLike) -> None:
+        """Write the averages as a LaTeX table: the rows that are printed, with the
+        other lines as comments. It needs the package booktabs.
+        """
+        rows = self._rows(self.compare_with)
+        numbers = [
+            Numbers(title, ([shown(name, scores.get(name)) for scores in rows.values()],))
+            for name, title in columns().items()
+        ]
+        notes = [*self._notes(), self._statistics_line(), self._settings_line()]
+        labels = [label.strip() for label in rows]
+        write_whole(Path(path).expanduser(), latex_table(labels, numbers, notes))
+
+    def averages_to_csv(self, path: str | os.PathLike) -> None:
+        """Write the averages as a CSV file: the rows that are printed, as fractions."""
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(["scores_of", *columns()])
+        for label, scores in self._rows(self.compare_with).items():
+            values = [scores.get(name) for name in columns()]
+            cells = ["" if value is None else f"{value:.6f}" for value in values]
+            writer.writerow([cell_of(label.strip()), *cells])
+        write_whole(Path(path).expanduser(), text.getvalue())
+
     def to_csv(self, path: str | os.PathLike) -> None:
         """Write a CSV file with each photo's caption (harmless in spreadsheets, see
-        `cell_of`) and scores.
+        `cell_of`) and scores. For the averages, see `averages_to_csv`.
         """
         figures = {}  # dict from names to the figures of the photos
         for score in SCORES.values():
