@@ -10,8 +10,8 @@ from data_utils.captions import tokenise as tokenise
 from data_utils.captions import vocabulary_words as vocabulary_words
 from data_utils.datasets import DATASETS as DATASETS
 from data_utils.datasets import coco as coco
-from data_utils.datasets import flickr30k as flickr30k
 from data_utils.datasets import flickr8k as flickr8k
+from data_utils.datasets import flickr30k as flickr30k
 from data_utils.datasets import folder as folder
 from data_utils.datasets.read import photos_of_split as photos_of_split
 from data_utils.datasets.read import read_data as read_data
@@ -28,5 +28,33 @@ from data_utils.scenes import is_true as is_true
 from data_utils.scenes import word_places as word_places
 from data_utils.vocabulary import Vocabulary as Vocabulary
 
-__all__ = ['CaptionedImage', 'DATASETS', 'DOWNLOADS', 'FeatureCache', 'Scene', 'Vocabulary', 'WordPlace', 'clean_descriptions', 'coco', 'download', 'draw_scenes', 'find_pictures', 'flickr30k', 'flickr8k', 'folder', 'is_true', 'load_descriptions', 'load_document', 'load_image', 'make_batches', 'photos_of_split', 'read_data', 'readable_photos', 'save_descriptions', 'tokenise', 'vocabulary_words', 'word_places']
+__all__ = [
+    "CaptionedImage",
+    "DATASETS",
+    "DOWNLOADS",
+    "FeatureCache",
+    "Scene",
+    "Vocabulary",
+    "WordPlace",
+    "clean_descriptions",
+    "coco",
+    "download",
+    "draw_scenes",
+    "find_pictures",
+    "flickr30k",
+    "flickr8k",
+    "folder",
+    "is_true",
+    "load_descriptions",
+    "load_document",
+    "load_image",
+    "make_batches",
+    "photos_of_split",
+    "read_data",
+    "readable_photos",
+    "save_descriptions",
+    "tokenise",
+    "vocabulary_words",
+    "word_places",
+]
 __version__: str

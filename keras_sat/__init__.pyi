@@ -9,10 +9,10 @@ from keras_sat.deploy.litert_captioner import load_litert as load_litert
 from keras_sat.deploy.ray_data import distributed_caption as distributed_caption
 from keras_sat.model.decoder import CaptionDecoder as CaptionDecoder
 from keras_sat.model.encoders import ENCODERS as ENCODERS
+from keras_sat.model.scorings import SCORINGS as SCORINGS
 from keras_sat.model.scorings import BahdanauAttention as BahdanauAttention
 from keras_sat.model.scorings import BilinearAttention as BilinearAttention
 from keras_sat.model.scorings import DotAttention as DotAttention
-from keras_sat.model.scorings import SCORINGS as SCORINGS
 from keras_sat.model.selections import ATTENTIONS as ATTENTIONS
 from keras_sat.model.states import DecoderState as DecoderState
 from keras_sat.model.states import Step as Step
@@ -42,5 +42,47 @@ from keras_sat.training.callbacks import ShowCaptions as ShowCaptions
 from keras_sat.training.callbacks import ShowProgress as ShowProgress
 from keras_sat.training.recipe import fit as fit
 
-__all__ = ['ATTENTIONS', 'AttentionDisplay', 'BahdanauAttention', 'BeginWithExpectations', 'BilinearAttention', 'Calibration', 'CaptionDecoder', 'CaptionResult', 'Captioner', 'Comparison', 'DecoderState', 'DotAttention', 'DrawAttention', 'ENCODERS', 'Ensemble', 'Grounding', 'KeepTraining', 'LiteRTCaptioner', 'PRESETS', 'SCORES', 'SCORINGS', 'ScoreCaptions', 'ScoreTable', 'SearchResult', 'SelfCritical', 'ShowCaptions', 'ShowProgress', 'Step', 'beam_search', 'calibrate', 'compare', 'distributed_caption', 'evaluate', 'evaluate_captions', 'fit', 'gallery', 'greedy_search', 'ground', 'load_litert', 'plot_history', 'sample_search']
+__all__ = [
+    "ATTENTIONS",
+    "AttentionDisplay",
+    "BahdanauAttention",
+    "BeginWithExpectations",
+    "BilinearAttention",
+    "Calibration",
+    "CaptionDecoder",
+    "CaptionResult",
+    "Captioner",
+    "Comparison",
+    "DecoderState",
+    "DotAttention",
+    "DrawAttention",
+    "ENCODERS",
+    "Ensemble",
+    "Grounding",
+    "KeepTraining",
+    "LiteRTCaptioner",
+    "PRESETS",
+    "SCORES",
+    "SCORINGS",
+    "ScoreCaptions",
+    "ScoreTable",
+    "SearchResult",
+    "SelfCritical",
+    "ShowCaptions",
+    "ShowProgress",
+    "Step",
+    "beam_search",
+    "calibrate",
+    "compare",
+    "distributed_caption",
+    "evaluate",
+    "evaluate_captions",
+    "fit",
+    "gallery",
+    "greedy_search",
+    "ground",
+    "load_litert",
+    "plot_history",
+    "sample_search",
+]
 __version__: str
