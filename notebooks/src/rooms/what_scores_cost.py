@@ -151,8 +151,8 @@ print(f"\nscoring {L} regions takes additive scores {seconds['additive'] / secon
 #
 # Additive and bilinear scores need the same number of multiplications for each word, since $D$, $n$ and $k$ are all
 # 512. But additive scores also need the *tanh* of $L k$ = 100,352 numbers. Each tanh takes as long as dozens of
-# multiplications in a fast matrix product, of which it cannot be a part: the last line, measured here, has the factor
-# for all regions together. The cost of the tanh is one reason why
+# multiplications in a fast matrix product (in the stored output, all scores together take 39 times as long), and it
+# cannot be part of such a product. The cost of the tanh is one reason why
 # [transformers](https://arxiv.org/abs/1706.03762) use dot products of learned projections, which are in effect
 # bilinear scores.
 #
