@@ -32,10 +32,11 @@ def main(argv=None):
     command = arguments.pop("command")
     warnings.showwarning = functools.partial(show_warning, command)
     warnings.filterwarnings("ignore", message=STOPPED_EARLY)  # `report_stop` reports it
-    # a character that the console lacks must not end a training
+    # a character that the console lacks must not end a training, whose lines shall be
+    # in a log file at once
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
     with track_ctrl_c() as pressed:
         try:
             os.environ["KERAS_BACKEND"] = "tensorflow"  # overrides Keras' settings

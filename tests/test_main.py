@@ -300,6 +300,18 @@ def test_ctrl_c_says_what_is_kept_and_what_comes_next(command, kept, monkeypatch
         main(command)
 
 
+def test_a_log_file_has_each_line_at_once(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="utf-8"))
+
+    def fit(**options):
+        print("a line")
+        assert written.getvalue().split() == [b"a", b"line"]
+
+    monkeypatch.setitem(commands.COMMANDS, "fit", fit)
+    assert main(["fit", "--data", "scenes"]) == 0
+
+
 def test_info_names_what_it_finds(tmp_path, capsys):
     write_photos(tmp_path, ["a.jpg"])
     (tmp_path / "captions.csv").write_text("image,caption\na.jpg,A dog\n")
