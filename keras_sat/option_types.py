@@ -122,6 +122,7 @@ class FitKeywords(TypedDict, total=False):
     warmup_steps: int | None
     photo_jitter: float | None
     patience: int | None
+    minutes: float | None
     min_count: int | None
     max_words: int | None
     expectation_epochs: int | None

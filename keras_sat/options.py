@@ -659,6 +659,13 @@ class TrainingOptions(OptimizerOptions):
     patience: int | None = option(
         "training", 5, "stop after this many epochs without a better BLEU-4", count(), none="never"
     )
+    minutes: float | None = option(
+        "training",
+        None,
+        "start no epoch that would end after so many minutes, but train one; the same call resumes",
+        above_zero,
+        none="no limit",
+    )
     min_count: int = option("words", 1, "minimum count of a word in the vocabulary", count())
     max_words: int | None = option(
         "words", 10_000, "maximum size of the vocabulary", count(), none="keep all words"

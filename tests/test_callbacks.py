@@ -1,4 +1,5 @@
 import io
+import math
 import re
 import signal
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from keras_sat.training.history import (
     is_above_chance,
     write_history,
 )
+from keras_sat.training.summary import words_not_said
 
 
 @pytest.fixture(scope="module")
@@ -290,6 +292,94 @@ def test_a_terminal_has_it_in_its_bar_and_short_epochs_say_nothing(monkeypatch):
     assert len(lines) == 2
 
 
+def test_the_batches_that_compile_do_not_count_in_what_is_left():
+    clock = Clock()
+    times = EpochTimes(3, clock)
+    times.begin(0, 6)
+    for seconds in (60, 50, 2, 2, 2, 2):
+        clock.now += seconds
+        times.end_batch()
+    clock.now += 3
+    assert times.estimate() == (12, 0)
+    assert times.end() == (60 + 50 + 4 * 2 + 3, 6 * 2 + 3)
+
+
+def lines_with_patience(patience, cross_entropies):
+    """Train some of ten epochs of four batches, one batch in ten seconds; return the
+    lines printed at their ends, and the estimate inside the next.
+    """
+    clock, lines = Clock(), []
+    progress = callbacks.ShowProgress(
+        10,
+        before=[{"val_cross_entropy": 2.0}],
+        monitored=CROSS_ENTROPY,
+        patience=patience,
+        output=lines.append,
+        clock=clock,
+    )
+    progress.set_params({"steps": 4})
+    for epoch, cross_entropy in enumerate([*cross_entropies, None]):
+        progress.on_epoch_begin(epoch)
+        for batch in range(4):
+            clock.now += 10
+            progress.on_train_batch_end(batch)
+        if cross_entropy is not None:
+            progress.on_epoch_end(epoch, {"loss": 1.0, "val_cross_entropy": cross_entropy})
+    progress.end_line()
+    return [line for line in lines if "batches" not in line], progress.times.as_text()
+
+
+def test_the_estimate_counts_patience():
+    lines, estimate = lines_with_patience(3, [3.0])
+    assert lines[0].endswith("00:40, at most 06:00 left, 01:20 if no epoch is better")
+    assert re.search(r"the last one ends at about \d\d:\d\d \(at \d\d:\d\d if none", estimate)
+    lines, _ = lines_with_patience(3, [1.0, 3.0, 3.0, 3.0])
+    assert "at most 06:00 left, 02:00 if no" in lines[0] and lines[3].endswith("00:40, 00:00 left")
+    for patience in (None, 20):
+        lines, estimate = lines_with_patience(patience, [3.0])
+        assert lines[0].endswith("00:40, 06:00 left") and "if none" not in estimate
+
+
+def epochs_in_time(seconds_of_epochs, deadline):
+    """Return the number of ten epochs that are trained until the deadline."""
+    clock, model = Clock(), SimpleNamespace(stop_training=False)
+    in_time = callbacks.StopInTime(Clock.now + deadline, clock)
+    in_time.set_model(model)
+    in_time.set_params({"epochs": 10})
+    in_time.on_train_begin()
+    for epoch, seconds in enumerate(seconds_of_epochs):
+        in_time.on_epoch_begin(epoch)
+        for batch in range(5):
+            clock.now += seconds / 5
+            in_time.on_train_batch_end(batch)
+        in_time.on_epoch_end(epoch)
+        if model.stop_training:
+            break
+    assert in_time.has_stopped == model.stop_training
+    return epoch + 1
+
+
+def test_no_epoch_starts_that_would_end_after_the_deadline():
+    assert epochs_in_time([10.0] * 10, 35) == 3
+    assert epochs_in_time([10.0] * 10, 1) == 1, "one is always trained"
+    assert epochs_in_time([10.0] * 10, math.inf) == epochs_in_time([10.0] * 10, 1000) == 10
+    assert epochs_in_time([10.0, 20.0, 20.0], 45) == 2, "as long as the one before"
+
+
+def test_frequent_words_that_no_generated_caption_has_are_named():
+    def images(*captions, split="train"):
+        return [CaptionedImage(str(n), "", [caption], split) for n, caption in enumerate(captions)]
+
+    train = images(*["a guy runs with the pup"] * 3, *["the pup of a guy"] * 2, "a lad sits")
+    dev = images("a guy and a pup run", "a lad sits", split="dev")
+    (line,) = words_not_said(train, dev, ["a dog runs", "a man sits"])
+    assert line.endswith(": guy, pup"), "the lad is in one photo, and no dev caption has runs"
+    assert words_not_said(train, dev, ["a guy with a pup"]) == []
+    many = [" ".join(f"word{n}" for n in range(9))]
+    (line,) = words_not_said(images(*many * 3), images(*many, split="dev"), [])
+    assert line.endswith("word5, ...")
+
+
 def test_what_is_left_and_the_day_on_which_it_ends(monkeypatch):
     clock = Clock()
     times = EpochTimes(3, clock)
@@ -299,8 +389,8 @@ def test_what_is_left_and_the_day_on_which_it_ends(monkeypatch):
         clock.now += 2
         times.end_batch()
     of_epoch, left = times.estimate()
-    assert (of_epoch, left) == (20, 10 + 20), "five batches, and an epoch"
-    assert times.end() == 10
+    assert (of_epoch, left) == (20, 10), "five batches"
+    assert times.end() == (10, 10)
     monkeypatch.setattr(epoch_times.time, "time", lambda: 1e9)
     assert re.fullmatch(r"\d\d:\d\d on \w+ \d\d \w+", time_of_day(24 * 3600))
     assert re.fullmatch(r"\d\d:\d\d", time_of_day(0))

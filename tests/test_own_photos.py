@@ -2,6 +2,7 @@
 says.
 """
 
+import re
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -192,7 +193,10 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(
     ]
     assert main(fit) == 0
     said = capsys.readouterr().out
-    assert "before training: CIDEr" in said and "BLEU-4 30.0 % on dev" in said
+    assert "scoring the bundled captioner on the 1 dev photos first" in said
+    assert "before training: the bundled captioner scores CIDEr" in said
+    assert "BLEU-4 30.0 % on the 1 dev photos" in said
+    assert re.search("frequent words of yours that no generated caption .*zebra", said)
     assert "none of 2 epochs is better than the initial captioner" in said
     assert "warning: 4 training photos are too few" in said
     kept = Captioner.load(tmp_path / "run" / "model")

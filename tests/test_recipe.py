@@ -106,6 +106,22 @@ def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(whole_training,
 
 
 @pytest.mark.slow
+def test_minutes_end_it_after_an_epoch_and_it_resumes(
+    whole_training, half_training, tmp_path, capsys
+):
+    run = shutil.copytree(half_training, tmp_path / "run")
+    stopped = train(run, minutes=1e-9, show_progress=True)
+    assert len(stopped.history["loss"]) == 3 and stopped.history.was_interrupted
+    assert stopped.weights_digest() == Captioner.load(run / "model").weights_digest()
+    assert "--minutes); repeat the call or command to resume after epoch 3" in (
+        capsys.readouterr().out
+    )
+    whole = train(run, minutes=1e9)
+    assert not whole.history.was_interrupted
+    assert_same_end(whole_training[0], run)
+
+
+@pytest.mark.slow
 def test_ctrl_c_returns_the_best_so_far(whole_training, tmp_path):
     stopped = run_training(tmp_path, "interrupt")
     assert stopped.returncode == 0, stopped.stderr
@@ -155,7 +171,7 @@ def test_one_device_trains_with_the_fit_of_keras(tmp_path, monkeypatch):
     monkeypatch.setattr(keras.Model, "fit", fit)
     train(tmp_path, epochs=1, splits=["train"], batch_size=80)
     (callbacks,) = calls
-    assert isinstance(callbacks[-1], keras_sat.KeepTraining), "the last one that adds metrics"
+    assert isinstance(callbacks[-2], keras_sat.KeepTraining), "after what `fit` was given"
     with pytest.raises(ValueError, match="On one device, use `Captioner.fit`"):
         Cluster().fit(None, None)
 

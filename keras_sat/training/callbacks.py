@@ -34,6 +34,7 @@ from keras_sat.training.history import (
     MONITORED,
     as_text,
     best_epoch,
+    epochs_to_plateau,
     has_plateaued,
     is_above_chance,
     write_history,
@@ -152,8 +153,8 @@ def score_captions(captioner, captioned_images, cache=None, **search_options):
 
 
 class ShowProgress(keras.callbacks.Callback):
-    """Show the progress of each epoch, then print a line with its metrics and the
-    maximum time left.
+    """Show the progress of each epoch, then print a line with its metrics, the maximum
+    time left, and the time left if no epoch gets better.
 
     During an epoch, a terminal shows a bar; a log file gets a line now and then, at
     most one a minute. Both say how long an epoch takes and when training may end.
@@ -162,7 +163,7 @@ class ShowProgress(keras.callbacks.Callback):
 
     Args:
         num_epochs: number of epochs of the whole training.
-        epochs, before, monitored: see KeepTraining.
+        epochs, before, monitored, patience: see KeepTraining.
         label: name of an epoch.
         output: function that prints a line of text.
         clock: function that returns seconds.
@@ -175,6 +176,7 @@ class ShowProgress(keras.callbacks.Callback):
         epochs=(),
         before=(),
         monitored=MONITORED,
+        patience=None,
         label="epoch",
         output=print,
         clock=time.monotonic,
@@ -182,6 +184,7 @@ class ShowProgress(keras.callbacks.Callback):
         super().__init__()
         self.num_epochs = num_epochs
         self.monitored = monitored
+        self.patience = patience
         self.known = [*before, *epochs]
         self.label = label
         self.output = output
@@ -191,7 +194,7 @@ class ShowProgress(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         steps = self.params.get("steps")
-        self.times.begin(epoch, steps)
+        self.times.begin(epoch, steps, self._epochs_to_stop())
         self._label = f"{self.label} {epoch + 1}/{self.num_epochs}"
         self._progress = Progress(steps, label=self._label, unit="batches")
         self._progress.show = self._progress.rewrites  # a log file gets lines of its own
@@ -206,6 +209,20 @@ class ShowProgress(keras.callbacks.Callback):
             self._say(f"{self._label}: {batches}; {estimate}")
         if self.times.done == self.times.num_batches:
             self.end_line()  # what other callbacks print gets lines of its own
+
+    def _left(self, num_epochs, seconds_per_epoch):
+        """Say how long the epochs left take: all of them, or if none is better."""
+        num_to_stop = self._epochs_to_stop()
+        if num_to_stop is not None and num_to_stop <= 0:
+            num_epochs = 0
+        longest = f"{tqdm.format_interval(num_epochs * seconds_per_epoch)} left"
+        if num_to_stop is None or num_to_stop >= num_epochs:
+            return longest
+        shortest = tqdm.format_interval(num_to_stop * seconds_per_epoch)
+        return f"at most {longest}, {shortest} if no epoch is better"
+
+    def _epochs_to_stop(self):
+        return epochs_to_plateau(self.known, self.patience, self.monitored)
 
     def _say(self, line):
         self._next_line = self.times.clock() + SECONDS_BETWEEN_LINES
@@ -222,9 +239,9 @@ class ShowProgress(keras.callbacks.Callback):
             is_best = best_epoch(self.known, self.monitored) == len(self.known) - 1
             if is_best and is_above_chance(logs, self.monitored):
                 texts[self.monitored] += " (best so far)"
-        seconds, num_left = self.times.end(), self.num_epochs - epoch - 1
+        seconds, seconds_of_next = self.times.end()
         parts = [*texts.values(), tqdm.format_interval(seconds)]
-        parts.append(f"{tqdm.format_interval(num_left * seconds)} left")
+        parts.append(self._left(self.num_epochs - epoch - 1, seconds_of_next))
         self._say(f"{self._label}: {', '.join(parts)}")
 
     def end_line(self):
@@ -287,6 +304,37 @@ class KeepTraining(keras.callbacks.Callback):
 
     def on_train_end(self, logs=None):
         self._log.close()
+
+
+class StopInTime(keras.callbacks.Callback):
+    """Stop after an epoch if the next one would probably end after the deadline. It
+    must come after KeepTraining.
+
+    Args:
+        deadline: a time of the clock.
+        clock: function that returns seconds.
+    """
+
+    def __init__(self, deadline, clock=time.monotonic):
+        super().__init__()
+        self.deadline = deadline
+        self.clock = clock
+        self.has_stopped = False
+
+    def on_train_begin(self, logs=None):
+        self._times = EpochTimes(self.params["epochs"], self.clock)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._times.begin(epoch, None)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._times.end_batch()
+
+    def on_epoch_end(self, epoch, logs=None):
+        _, seconds_of_next = self._times.end()
+        is_last = self.model.stop_training or epoch + 1 == self.params["epochs"]
+        if not is_last and self.clock() + seconds_of_next > self.deadline:
+            self.has_stopped = self.model.stop_training = True
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ class Curves(UserDict):
     values, one per epoch.
 
     Scores are fractions, such as .213 for a BLEU-4 of 21.3 %; CIDEr is scaled as in
-    coco-caption. `was_interrupted` says whether Ctrl-C ended the training.
+    coco-caption. `was_interrupted` says whether Ctrl-C or `minutes` ended the training.
     """
 
     def __init__(self, epochs, *, was_interrupted=False):
@@ -81,11 +81,20 @@ def has_plateaued(epochs, patience, monitored=MONITORED):
     Scores at chance level are not a plateau, unless the cross-entropy on dev decided.
     Neither is a warm-up.
     """
+    num_left = epochs_to_plateau(epochs, patience, monitored)
+    return num_left is not None and num_left <= 0
+
+
+def epochs_to_plateau(epochs, patience, monitored=MONITORED):
+    """Return after how many further epochs there is a plateau (see `has_plateaued`) if
+    none of them is better; None if that is unknown or there will be none.
+    """
     if not epochs or patience is None or monitored not in epochs[-1] or epochs[-1].get("warm_up"):
-        return False
+        return None
     best = best_epoch(epochs, monitored)
-    is_known = is_above_chance(epochs[best], monitored) or CROSS_ENTROPY in epochs[best]
-    return len(epochs) - 1 - best >= patience and is_known
+    if not is_above_chance(epochs[best], monitored) and CROSS_ENTROPY not in epochs[best]:
+        return None
+    return patience - (len(epochs) - 1 - best)
 
 
 def write_history(path, epochs):

@@ -1,5 +1,6 @@
 """A training that is being carried out: what all its phases share."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ class TrainingJob:
         photos: TrainingPhotos, which are read or encoded when a phase needs them.
         folder: the folder in which this process writes: that of the plan, or on a host
             that is not the chief a temporary one.
-        was_interrupted: whether Ctrl-C ended it.
+        deadline: when `minutes` are over, by `time.monotonic`.
+        was_interrupted: whether Ctrl-C or the deadline ended it.
     """
 
     plan: Plan
@@ -36,6 +38,7 @@ class TrainingJob:
     cluster: Cluster
     callbacks: Any
     folder: Path
+    deadline: float = math.inf
     was_interrupted: bool = field(default=False, init=False)
 
     @property

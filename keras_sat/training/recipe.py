@@ -3,8 +3,10 @@ calibrating the confidence.
 """
 
 import contextlib
+import math
 import os
 import tempfile
+import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -95,8 +97,9 @@ def fit(
 
     The training is saved in `output_dir` after each epoch. Call `fit` with the same
     arguments again to resume it after an interruption, or to load it when finished.
-    Ctrl-C ends it and returns the best captioner so far. What `fit` would do with other
-    arguments, photos or computers says `keras_sat.training.plan.resolve`.
+    Ctrl-C ends it and returns the best captioner so far, and `minutes` ends it in time.
+    What `fit` would do with other arguments, photos or computers says
+    `keras_sat.training.plan.resolve`.
 
     The options that are used most are those from `encoder` to `seed`; the others are
     listed below by kind. An option that is None has the preset's value, or with an
@@ -198,6 +201,7 @@ def fit(
     goes without, and `fit` says so. With `known_objects`, it gets the classifier of the
     bundled captioner (`keras_sat.beyond.known_objects`).
     """
+    started = time.monotonic()
     if from_scratch and initial_model is not None:
         received = {"from_scratch": from_scratch, "initial_model": initial_model}
         raise ArgumentError(
@@ -264,11 +268,13 @@ def fit(
     }
     if plan.options.training.deterministic:
         tf.config.experimental.enable_op_determinism()
+    minutes = plan.options.training.minutes
+    deadline = math.inf if minutes is None else started + 60 * minutes
     with tempfile.TemporaryDirectory() as temporary, cluster.scope():
         # Only the chief saves files.
         folder = plan.output_dir if cluster.is_chief else Path(temporary)
         job = TrainingJob(
-            plan, initial_model, images, arguments, photos, cluster, callbacks, folder
+            plan, initial_model, images, arguments, photos, cluster, callbacks, folder, deadline
         )
         with exclusive_lock(folder / "lock", f"is training in {folder}"):
             return _carry_out(job)

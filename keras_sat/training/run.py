@@ -11,8 +11,10 @@ from keras_sat.captioner import Captioner
 from keras_sat.checks import STOPPED_EARLY
 from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, state_of
 from keras_sat.files.model_folder import assign_arrays, read_model
+from keras_sat.scoring.evaluate import caption_photos
 from keras_sat.training import callbacks
 from keras_sat.training.history import (
+    CROSS_ENTROPY,
     MONITORED,
     as_text,
     best_epoch,
@@ -26,6 +28,7 @@ from keras_sat.training.run_record import (
     record_photos,
     reject_changed_photos,
 )
+from keras_sat.training.summary import words_not_said
 
 INITIAL_SCORES = "before.json"  # scores of the captioner that a training started from
 
@@ -131,6 +134,12 @@ class Training:
         if not dev_images:
             return {}
         scores = {}
+        initial = "bundled captioner" if self.job.plan.keeps_initial_model else "captioner"
+        photos = f"the {len(dev_images)} dev photos"
+        self.job.say(
+            f"scoring the {initial} on {photos} first; TensorFlow compiles the network for that, "
+            "which may take minutes"
+        )
         if cross_entropy:
             batches = self._dev_batches(captioner)
             if cluster.strategy is None:
@@ -142,7 +151,7 @@ class Training:
             scores |= callbacks.score_captions(captioner, dev_images, **self._search_options())
             names = dict.fromkeys(("val_cider", MONITORED, self.monitored))
             shown = ", ".join(as_text(name, scores[name]) for name in names)
-            self.job.say(f"before {self.kind}training: {shown} on dev")
+            self.job.say(f"before {self.kind}training: the {initial} scores {shown} on {photos}")
         return scores
 
     def run(self, captioner, batches, first_callbacks=()):
@@ -160,6 +169,7 @@ class Training:
         if self.state:
             self._resume(captioner)
         progress, keep = self._progress(), self._keep()
+        in_time = callbacks.StopInTime(self.job.deadline)
         dev_images = photos.images_in("dev")
         called = [callbacks.StopWhenLost(), *first_callbacks]
         if dev_images:
@@ -172,8 +182,12 @@ class Training:
             "validation_data": self._dev_batches(captioner) if dev_images else None,
             "initial_epoch": len(self.epochs),
             "epochs": self.num_epochs,
-            "callbacks": called,
+            "callbacks": [*called, in_time],
         }
+        self.job.say(
+            "training begins; TensorFlow compiles the network in the first batches, which may "
+            "take minutes. An estimate of the time follows"
+        )
         is_whole = is_lost = False
         try:
             if cluster.strategy is None:
@@ -190,7 +204,16 @@ class Training:
             self._interrupted()
         self.epochs = cluster.broadcast(keep.epochs)
         cluster.share_folder(self.folder / "model")
-        return self._best(captioner, is_lost), is_whole, self.epochs
+        best = self._best(captioner, is_lost)
+        if is_whole:
+            self._name_words_not_said(best)
+        if cluster.broadcast(in_time.has_stopped):
+            is_whole, self.job.was_interrupted = False, True
+            self.job.say(
+                f"stopped, because another epoch would end after {self.job.options.minutes:g} "
+                f"minutes (--minutes); {self._way_on()}"
+            )
+        return best, is_whole, self.epochs
 
     def _resume(self, captioner):
         """Give a captioner and the random generators the state of the checkpoint."""
@@ -205,6 +228,7 @@ class Training:
             epochs=self.epochs,
             before=self.initial_scores,
             monitored=self.monitored,
+            patience=self.job.options.patience,
         )
 
     def _keep(self):
@@ -230,10 +254,10 @@ class Training:
                 "the same call or command starts again"
             )
             return
-        self.job.say(
-            f"stopped; repeat the call or command to resume after {self.kind}epoch "
-            f"{len(self.epochs)}"
-        )
+        self.job.say(f"stopped; {self._way_on()}")
+
+    def _way_on(self):
+        return f"repeat the call or command to resume after {self.kind}epoch {len(self.epochs)}"
 
     def _dev_batches(self, captioner):
         return self.job.photos.batches(
@@ -272,6 +296,19 @@ class Training:
         self.job.say(f"{self._best_in_words(known)}; it is saved in {self.folder / 'model'}")
         return captioner
 
+    def _name_words_not_said(self, captioner):
+        """Name frequent words of the training captions that the captioner does not use
+        for the dev photos, if it knew other words before.
+        """
+        job, dev_images = self.job, self.job.photos.images_in("dev")
+        starts_random = job.plan.initial_model is None
+        is_silent = not job.photos.show_progress or job.cluster.num_hosts > 1
+        if starts_random or self.kind or is_silent or not dev_images:
+            return
+        results = caption_photos(captioner, dev_images, **self._search_options())
+        said = [result.caption for result in results]
+        job.say(*words_not_said(job.photos.images_in("train"), dev_images, said))
+
     def _best_in_words(self, known):
         """Say which epoch is the best; `known` lists the metrics of the initial
         captioner, if it may be kept, and of all epochs.
@@ -283,9 +320,15 @@ class Training:
             which = (
                 f"none of {len(self.epochs)} {self.kind}epochs is better than the initial captioner"
             )
-        figures = known[best]
-        if self.monitored in figures and is_above_chance(figures, self.monitored):
-            return f"{which}, {as_text(self.monitored, figures[self.monitored])} on dev"
-        if "val_cross_entropy" in figures:
-            return f"{which}, cross-entropy {figures['val_cross_entropy']:.3f} on dev"
-        return which
+        figures, before = known[best], {}
+        if self.initial_scores and number >= 1:
+            before = self.initial_scores[0]
+        name = self.monitored
+        if name not in figures or not is_above_chance(figures, name):
+            name = CROSS_ENTROPY
+        if name not in figures:
+            return which
+        text = f"{which}, {as_text(name, figures[name])} on dev"
+        if name in before:
+            text += f" (before training: {as_text(name, before[name])})"
+        return text

@@ -122,9 +122,11 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
     names = [
         name for name in {**described, **recorded} if recorded.get(name) != described.get(name)
     ]
-    # `epochs` and `patience` may change: the result so far is the same, unless the
-    # learning rate depends on `epochs`.
-    may_change = {"epochs", "patience"} if described["schedule"] == "constant" else {"patience"}
+    # These may change: the result so far is the same, unless the learning rate depends
+    # on `epochs`.
+    may_change = {"patience", "minutes"}
+    if described["schedule"] == "constant":
+        may_change.add("epochs")
     if recorded.get("deterministic"):  # may be switched off, but not on after the start
         may_change.add("deterministic")
     if not {*names} <= may_change:
