@@ -354,6 +354,15 @@ def test_own_words_change_captions_and_are_counted(tmp_path):
     assert [image.captions for image in read] == [[changed]] * 2
 
 
+def test_own_photos_are_as_many_as_asked_for_and_the_others_stay_the_same(monkeypatch):
+    photos = [CaptionedImage(str(n), "nowhere.jpg", ["a dog"], "dev") for n in range(1000)]
+    monkeypatch.setattr(own_words, "read_data", lambda *_: photos)
+    (all_own, others), (own, same) = (
+        own_words.own_and_other_photos("flickr8k", number) for number in (300, 60)
+    )
+    assert own == all_own[:60] and len(own) == 60 and same == others and len(others) == 700
+
+
 def test_a_clock_adds_up_the_seconds_of_several_starts(tmp_path):
     for _ in range(2):
         own_words.Clock(tmp_path / "seconds.json").on_epoch_end(0)

@@ -1,13 +1,13 @@
 """Does training on one's own photos pay?
 
-    python benchmarks/flickr8k/own_words.py FLICKR8K OUTPUT_DIR
+    python benchmarks/flickr8k/own_words.py FLICKR8K OUTPUT_DIR [--num-photos 60]
 
-300 dev photos of Flickr8k play a folder of somebody's own, in whose captions "dog" is
-"hound", "man" is "gentleman" and "grass" is "lawn", and which all end with "seen from
-my window". `fit` trains the bundled captioner on them with its defaults. The other 700
-dev photos show how often the result says the owner's words, and how much better it
-scores on captions changed by the same rule. The bundled captioner was trained on none
-of these photos.
+300 dev photos of Flickr8k, or as many as asked for, play a folder of somebody's own, in
+whose captions "dog" is "hound", "man" is "gentleman" and "grass" is "lawn", and which
+all end with "seen from my window". `fit` trains the bundled captioner on them with its
+defaults. 700 other dev photos show how often the result says the owner's words, and how
+much better it scores on captions changed by the same rule. The bundled captioner was
+trained on none of these photos.
 
 Prints the figures, and writes them to OUTPUT_DIR/figures.json. Stopped and run again,
 it goes on where it was.
@@ -51,8 +51,8 @@ def in_own_words(caption):
     return " ".join([*words, ENDING])
 
 
-def own_and_other_photos(data_dir):
-    """Return 300 and 700 CaptionedImages, with captions in the owner's words."""
+def own_and_other_photos(data_dir, num_own=NUM_OWN):
+    """Return up to 300 and 700 CaptionedImages, with captions in the owner's words."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some copies of Flickr8k lack the test split
         photos = photos_of_split(read_data("flickr8k", data_dir), "dev")
@@ -62,7 +62,7 @@ def own_and_other_photos(data_dir):
         dataclasses.replace(photo, captions=[in_own_words(text) for text in photo.captions])
         for photo in photos
     ]
-    return changed[:NUM_OWN], changed[NUM_OWN:]
+    return changed[:num_own], changed[NUM_OWN:]
 
 
 def write_folder(folder, photos: list[CaptionedImage]):
@@ -150,9 +150,9 @@ def words_used(captions):
     return counts
 
 
-def measure(data_dir, output_dir, **options):
+def measure(data_dir, output_dir, num_own=NUM_OWN, **options):
     """Return the figures as a dict for JSON."""
-    own, others = own_and_other_photos(data_dir)
+    own, others = own_and_other_photos(data_dir, num_own)
     write_folder(output_dir / "photos", own)
     captioner, seconds = train(output_dir, **options)
     bundled = keras_sat.Captioner.from_pretrained()
@@ -205,8 +205,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data_dir", metavar="FLICKR8K", type=Path)
     parser.add_argument("output_dir", metavar="OUTPUT_DIR", type=Path)
+    parser.add_argument(
+        "--num-photos", type=int, choices=range(1, NUM_OWN + 1), default=NUM_OWN, metavar="N"
+    )
     arguments = parser.parse_args()
-    figures = measure(arguments.data_dir, arguments.output_dir)
+    figures = measure(arguments.data_dir, arguments.output_dir, arguments.num_photos)
     write_json(arguments.output_dir / "figures.json", figures)
     print_figures(figures)
     print(json.dumps(figures))
