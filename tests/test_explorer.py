@@ -5,6 +5,8 @@ nobody; and in a browser it shows what is chosen.
 import ast
 import base64
 import dataclasses
+import io
+import itertools
 import json
 import re
 from pathlib import Path
@@ -21,6 +23,7 @@ from keras_sat.__main__ import main
 from keras_sat.model.selections import ATTENTIONS, Selection, hard
 from keras_sat.options import SearchOptions
 from keras_sat.pictures import player
+from keras_sat.pictures.dots import AGAINST, FOR, LINE, radii
 from keras_sat.search.result import ComparedCaption
 from keras_sat.trace.decision import (
     ChoiceRule,
@@ -38,7 +41,7 @@ from keras_sat.trace.place_colours import (
     _distance,
     colours_of_places,
 )
-from keras_sat.trace.plot import PART_COLOURS
+from keras_sat.trace.plot import LEAST_STRONGEST, PART_COLOURS
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in a cat"
@@ -146,7 +149,7 @@ def test_a_page_has_the_hooks_that_programs_read(plain):
     words = [text for found, text in elements("button", type="button") if "data-step" in found]
     assert words == [step.word for step in plain.steps]
     modes = [found["data-map"] for found, _ in elements("button") if "data-map" in found]
-    assert modes == ["scores", "attention", "votes", "places"]
+    assert modes == ["photo", "scores", "attention", "votes", "places"]
     assert len(elements("canvas", data_role="map")) == 1
     assert elements("title")[0][1] == "A title"
 
@@ -238,9 +241,9 @@ def left_first(plain, monkeypatch):
 @pytest.mark.parametrize(
     ("theirs", "text"),
     [
-        ((-1.0, 4.0), "agreement with captions of similar training photos decided"),
-        ((-3.5, 4.0), "the greater score and the greater agreement"),
-        ((-4.5, 7.5), "the greater score, and not much less agreement"),
+        ((-1.0, 4.0), "(agreement), though not more probable (score)"),
+        ((-3.5, 4.0), "more probable (score) and closer to captions of similar training photos"),
+        ((-4.5, 7.5), "more probable (score), and not much further"),
     ],
 )
 def test_where_consensus_decided_score_and_agreement_of_both_captions_are_shown(
@@ -442,7 +445,13 @@ def test_words_have_other_colours_than_parts_and_signs(plain):
     style = explorer_page(plain).partition("</style>")[0]
     hues = re.findall(r"--(?:previous|memory|photo|bias): (#\w{6})", style)
     assert len(hues) == 8, "light and dark"
-    assert min(_distance(one, part) for one in PALETTE for part in hues) >= 60
+    assert min(_distance(one, part) for one in PALETTE for part in hues) >= 20
+
+
+def test_the_colours_of_words_can_be_told_apart():
+    assert _distance("#000000", "#ffffff") == pytest.approx(100, abs=0.1)
+    assert min(_distance(*pair) for pair in itertools.combinations(PALETTE, 2)) >= 50
+    assert min(_distance(colour, OTHERS) for colour in PALETTE) >= 20
 
 
 def test_words_of_five_places_have_colours():
@@ -577,6 +586,12 @@ class Explorer(Page):
         titles = self.browser.execute_script(script, f'[data-role="{role}"] [title]')
         return [exact(title) for title in titles]
 
+    def drawn(self):
+        """Return what is drawn over the photo, RGBA as an array (height, width, 4)."""
+        script = "return document.querySelector('[data-role=\"map\"]').toDataURL()"
+        picture = base64.b64decode(self.browser.execute_script(script).partition(",")[2])
+        return np.array(Image.open(io.BytesIO(picture))).astype(float)
+
     def open_boxes(self):
         self.find('[data-role="inside"] > summary').click()
 
@@ -616,20 +631,87 @@ def test_thirty_words_show_the_numbers_of_the_trace(opened, plain):
         expected = [attention, step.attention_scores[0, 0], vote, whole]
         assert shown == pytest.approx(expected, abs=1e-4)
         assert note.startswith("Row 1, column 1:") and f"“{words[0, 0]}”" in note
+        page.choose(step.word)  # and the words that follow are there again
     assert number >= 30
 
 
 def test_maps_of_all_kinds_are_drawn(opened, plain):
     page = opened(plain)
     drawn = set()
-    labels = {"scores": "Scores", "attention": "Attention", "votes": "Votes", "places": "Regions"}
+    labels = {"photo": "Photo", "scores": "Scores", "attention": "Attention", "votes": "Votes"}
+    labels["places"] = "Regions"
     for name, label in labels.items():
         page.mode(name)
         button = page.find(f'[data-map="{name}"]')
         assert button.get_attribute("aria-pressed") == "true" and button.text == label
         assert page.text("about").startswith(label)
         drawn.add(page.pixels())
-    assert len(drawn) == 4
+    assert len(drawn) == 5
+
+
+def test_the_photo_can_be_seen_alone(opened, plain):
+    page = opened(plain)
+    page.mode("photo")
+    assert not np.array(page.drawn())[..., 3].any(), "nothing is drawn over it"
+    assert page.text("photo-sum") == "" and page.text("scale") == ""
+
+
+def test_votes_are_the_dots_that_python_draws(opened, plain):
+    page = opened(plain)
+    votes = plain.votes(int(page.root[0]))
+    rows, columns = votes.shape
+    drawn = page.drawn()
+    height, width = drawn.shape[:2]
+    side = min(height / rows, width / columns)
+    all_radii = radii(votes, max(abs(votes).max(), LEAST_STRONGEST))
+    for (row, column), radius in np.ndenumerate(side * all_radii):
+        y, x = (row + 0.5) * height / rows, (column + 0.5) * width / columns
+        if votes[row, column] > 0 and radius > 2:
+            assert np.abs(drawn[int(y), int(x), :3] - FOR).max() < 3
+        elif votes[row, column] < 0 and radius > 1.5 * LINE * side + 2:
+            assert drawn[int(y), int(x), 3] < 255, "the photo is seen through a ring"
+            on_ring = drawn[int(y), int(x + radius - LINE * side / 2), :3]
+            assert np.abs(on_ring - AGAINST).max() < 12
+    assert (votes > 0).any() and (votes < 0).any()
+    assert "more, up to" in page.text("scale") and "less, down to" in page.text("scale")
+
+
+def test_regions_have_the_colours_of_their_legend(opened, plain):
+    page = opened(plain)
+    page.mode("places")
+    t = int(page.root[0])
+    words, _ = plain.places(t)
+    drawn = page.drawn()
+    rows, columns = words.shape
+    height, width = drawn.shape[:2]
+    colours = page.browser.execute_script(
+        "return Object.fromEntries([...document.querySelectorAll('.sat-places li')].map((one) => "
+        "[one.textContent.split(':')[0], getComputedStyle(one.firstChild).backgroundColor]))"
+    )
+    colours = {word: [int(x) for x in re.findall(r"\d+", one)] for word, one in colours.items()}
+    for (row, column), word in np.ndenumerate(words):
+        cell = drawn[
+            int(height * row / rows) : int(height * (row + 1) / rows),
+            int(width * column / columns) : int(width * (column + 1) / columns),
+        ]
+        is_colour = (cell[..., :3] == colours.get(word, colours.get("other words"))).all(axis=-1)
+        assert is_colour.mean() > 0.1
+
+
+def test_a_word_stands_on_the_largest_connected_area_of_its_regions(opened, plain):
+    page = opened(plain)
+    rows, columns = plain.places(0)[0].shape
+    words = [["a"] * columns for _ in range(rows)]
+    words[0][0] = words[-1][-1] = words[-1][-2] = "b"
+    words[1][1] = "c"  # the third largest
+    script = "return spotsOf(arguments[0], arguments[1], { halfWidth: () => 0.4, halfHeight: 0.4 })"
+    flat = [word for row in words for word in row]
+    spots = page.browser.execute_script(script, flat, ["a", "b", "c"])
+    for (x, y), word in zip(spots, "abc"):
+        assert words[int(y)][int(x)] == word
+    assert spots[1][1] > rows - 1, "on two regions, not on the one"
+    crowded = "return spotsOf(arguments[0], ['a', 'b'], { halfWidth: () => 9, halfHeight: 9 })"
+    assert page.browser.execute_script(crowded, flat)[1] is None, "words do not overlap"
 
 
 def test_another_word_shows_its_votes_and_what_would_have_followed(opened, plain):
@@ -644,6 +726,7 @@ def test_another_word_shows_its_votes_and_what_would_have_followed(opened, plain
     pressed = page.find('.sat-followed [aria-pressed="true"]')
     assert pressed.text == other.word
     assert page.find(".sat-followed li:has([aria-pressed=true])").text.endswith(other.caption)
+    assert " ".join(page.find(".sat-words").text.split()) == other.caption, "the same sentence"
     next_other = plain.alternatives(t)[1].word
     page.find(f'[data-other="{next_other}"]').click()
     assert page.root[1] == next_other
@@ -680,7 +763,7 @@ def test_the_row_of_maps_is_used_by_keyboard(opened, plain):
     page.find('[data-map="votes"]').send_keys(Keys.ARROW_RIGHT)
     assert page.pressed() == "places"
     page.press(Keys.HOME)
-    assert page.pressed() == "scores"
+    assert page.pressed() == "photo"
     for row in ("[data-map]", "button[data-step]"):
         stops = page.browser.execute_script(
             "return [...document.querySelectorAll(arguments[0])].filter((one) => !one.tabIndex)"
@@ -780,7 +863,8 @@ def test_what_the_map_shows_stands_above_it_in_the_first_view(opened, plain):
         stage = page.find('[data-role="stage"]')
         bottom = stage.location["y"] + stage.size["height"]
         assert page.place_of('[data-role="about"]') < page.place_of('[data-role="scale"]')
-        assert page.place_of('[data-role="scale"]') < stage.location["y"] < bottom < 1000
+        assert page.place_of('[data-role="scale"]') < stage.location["y"]
+        assert bottom < page.browser.execute_script("return innerHeight")
     scrolled = (
         "return [...document.querySelectorAll('.sat-side, .sat-side *')].filter((one) => "
         "one.scrollHeight > one.clientHeight + 1 && "
@@ -808,7 +892,7 @@ def test_a_summary_says_what_the_word_comes_from_and_why_it_was_said(opened, pla
     for t in (1, 2):
         page.word(t).click()
         summary = page.text("summary")
-        assert summary.startswith(f"{plain.steps[t].word}: ") and "of its logit" in summary
+        assert summary.startswith(f"{plain.steps[t].word}: its logit is ")
         assert "You gave this caption." in summary
         shown = page.exact_numbers("summary")
         said = plain.steps[t].said
@@ -816,10 +900,24 @@ def test_a_summary_says_what_the_word_comes_from_and_why_it_was_said(opened, pla
             assert min(abs(value - x) for x in shown) < 1e-4
 
 
-def test_the_votes_and_even_attention_sum_to_the_photo_above_the_map(opened, plain):
+def test_a_summary_of_another_word_is_about_that_word(opened, plain):
+    page = opened(plain)
+    t, said = int(page.root[0]), page.root[1]
+    reason = decision_at(plain, t, plain.alternatives(t, 100))["reason"]
+    for candidate in plain.steps[t].top:
+        page.choose(candidate.word)
+        summary = page.text("summary")
+        assert summary.startswith(f"{candidate.word}: its logit is ")
+        is_in_reason = candidate.word in (said, plain.steps[t].top[0].word)
+        assert (reason.replace("\N{NO-BREAK SPACE}", " ") in summary) == is_in_reason
+        if not is_in_reason:
+            assert "Its probability is " in summary and f"“{said}”, which was said" in summary
+
+
+def test_the_votes_and_uniform_attention_sum_to_the_photo_below_the_map(opened, plain):
     page = opened(plain)
     t, word = int(page.root[0]), page.root[1]
-    votes, photo_part, of_mean = page.exact_numbers("photo-sum")
+    photo_part, votes, of_mean = page.exact_numbers("photo-sum")
     assert photo_part == pytest.approx(plain.candidate(t, word).parts["photo"], abs=1e-4)
     assert of_mean == pytest.approx(plain.vote_of_mean(t, word), abs=1e-4)
     assert votes == pytest.approx(plain.votes(t, word).sum(), abs=1e-4)
@@ -856,11 +954,12 @@ def test_numbers_in_prose_are_short(opened, plain):
         "0 +0",
         "3.14 +3.14",
         f"{minus}0.012 {minus}0.012",
-        f"3e{minus}5 +3e{minus}5",
+        "practically 0 practically 0",
         "practically 0 practically 0",
         "123.5 +123.5",
     ]
     shown = page.find("main").text
+    assert not re.search(rf"\de[{minus}-]\d", shown), "no scientific notation"
     assert not re.search(r"\d\.\d{5}|\b0\.0000\b|[ (]-\d", shown.partition("3. One step")[0])
 
 
@@ -900,11 +999,29 @@ def test_narrow_and_dark(opened, plain, browser):
     assert page.find('[data-role="copy"]').is_displayed(), "the map stands by what changes it"
     browser.execute_script("document.querySelectorAll('details').forEach((one) => one.open = true)")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    assert page.place_of(".sat-stage") < 450, "the photo is in the first screen"
     unnamed = (
         "return [...document.querySelectorAll('button, canvas[tabindex], summary, a')].filter("
         "(one) => !one.textContent.trim() && !one.getAttribute('aria-label')).length"
     )
     assert browser.execute_script(unnamed) == 0
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_what_a_map_shows_stands_in_one_line(opened, plain, browser, width):
+    sizes = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sizes)
+    page = opened(plain)
+    script = (
+        "const scale = document.querySelector('.sat-scale');"
+        "const lines = [...scale.children].map((one) => one.getBoundingClientRect());"
+        "const within = scale.getBoundingClientRect();"
+        "return [scale.offsetHeight, Math.max(0, ...lines.map((one) => one.right - within.right))]"
+    )
+    for name in ("scores", "attention", "votes", "places"):
+        page.mode(name)
+        height, beyond = browser.execute_script(script)
+        assert height < 30 and beyond <= 0.5, name
 
 
 @pytest.mark.slow

@@ -12,6 +12,9 @@ SHADE = 0.8  # of the photo's brightness that remains, so that dots are brighter
 LARGEST = 0.8  # diameter of a dot, as a fraction of the shorter side of a region
 LINE = 0.09  # thickness of a ring, and twice that of a casing, as the same fraction
 LEAST = 0.02  # of the strongest vote: a smaller one has no dot
+# What pages have from here.
+LOOK = {"more": FOR, "less": AGAINST, "casing": CASING, "shade": SHADE}
+LOOK |= {"largest": LARGEST, "line": LINE, "least": LEAST}
 
 
 def dots_on_photo(photo, votes, strongest):

@@ -72,9 +72,12 @@ def search_in_words(rule):
         return "The words were drawn at random, probable ones more often."
     if rule.kind == "greedy":
         return "Greedy search says the most probable word that it may say."
-    score = "log p"
+    score = "log p, where p is its probability"
     if rule.length_penalty:
-        score = f"log p / n^{rule.length_penalty:g}, where n is its number of words, counting <end>"
+        score = (
+            f"log p / n^{rule.length_penalty:g}, where p is its probability and n its number of "
+            "words, counting <end>"
+        )
     sentence = (
         f"Beam search keeps the {rule.num_beams} best beginnings of captions at each step, "
         f"not the best word. The score of a caption is {score}."
@@ -166,11 +169,20 @@ def _by_consensus(trace, t, first):
         return f"the best caption with “{first}” did not end within the longest length", captions
     our_numbers, their_numbers = (caption["numbers"] for caption in captions)
     if our_numbers["score"] <= their_numbers["score"]:
-        decided = "agreement with captions of similar training photos decided"
+        decided = (
+            "its whole caption is closer to captions of similar training photos (agreement), "
+            "though not more probable (score)"
+        )
     elif our_numbers["agreement"] >= their_numbers["agreement"]:
-        decided = "its caption has the greater score and the greater agreement"
+        decided = (
+            "its whole caption is more probable (score) and closer to captions of similar "
+            "training photos (agreement)"
+        )
     else:
-        decided = "its caption has the greater score, and not much less agreement"
+        decided = (
+            "its whole caption is more probable (score), and not much further from captions of "
+            "similar training photos (agreement)"
+        )
     sums = f"{_rounded(our_numbers['sum'])} against {_rounded(their_numbers['sum'])}"
     return f"{decided} (together {sums})", captions
 

@@ -92,7 +92,9 @@ def memory_in_words(network):
             f"the {cell}'s state (the words so far, and what it has read of the photo, from "
             "whose mean it started)"
         )
-    return f"{state} and the sentinel" if network["sentinel"] else state
+    if not network["sentinel"]:
+        return state
+    return f"{state} and the sentinel, a vector that is read in place of the photo"
 
 
 def remembered_in_words(network):

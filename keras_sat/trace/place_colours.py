@@ -6,6 +6,8 @@ Two words share a colour only if they meet at no step.
 
 from collections import Counter
 
+import numpy as np
+
 OTHERS = "#8b8b96"  # of all words without a colour of their own
 NUM_NAMED = 8  # this many of the most frequent words of each step should have colours
 FEW = 5  # and so should every word that this many regions of a step would say
@@ -27,22 +29,26 @@ NAMED_COLOURS = {
     "golden": "#d4a017",
     "silver": "#c0c0c8",
 }
-# Apart from the colours of the parts of a logit, and from those of signs; see plot.py.
+# Each is as far as possible from those before it. All are apart from the colours of the
+# parts of a logit, see plot.py.
 PALETTE = [
-    "#e8f06a",
-    "#9b2d1f",
-    "#3df0ff",
-    "#7a5a10",
-    "#fff3c4",
-    "#ff6f52",
-    "#c7f5e6",
-    "#5a1230",
-    "#4a7d1e",
-    "#1c2f7a",
-    "#e9b49a",
-    "#b59a5b",
+    "#ffee00",
+    "#1177ff",
+    "#ff0066",
+    "#00ff00",
+    "#662244",
+    "#33ccee",
+    "#ff7700",
+    "#336600",
+    "#ffddaa",
+    "#0000ff",
+    "#66ffaa",
+    "#ff00ee",
+    "#ffbbff",
 ]
-NEAREST = 130  # of two colours that can be told apart: their distance in RGB
+NEAREST = 35  # of two colours that can be told apart: their distance in CIELAB
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+WHITE = TO_XYZ.sum(axis=1)
 
 
 def colours_of_places(words_of_steps):
@@ -77,10 +83,14 @@ def colours_of_places(words_of_steps):
 
 
 def _distance(first, second):
-    """Return the distance of two colours "#rrggbb" in RGB."""
-    pairs = zip(_rgb(first), _rgb(second))
-    return sum((a - b) ** 2 for a, b in pairs) ** 0.5
+    """Return how different two colours "#rrggbb" look: their distance in CIELAB."""
+    return float(np.linalg.norm(_lab(first) - _lab(second)))
 
 
-def _rgb(colour):
-    return [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
+def _lab(colour):
+    """Return a colour "#rrggbb" in CIELAB."""
+    values = np.array([int(colour[start : start + 2], 16) for start in (1, 3, 5)]) / 255
+    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+    xyz = TO_XYZ @ linear / WHITE
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
