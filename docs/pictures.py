@@ -1,12 +1,13 @@
 """Make the pictures of README.md and docs: python docs/pictures.py [FUNCTION ...]
 
-Without names of functions, it makes all of them. browser.png needs Chromium, selenium
-and the folder of `keras-sat export flickr8k FOLDER --web`: python docs/pictures.py
-draw_browser FOLDER.
+Without names of functions, it makes all of them. explorer.png needs Chromium and
+selenium. So does browser.png, and the folder of `keras-sat export flickr8k FOLDER
+--web`: python docs/pictures.py draw_browser FOLDER.
 """
 
 import io
 import sys
+import tempfile
 import textwrap
 import threading
 from pathlib import Path
@@ -190,9 +191,12 @@ def draw_backward():
         ax.set_title(textwrap.fill(title, 14), fontsize=8)
     for number, ax in enumerate(axes[3:5]):
         row, column = divmod(int(s[number, position].argmax()), 8)
-        ax.plot(column, row, "k+")  # the region that was drawn
+        ax.plot(column, row, "k+")
+        ax.text(3.5, 8.5, "+ region drawn", fontsize=8, ha="center", va="top")
     for ax in axes:
         ax.set_axis_off()
+    scale = figure.colorbar(axes[-1].images[0], ax=axes, aspect=10, ticks=[-largest, 0, largest])
+    scale.ax.set_yticklabels(["less\nattention", "0", "more\nattention"], fontsize=8)
     save(figure, "backward.png")
 
 
@@ -219,21 +223,48 @@ def gradient_of_scores(w, encoder, scene, text, num_draws=None):
     return d_e, alpha, s
 
 
+def draw_explorer():
+    """The explorer of a photo, at the word that trace.md explains: votes and bars."""
+    photo, word = TRACES["trace_right.png"]
+    trace = keras_sat.Captioner.from_pretrained("flickr8k").trace(photo)
+    browser = open_browser(1046, 900)
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "trace.html"
+        trace.save(page)
+        browser.get(page.as_uri())
+        step = trace.words.index(word)
+        browser.execute_script(f"document.querySelector('[data-step=\"{step}\"]').click()")
+        # The map is drawn in the next frame.
+        browser.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0]))")
+        screen = Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB")
+    screen.save(HERE / "explorer.png", optimize=True)  # in all its colours
+    browser.quit()
+
+
+def open_browser(width, height, *, mobile=False):
+    """Return Chromium with a screen of high density."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
+        options.add_argument(argument)
+    browser = webdriver.Chrome(options=options)
+    screen = {"width": width, "height": height, "deviceScaleFactor": 2, "mobile": mobile}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    return browser
+
+
 def draw_browser(page):
     """The page of `export --web` in a folder, on two screens of a phone: a word's
     region, and the words that change when that region is covered.
     """
-    from selenium import webdriver
     from selenium.webdriver.support.wait import WebDriverWait
 
     from keras_sat.deploy.page_server import page_server
 
     server = page_server(page)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
-        options.add_argument(argument)
-    browser = webdriver.Chrome(options=options)
+    browser = open_browser(515, 790, mobile=True)
 
     def wait():
         state = "return document.querySelector('.sat-page').dataset.state"
@@ -249,8 +280,6 @@ def draw_browser(page):
         browser.execute_script(f"document.activeElement.blur(); {still}")
         return np.array(Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB"))
 
-    screen = {"width": 515, "height": 790, "deviceScaleFactor": 2, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     browser.get(f"http://127.0.0.1:{server.server_port}/")
     wait()
     click(".sat-words > :last-child")
@@ -264,7 +293,7 @@ def draw_browser(page):
 
 
 DRAWN = [draw_scenes_and_captions, save_scene, draw_attention, draw_photos]
-DRAWN += [draw_paper_and_beyond, draw_traces, draw_cartoon, draw_backward]
+DRAWN += [draw_paper_and_beyond, draw_traces, draw_explorer, draw_cartoon, draw_backward]
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["draw_browser"]:

@@ -16,6 +16,7 @@ from PIL import Image
 from data_utils import load_image
 from keras_sat import AttentionDisplay, CaptionResult, gallery, plot_history
 from keras_sat.pictures.display import shrink_to_printed_size
+from keras_sat.pictures.dots import dots_on_photo
 from keras_sat.pictures.sheet import font_size
 from keras_sat.pictures.spotlight import CASING, LINE, NAN_COLOUR, half_level, spotlight
 from keras_sat.training.history import Curves
@@ -499,6 +500,27 @@ def test_soft_and_hard_one_above_the_other(photo):
     plt.close("all")
 
 
+ON_THE_LINE = "The line encloses half of the attention."
+ON_DISCS = "The larger a disc, the more its region voted for the word."
+
+
+def test_votes_are_discs_on_the_photo_so_that_a_row_of_them_can_be_told_apart(photo):
+    maps = maps_of(3)
+    maps[2] = 1 / maps[2].size
+    votes = AttentionDisplay(photo, ["a", "red", "dog"], maps, [0.1, 1, 1], map_kind="votes")
+    picture, lines, note = votes.lit(1)
+    np.testing.assert_array_equal(picture, dots_on_photo(votes.image, maps[1], maps[1].max()))
+    assert (lines, note) == ([], "")
+    assert votes.lit(0)[2] == "from memory" and votes.lit(2)[2] == "no positive votes"
+    without = dots_on_photo(votes.image, np.zeros_like(maps[2]), 1.0)
+    np.testing.assert_array_equal(votes.lit(2)[0], without)
+    with_line, lines, _ = votes.lit(1, "paper")
+    assert lines and (with_line != picture).any(), "another look is another look"
+    panels = votes.plot(words="all", shares=True)
+    assert "% of the photo" in panels[2].get_title()
+    assert panels[1].get_title() == "a\n" and panels[3].get_title() == "dog\n"
+
+
 def test_a_caption_that_is_the_same_as_above_is_written_once_and_the_line_is_explained(photo):
     from matplotlib import pyplot as plt
 
@@ -509,12 +531,12 @@ def test_a_caption_that_is_the_same_as_above_is_written_once_and_the_line_is_exp
     other = AttentionDisplay(photo, ["a", "dog"], maps[:2])
     figure = AttentionDisplay.compare([attention, votes, other, attention])[0, 0].figure
     assert [word for word, *_ in sentence(figure)] == [*words, "a", "dog", *words]
-    assert [text.get_text() for text in notes(figure)] == [
-        "The line encloses half of the attention or of the positive votes."
-    ]
-    for display, enclosed in ((attention, "the attention"), (votes, "the positive votes")):
+    assert [text.get_text() for text in notes(figure)] == [f"{ON_THE_LINE} {ON_DISCS}"]
+    for display, expected in ((attention, ON_THE_LINE), (votes, ON_DISCS)):
         (note,) = notes(display.plot(width=3.3)[0].figure)
-        assert note.get_text() == f"The line encloses half of {enclosed}."
+        assert note.get_text().replace("\n", " ") == expected
+    (note,) = notes(votes.plot(look="paper")[0].figure)
+    assert note.get_text() == "The line encloses half of the positive votes."
     lost = AttentionDisplay(photo, words, maps, from_photo=[0.1, 1, 1])
     figure = AttentionDisplay.compare([attention, lost])[0, 0].figure
     assert len(sentence(figure)) == 6, "a word in italics makes another caption"

@@ -11,6 +11,7 @@ from pages import HOSTILE, Elements, Page, maps_of
 from PIL import Image
 
 from keras_sat import AttentionDisplay
+from keras_sat.pictures.dots import dots_on_photo
 from keras_sat.pictures.player import (
     HEADINGS,
     MEMORY_READING,
@@ -345,6 +346,18 @@ def test_the_note_says_what_a_part_of_the_photo_holds(drawn):
         page = drawn([blob(7, 7)], map_kind=map_kind)
         page.word(0).click()
         assert f"half of the {map_kind} in " in page.note
+
+
+def test_the_browser_draws_votes_as_python_does(drawn):
+    maps = [blob(4, 9), np.full((14, 14), 1 / 196)]
+    photo = smooth_photo()
+    page = drawn(maps, photo, map_kind="votes")
+    page.point_at(0.5, 0.5)  # the mouse is away from the words
+    for step, votes in enumerate((maps[0], np.zeros((14, 14)))):
+        page.word(step).click()
+        expected = dots_on_photo(photo, votes, maps[0].max())
+        assert np.abs(page.shown() - expected).mean() < 3
+    assert page.note == "“word1”: no positive votes"
 
 
 def test_an_island_of_one_cell_is_left_out_of_the_line(drawn):

@@ -18,6 +18,7 @@ from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from keras_sat.checks import checked_path
 from keras_sat.options import MAP_KINDS, one_of
+from keras_sat.pictures.dots import dots_on_photo
 from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
 from keras_sat.pictures.spotlight import (
@@ -25,6 +26,7 @@ from keras_sat.pictures.spotlight import (
     CASING_WIDTH,
     FROM_MEMORY,
     LINE,
+    UNIFORM,
     light_of,
     outline,
     share_with_half,
@@ -34,6 +36,7 @@ from keras_sat.pictures.spotlight import (
 from keras_sat.search.result import CaptionResult
 
 MEMORY_NOTE = "from memory"
+NO_VOTES_NOTE = "no positive votes"
 LINE_WIDTH = 1.2  # points
 LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
 STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
@@ -122,11 +125,19 @@ class AttentionDisplay:
         self, position: int, look: str = "spotlight"
     ) -> tuple[np.ndarray, list[np.ndarray], str]:
         """Return the photo as the word at `position` lights it, the lines of the
-        outline, and a phrase or "".
+        outline, and a phrase or "". If `look` is the default, votes are dots, without
+        an outline.
         """
         if self._is_from_memory(position):
             no_light = np.zeros(self.image.shape[:2])
             return spotlight(self.image, no_light, look), [], MEMORY_NOTE
+        if self._has_dots(look):
+            votes = self.attention_weights[position]
+            strongest = np.nan_to_num(votes, nan=0, posinf=0).max()
+            has_map = self._has_half(position)
+            shown = votes if has_map else np.zeros_like(votes)
+            picture = dots_on_photo(self.image, shown, max(strongest, 1e-12))
+            return picture, [], "" if has_map else NO_VOTES_NOTE
         attention_map = self.upsampled(position)
         lines = outline(attention_map, attention_map.size / self.attention_weights[position].size)
         peak = attention_map.max()
@@ -140,9 +151,16 @@ class AttentionDisplay:
 
     def share(self, position: int) -> float:
         """Return the fraction of the photo that the line encloses for a word: the
-        smallest region with half of its attention.
+        smallest region with half of its attention, or of its positive votes.
         """
         return share_with_half(self.upsampled(position))
+
+    def _has_half(self, position):
+        """Return whether the map of a word is anything but uniform."""
+        return not self._is_from_memory(position) and self.share(position) <= UNIFORM
+
+    def _has_dots(self, look):
+        return self.map_kind == "votes" and look == "spotlight"
 
     def positions(self, words: Any = "content") -> list[int]:
         """Return the positions of the words to show: see `words` of `plot`."""
@@ -184,8 +202,8 @@ class AttentionDisplay:
 
         A line encloses the smallest region with half of the attention. A word from
         memory has no map. Above the photo stands the caption, with the words shown in
-        bold, and below a new figure what the line is. If the maps are votes, the photo
-        is labelled "votes".
+        bold, and below a new figure what the line is. If the maps are votes, regions
+        with positive votes have discs, and the photo is labelled "votes".
 
         Args:
             ax: an array of axes, for the photo and each word; None makes a new figure.
@@ -206,7 +224,7 @@ class AttentionDisplay:
             import matplotlib.pyplot as plt
 
             ax = self._new_axes(
-                plt.figure, words=words, columns=columns, shares=shares, width=width
+                plt.figure, words=words, columns=columns, look=look, shares=shares, width=width
             )
         panels = np.ravel(ax)  # of the photo and of each word
         self._draw(panels, self.positions(words), look, shares)
@@ -260,7 +278,7 @@ class AttentionDisplay:
 
             rows = _below_each_other(displays, rows)
             for_sheet = [display._for_sheet(row, shares) for display, row in zip(displays, rows)]
-            note = _line_note(displays) if any(rows) else ""
+            note = _note_on(displays, look) if any(rows) else ""
             ax = sheet(plt.figure, width, _each_caption_once(for_sheet), large=False, note=note)
         for panels, display, row, name in zip(ax, displays, rows, names):
             display._draw(panels, row, look, shares)
@@ -293,11 +311,19 @@ class AttentionDisplay:
         write_whole(path, drawing.getvalue())
 
     def _new_axes(
-        self, make_figure, *, words="content", columns=None, shares=False, width=WIDTH, **_
+        self,
+        make_figure,
+        *,
+        words="content",
+        columns=None,
+        look="spotlight",
+        shares=False,
+        width=WIDTH,
+        **_,
     ):
         positions = self.positions(words)
         row = self._for_sheet(positions, shares)
-        note = _line_note([self]) if positions else ""
+        note = _note_on([self], look) if positions else ""
         return np.array(sheet(make_figure, width, [row], columns=columns, note=note)[0])
 
     def _for_sheet(self, positions, shares):
@@ -335,10 +361,11 @@ class AttentionDisplay:
         for panel, position in zip(panels[1:], positions):
             if position is None:
                 continue
-            lines = draw_map(panel, self, position, look)
+            draw_map(panel, self, position, look)
             title = visible(self.words[position])
             if shares:
-                title += f"\n{_share_text(self.share(position))}" if lines else "\n"
+                has_half = self._has_half(position)
+                title += f"\n{_share_text(self.share(position))}" if has_half else "\n"
             draw_title(panel, title, **self._style(position))
 
     def animate(
@@ -376,7 +403,7 @@ class AttentionDisplay:
 
 def draw_map(panel, display, position, look="spotlight"):
     """Draw the photo of an AttentionDisplay as the word at `position` lights it, with
-    the outline, whose lines are returned.
+    the outline.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.patheffects import Normal, Stroke
@@ -394,7 +421,6 @@ def draw_map(panel, display, position, look="spotlight"):
     )
     panel.add_collection(collection, autolim=False)
     _write_note(panel, note)
-    return lines
 
 
 def size_of_text(panel):
@@ -423,11 +449,16 @@ def _write_note(panel, note):
     )
 
 
-def _line_note(displays):
-    """Return a sentence on the line in the panels of AttentionDisplays."""
+def _note_on(displays, look):
+    """Return what the line and the discs in the panels of AttentionDisplays are."""
     enclosed = {"attention": "the attention", "votes": "the positive votes"}
-    kinds = dict.fromkeys(enclosed[display.map_kind] for display in displays)
-    return f"The line encloses half of {' or of '.join(kinds)}."
+    kinds = dict.fromkeys(
+        enclosed[display.map_kind] for display in displays if not display._has_dots(look)
+    )
+    sentences = [f"The line encloses half of {' or of '.join(kinds)}."] if kinds else []
+    if any(display._has_dots(look) for display in displays):
+        sentences.append("The larger a disc, the more its region voted for the word.")
+    return " ".join(sentences)
 
 
 def _each_caption_once(rows):

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from data_utils.datasets.phrase_boxes import NOT_CONTENT
+from keras_sat.pictures import dots
 from keras_sat.pictures.spotlight import (
     AMBER,
     CASING,
@@ -38,7 +39,7 @@ from keras_sat.pictures.spotlight import (
 LOOK = {"dim": DIM, "shade": 3 * [DARK], "nan": NAN_COLOUR, "speck": LARGEST_SPECK}
 LOOK |= {"line": LINE, "casing": CASING, "casingWidth": CASING_WIDTH}
 LOOK |= {"amber": AMBER, "warmth": WARMTH, "coloured": COLOURED, "few": FEW}
-LOOK |= {"memory": FROM_MEMORY, "placeless": sorted(NOT_CONTENT)}
+LOOK |= {"dots": dots.LOOK, "memory": FROM_MEMORY, "placeless": sorted(NOT_CONTENT)}
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page: in pixels, and of the JPEG
 SMALL_SIDE = 128  # in pixels; smaller images are drawings, and kept as PNG
 NAN_BYTE = 255
@@ -51,8 +52,8 @@ HEADINGS = {
 READINGS = {
     "attention": "The brighter and more colourful a part of the photo is, the more the captioner "
     "attended to it. The line encloses half of the attention.",
-    "votes": "The brighter and more colourful a part of the photo is, the more it added to the "
-    "word. The line encloses half of the positive votes.",
+    "votes": "Each region that spoke for the word has a disc: the larger it is, the more the "
+    "region added to the word.",
 }
 MEMORY_READING = " Words in grey italics came from memory rather than from the photo."
 

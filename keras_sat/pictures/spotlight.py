@@ -25,6 +25,7 @@ COLOURED = 20  # the difference between the channels of a pixel from which it ha
 FEW = 0.01  # of the pixels of a grey photo may have a colour
 NAN_COLOUR = (230, 0, 160)  # for pixels whose weight is NaN
 GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue, as in ITU-R BT.601
+UNIFORM = 0.9  # of the photo: a map that needs more for its half is uniform
 FROM_MEMORY = 0.5  # a word of which less came from the photo has no map
 
 
@@ -111,7 +112,7 @@ def outline(attention_map, cell=0):
     """
     import contourpy
 
-    if share_with_half(attention_map) > 0.9:
+    if share_with_half(attention_map) > UNIFORM:
         return []
     weights = np.pad(np.nan_to_num(attention_map, nan=0), 1)  # so that lines close at the edge
     lines = contourpy.contour_generator(z=weights).lines(half_level(weights))

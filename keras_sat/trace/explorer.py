@@ -8,14 +8,13 @@ words as JSON without "<".
 
 import base64
 import html
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 
 from data_utils.datasets.phrase_boxes import content_positions
-from keras_sat.pictures import dots, player
+from keras_sat.pictures import player
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.trace.decision import decision_at, search_in_words, special_words_in
 from keras_sat.trace.diagram import (
@@ -48,7 +47,6 @@ def explorer_page(trace, *, title=None):
     borrowed = {
         "player_style": player.template_part("style"),
         "player_script": player.template_part("script"),
-        "dots": json.dumps(dots.LOOK),
     }
     script = player.fill(player.template_part("script", TEMPLATE), borrowed)
     first = first_step(trace)

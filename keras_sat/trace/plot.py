@@ -20,7 +20,15 @@ from keras_sat.pictures.display import (
     size_of_text,
 )
 from keras_sat.pictures.dots import AGAINST, FOR, dots_on_photo
-from keras_sat.pictures.sheet import GAP, MARGIN, WORD_SPACE, font_size, text_width, wrapped
+from keras_sat.pictures.sheet import (
+    GAP,
+    MARGIN,
+    WORD_SPACE,
+    font_size,
+    text_width,
+    wrapped,
+    wrapped_text,
+)
 from keras_sat.trace.decision import percent
 from keras_sat.trace.votes import LEAST_STRONGEST
 
@@ -299,7 +307,7 @@ def _new_axes(width, aspect, trace, t, candidates, note):
     map_width = SHARE_OF_A_MAP * inner if in_one_row else (inner - 2 * GAP) / 2
     map_height = min(map_width / aspect, TALLEST * width)
     note_top = panels_top + map_height + below_map
-    note = _broken(note, 2 * (map_width + GAP) if in_one_row else inner, _small(size))
+    note = wrapped_text(note, _small(size), 2 * (map_width + GAP) if in_one_row else inner)
     maps_bottom = note_top + (note.count("\n") + 1) * line
     if in_one_row:
         bars_left = MARGIN + 2 * (map_width + 2 * GAP) + labels
@@ -328,13 +336,3 @@ def _new_axes(width, aspect, trace, t, candidates, note):
         axes(MARGIN + map_width + 2 * GAP, panels_top, map_width, map_height),
         axes(bars_left, bars_top, bars_width, bars_height),
     ]
-
-
-def _broken(text, width, size):
-    """Return a text broken into lines of at most this width, in inches."""
-    words = text.split()
-    widths = [text_width(word, size=size) for word in words]
-    lines = {}
-    for word, (line, _) in zip(words, wrapped(widths, text_width("n n", size=size) / 3, width)):
-        lines.setdefault(line, []).append(word)
-    return "\n".join(" ".join(line) for line in lines.values())
