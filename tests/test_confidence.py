@@ -252,9 +252,8 @@ def test_players_and_galleries_show_it(calibrated, scenes, tmp_path):
         dataclasses.replace(result, confidence=value)
         for result, value in zip(results, (0.624, 0.1))
     ]
-    assert (
-        "&quot;confidence&quot;: 0.624}" in AttentionDisplay.from_result(results[0])._repr_html_()
-    )
+    player = AttentionDisplay.from_result(results[0])._repr_html_()
+    assert "&quot;confidence&quot;: 0.624," in player
     page = gallery(results, tmp_path / "gallery").read_text()
     assert (
         'data-sort="confidence"' in page

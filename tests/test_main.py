@@ -545,9 +545,8 @@ def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(
     )
     captions = {line["image"]: line.get("caption") for line in map(json.loads, output.splitlines())}
     content = page.read_text(encoding="utf-8")
-    assert re.findall("<h2>(.*)</h2>", content) == [
-        path for path, caption in captions.items() if caption is not None
-    ]
+    titles = re.findall("<h2>(.*)</h2>", content.replace("<wbr>", ""))
+    assert titles == [path for path, caption in captions.items() if caption is not None]
     assert (
         "<summary>Unreadable: 1</summary>" in content
         and f"<li>{pictures / 'damaged.jpg'}: " in content
