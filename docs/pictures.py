@@ -227,7 +227,7 @@ def draw_explorer():
     """The explorer of a photo, at the word that trace.md explains: votes and bars."""
     photo, word = TRACES["trace_right.png"]
     trace = keras_sat.Captioner.from_pretrained("flickr8k").trace(photo)
-    browser = open_browser(1046, 900)
+    browser = open_browser(1120, 900)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "trace.html"
         trace.save(page)

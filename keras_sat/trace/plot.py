@@ -152,8 +152,8 @@ def _sum_in_words(votes, vote_of_mean):
     total, all_votes = round(float(votes.sum() + vote_of_mean), 1), round(float(votes.sum()), 1)
     return (
         "A vote is what a region adds to the logit, compared with an average region. The photo's "
-        f"part is {_signed(total)}: {_signed(all_votes)} are the votes, and uniform attention "
-        f"would give {_signed(total - all_votes)}."
+        f"part is {_signed(total)}: {_signed(all_votes)} from the votes, and "
+        f"{_signed(total - all_votes)} from uniform attention."
     )
 
 

@@ -1,7 +1,7 @@
 # %% exercise=1
 motorcycles = captioner.trace(photos / "motorcycles.jpg")
 print(motorcycles.result.caption)
-display(motorcycles.plot(motorcycles.words.index("cyclists"), width=10))
+display(motorcycles.plot(motorcycles.words.index("cyclists"), width=9))
 # The riders sit on motorcycles and wait at the start. Nobody is riding, and there are several bikes. At "cyclists",
 # most of the attention and of the votes are where riders hold their handlebars (rows 3 to 5, columns 6 to 12). The
 # captioner looked at the right region and misread it once more: to this network, whoever holds a handlebar is a

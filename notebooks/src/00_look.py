@@ -34,7 +34,7 @@ hat
 # running them shows one line with the caption instead.) The next cell shows the step for the word "hat" as a figure.
 
 # %% stored="JPEG"
-hat.plot(hat.words.index("hat"), width=10)
+hat.plot(hat.words.index("hat"), width=8)
 
 # %% [markdown]
 # ## How to read the figure
@@ -48,10 +48,10 @@ hat.plot(hat.words.index("hat"), width=10)
 #   attention. (This captioner can also read the *sentinel*, a vector made from its memory, instead of the photo. At
 #   "hat", 100 % of what it reads is from the photo.)
 # * **Middle: votes.** The *vote* of a region is what the region adds to the score of this word, minus what an average
-#   region of the photo would add with the same attention. Votes are positive in orange regions and negative in blue
-#   ones. The strongest vote is in row 3, column 11, where the crown meets the brim. The two numbers above the map are
-#   the sum of the votes, and what *even* (uniform) attention to all regions would add to the score. Together, they are
-#   the photo's part of the score.
+#   region of the photo would add with the same attention. Positive votes are orange discs, negative ones blue rings. The
+#   area of each is in proportion to the vote. The strongest vote is in row 3, column 11, where the crown meets the
+#   brim. The number above the map is the sum of the votes. The note below gives it again, with what *uniform* (even)
+#   attention to all regions would add to the score. Together, they are the photo's part of the score.
 # * **Right: the candidate words.** Each bar is the score of a word, its *logit*; the word's probability is beside the
 #   bar. The colours show the parts of the score: the previous word, the *memory* (what the network has written and read
 #   so far), the photo at this step, and a *bias*, which is the same at every step. "Hat" has a probability of 70 %, and
@@ -112,7 +112,7 @@ plt.tight_layout()
 # **Predict.** The boat is a raft. When the captioner said "kayak", was it looking at the boat?
 
 # %% stored="JPEG"
-raft.plot(raft.words.index("kayak"), width=10)
+raft.plot(raft.words.index("kayak"), width=8)
 
 # %% [markdown]
 # The caption above this figure is wrong.
@@ -134,7 +134,7 @@ raft.plot(raft.words.index("kayak"), width=10)
 # ## "Girls": two people, one word
 
 # %% stored="JPEG"
-beach.plot(beach.words.index("girls"), width=10)
+beach.plot(beach.words.index("girls"), width=8)
 
 # %% [markdown]
 # The caption above this figure is wrong: the two people are a woman and a man.
@@ -173,7 +173,7 @@ captioner.caption(photos / "cat.jpg", known_objects=False).caption
 # </details>
 
 # %% stored="JPEG"
-cat.plot(cat.words.index("cat"), width=10)
+cat.plot(cat.words.index("cat"), width=8)
 
 # %% [markdown]
 # The attention at "cat" is spread out: no region gets more than 4 %, and the smallest area with half of the attention
