@@ -17,7 +17,6 @@ from data_utils.scenes import WordPlace
 from keras_sat import AttentionDisplay, Ensemble, gallery
 from keras_sat.__main__ import main
 from keras_sat.options import MAP_KINDS
-from keras_sat.pictures.player import READINGS
 from keras_sat.scoring.measured_maps import maps_to_rank, measured_maps
 from keras_sat.scoring.phrases import figures_of, ground_captions, ground_phrases
 from keras_sat.search.result import CaptionResult
