@@ -48,8 +48,8 @@ hat.plot(hat.words.index("hat"), width=8)
 #   attention. (This captioner can also read the *sentinel*, a vector made from its memory, instead of the photo. At
 #   "hat", 100 % of what it reads is from the photo.)
 # * **Middle: votes.** The *vote* of a region is what the region adds to the score of this word, minus what an average
-#   region of the photo would add with the same attention. Positive votes are orange discs, negative ones blue rings. The
-#   area of each is in proportion to the vote. The strongest vote is in row 3, column 11, where the crown meets the
+#   region of the photo would add with the same attention. Positive votes are orange discs, negative ones blue rings.
+#   The area of each is in proportion to the vote. The strongest vote is in row 3, column 11, where the crown meets the
 #   brim. The number above the map is the sum of the votes. The note below gives it again, with what *uniform* (even)
 #   attention to all regions would add to the score. Together, they are the photo's part of the score.
 # * **Right: the candidate words.** Each bar is the score of a word, its *logit*; the word's probability is beside the
