@@ -18,6 +18,7 @@ import memory
 import numpy as np
 import own_words
 import pytest
+import same
 import seeds
 import tensorflow as tf
 import timing
@@ -381,10 +382,10 @@ def test_a_blend_is_between_captioners_and_gets_the_encoder_of_one(tmp_path):
     blend.main([out, f"{folders[0]}=.25", f"{folders[1]}=.75", "--encoder-from", folders[0]])
     blended = Captioner.load(out)
     assert blended.photo_blur == first.photo_blur != second.photo_blur
-    for weight, same in zip(
+    for weight, expected in zip(
         blended.encoder_model.weights, first.encoder_model.weights, strict=True
     ):
-        np.testing.assert_allclose(weight, same, atol=1e-6)
+        np.testing.assert_allclose(weight, expected, atol=1e-6)
     for weight, *both in zip(
         *(captioner.decoder.get_weights() for captioner in (blended, first, second))
     ):
@@ -499,3 +500,21 @@ def test_a_step_is_measured_with_each_twin(monkeypatch):
     fast_twins.make_trainer(batches, "paper")
     fast_twins.make_trainer(batches, "paper", reader="plain", score_method="fused")
     assert chosen == [("fast", "plain"), ("plain", "fused")]
+
+
+# === Whether two commits do the same ===
+
+
+def test_what_a_change_changed_is_named(tmp_path):
+    before = {"captions": ["a dog", "a cat"], "map/0": np.ones(3), "weight/0": np.zeros(2)}
+    same.record(tmp_path / "record", [("training: resumed", before)])
+    recorded = same.recorded(tmp_path / "record", "training: resumed")
+    assert same.differences(recorded, before) == []
+    near = before | {"map/0": np.ones(3) + 9e-6, "weight/0": np.full(2, 9e-7)}
+    assert same.differences(recorded, near) == []
+    changed = {"captions": ["a dog", "a cow"], "map/0": np.ones(3) + 2e-5, "new/0": np.ones(1)}
+    named = " ".join(same.differences(recorded, changed))
+    for part in ("'a cat' is now 'a cow'", "map", "gone: weight/0", "new: new/0"):
+        assert part in named
+    assert "a dog" not in named
+    assert same.compare(tmp_path / "record", [("training: resumed", changed)]) == 1
