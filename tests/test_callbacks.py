@@ -31,7 +31,6 @@ from keras_sat.training.history import (
     is_above_chance,
     write_history,
 )
-from keras_sat.training.summary import words_not_said
 
 
 @pytest.fixture(scope="module")
@@ -364,20 +363,6 @@ def test_no_epoch_starts_that_would_end_after_the_deadline():
     assert epochs_in_time([10.0] * 10, 1) == 1, "one is always trained"
     assert epochs_in_time([10.0] * 10, math.inf) == epochs_in_time([10.0] * 10, 1000) == 10
     assert epochs_in_time([10.0, 20.0, 20.0], 45) == 2, "as long as the one before"
-
-
-def test_frequent_words_that_no_generated_caption_has_are_named():
-    def images(*captions, split="train"):
-        return [CaptionedImage(str(n), "", [caption], split) for n, caption in enumerate(captions)]
-
-    train = images(*["a guy runs with the pup"] * 3, *["the pup of a guy"] * 2, "a lad sits")
-    dev = images("a guy and a pup run", "a lad sits", split="dev")
-    (line,) = words_not_said(train, dev, ["a dog runs", "a man sits"])
-    assert line.endswith(": guy, pup"), "the lad is in one photo, and no dev caption has runs"
-    assert words_not_said(train, dev, ["a guy with a pup"]) == []
-    many = [" ".join(f"word{n}" for n in range(9))]
-    (line,) = words_not_said(images(*many * 3), images(*many, split="dev"), [])
-    assert line.endswith("word5, ...")
 
 
 def test_what_is_left_and_the_day_on_which_it_ends(monkeypatch):

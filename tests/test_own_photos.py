@@ -11,6 +11,7 @@ import pytest
 from helpers import all_slow_but, write_photos
 
 import keras_sat
+from data_utils import CaptionedImage
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, presets
 from keras_sat.__main__ import main
@@ -18,6 +19,7 @@ from keras_sat.beyond import consensus
 from keras_sat.options import TrainingOptions
 from keras_sat.training import recipe
 from keras_sat.training.distributed import Cluster
+from keras_sat.training.own_words import in_words, own_words, unused_words
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.run import Training
 
@@ -196,7 +198,7 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(
     assert "scoring the bundled captioner on the 1 dev photos first" in said
     assert "before training: the bundled captioner scores CIDEr" in said
     assert "BLEU-4 30.0 % on the 1 dev photos" in said
-    assert re.search("frequent words of yours that no generated caption .*zebra", said)
+    assert re.search("your words that no dev caption uses: .*zebra", said)
     assert "none of 2 epochs is better than the initial captioner" in said
     assert "warning: 4 training photos are too few" in said
     kept = Captioner.load(tmp_path / "run" / "model")
@@ -369,3 +371,22 @@ def test_a_start_without_a_whole_epoch_is_told(tmp_path, capsys):
         Training(job, tmp_path, 2).record({"schedule": "constant"})
         said = "stopped in its first epoch; nothing was saved, starting again"
         assert (said in capsys.readouterr().out) == told
+
+
+def photos_with(*captions, split="train"):
+    return [CaptionedImage(str(n), "x.jpg", [text], split) for n, text in enumerate(captions)]
+
+
+def test_own_words_are_frequent_here_and_were_rare_before():
+    before = ["a", "dog", "on", "grass", *(f"w{n}" for n in range(30)), "guy", "hat"]
+    train = photos_with(*["a pup on grass"] * 4, *["a guy on grass"] * 3, *["a hat"] * 2)
+    assert own_words(train, before) == ["pup", "guy"], "two hats are too few"
+    assert own_words([*train, *photos_with(*["a dog"] * 60)], before) == ["pup"], "of 5 %"
+    assert own_words(train, ["pup", "guy", "a", "on", "grass"]) == []
+
+
+def test_own_words_are_unused_only_where_the_photos_show_them():
+    dev = photos_with("a pup runs", "a guy and a kid", split="dev")
+    assert unused_words(["guy", "pup", "lass", "kid"], dev, ["a man", "a kid"]) == ["guy", "pup"]
+    line = in_words([f"w{n}" for n in range(9)])
+    assert line == "your words that no dev caption uses: w0, w1, w2, w3, w4, w5, w6, ..."

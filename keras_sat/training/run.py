@@ -22,13 +22,13 @@ from keras_sat.training.history import (
     is_above_chance,
     write_history,
 )
+from keras_sat.training.own_words import in_words, own_words, unused_words
 from keras_sat.training.run_record import (
     PHOTOS,
     record_arguments,
     record_photos,
     reject_changed_photos,
 )
-from keras_sat.training.summary import words_not_said
 
 INITIAL_SCORES = "before.json"  # scores of the captioner that a training started from
 
@@ -206,7 +206,7 @@ class Training:
         cluster.share_folder(self.folder / "model")
         best = self._best(captioner, is_lost)
         if is_whole:
-            self._name_words_not_said(best)
+            self._name_unused_words(best)
         if cluster.broadcast(in_time.has_stopped):
             is_whole, self.job.was_interrupted = False, True
             self.job.say(
@@ -296,18 +296,19 @@ class Training:
         self.job.say(f"{self._best_in_words(known)}; it is saved in {self.folder / 'model'}")
         return captioner
 
-    def _name_words_not_said(self, captioner):
-        """Name frequent words of the training captions that the captioner does not use
-        for the dev photos, if it knew other words before.
-        """
+    def _name_unused_words(self, captioner):
+        """Name the user's own words that the captioner does not say on dev."""
         job, dev_images = self.job, self.job.photos.images_in("dev")
-        starts_random = job.plan.initial_model is None
         is_silent = not job.photos.show_progress or job.cluster.num_hosts > 1
-        if starts_random or self.kind or is_silent or not dev_images:
+        if job.initial_model is None or self.kind or is_silent or not dev_images:
+            return
+        own = own_words(job.photos.images_in("train"), job.initial_model.vocabulary.words)
+        if not own:
             return
         results = caption_photos(captioner, dev_images, **self._search_options())
-        said = [result.caption for result in results]
-        job.say(*words_not_said(job.photos.images_in("train"), dev_images, said))
+        unused = unused_words(own, dev_images, [result.caption for result in results])
+        if unused:
+            job.say(in_words(unused))
 
     def _best_in_words(self, known):
         """Say which epoch is the best; `known` lists the metrics of the initial

@@ -1,9 +1,5 @@
-"""The lines that are printed before training starts and when it has ended."""
+"""The lines that are printed before training starts."""
 
-from collections import Counter
-
-from data_utils.captions import tokenise
-from data_utils.datasets.phrase_boxes import PLACELESS
 from data_utils.training_photos import seen_in_training
 from keras_sat.presets import FEWEST_PHOTOS
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS
@@ -11,10 +7,6 @@ from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS
 # Half the width of BLEU-4's 95 % interval for one photo, in percentage points; for n
 # photos it is divided by the square root of n. From a bootstrap over 700 of Flickr8k.
 UNCERTAINTY_OF_BLEU_4 = 34
-# A word is frequent if it is in the captions of this fraction of the training photos,
-# and of at least so many.
-FREQUENT, FEWEST_FREQUENT = 0.05, 3
-MOST_NAMED = 6  # words
 
 
 def summary(job, captioner, num_views):
@@ -75,30 +67,6 @@ def _too_few_photos(num_train, num_dev, monitored):
             f"warning: {num_train} training photos are too few to learn from; use at least "
             f"{FEWEST_PHOTOS}"
         )
-
-
-def words_not_said(train_images, dev_images, captions):
-    """Return a list with a line that names words which are frequent in the training
-    captions and occur in the dev captions, but not in `captions`, generated for the dev
-    photos; [] if there are none.
-    """
-    num_photos = Counter(word for image in train_images for word in _words_of(image.captions))
-    fewest = max(FEWEST_FREQUENT, FREQUENT * len(train_images))
-    wanted = {word for image in dev_images for word in _words_of(image.captions)}
-    wanted -= PLACELESS | _words_of(captions)
-    words = [word for word in wanted if num_photos[word] >= fewest]
-    words.sort(key=lambda word: (-num_photos[word], word))
-    if not words:
-        return []
-    more = ", ..." if len(words) > MOST_NAMED else ""
-    return [
-        "frequent words of yours that no generated caption of a dev photo has: "
-        f"{', '.join(words[:MOST_NAMED])}{more}"
-    ]
-
-
-def _words_of(captions):
-    return {word for caption in captions for word in tokenise(caption)}
 
 
 def photos_seen_before(initial_model, images):
