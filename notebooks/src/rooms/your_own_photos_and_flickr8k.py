@@ -263,8 +263,8 @@ print("\n".join(textwrap.fill(line, 110) for line in str(plan).splitlines()))
 # What can you expect from a few hundred photos? In an experiment, 300 photos of Flickr8k took the place of a private
 # collection. In the captions of these photos, "dog" was replaced with "hound", "man" with "gentleman", and "grass" with
 # "lawn", and each caption got a new ending, "seen from my window". After fine-tuning on these photos, the bundled
-# captioner used the new word in 293 of the 297 cases in which it named a dog, a man or grass. On the 700 other photos
-# of the experiment, BLEU-4 rose from 17.3 to 40.2, partly because the captioner learned the ending. But the captioner
+# captioner used the new word in 232 of the 259 cases in which it named a dog, a man or grass. On the 700 other photos
+# of the experiment, BLEU-4 rose from 16.8 to 39.9, partly because the captioner learned the ending. But the captioner
 # also lost some of what it had learned from 6,000 photos. [docs/results.md](../../docs/results.md) has the details of
 # the experiment, and [docs/training.md](../../docs/training.md) lists the messages of `fit` about small folders.
 #
