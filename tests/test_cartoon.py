@@ -6,6 +6,7 @@ from keras_sat import AttentionDisplay
 from keras_sat.pictures.spotlight import NAN_COLOUR
 
 WORDS = ["a", "dog", "runs"]
+NOTE = 25  # rows of the note at the bottom of a GIF of 480 pixels
 
 
 @pytest.fixture
@@ -50,14 +51,15 @@ def test_the_photo_then_word_by_word(maps, tmp_path):
     np.testing.assert_allclose(
         frames[0][:320], np.broadcast_to((120, 160, 90), (320, 480, 3)), atol=20
     )
+    assert (frames[0][-NOTE:] < 150).any(), "it says what the line is"
     held = frames[::2]
-    ink = [(frame[320:].sum(axis=2) < 300).sum() for frame in held]
+    ink = [(frame[320:-NOTE].sum(axis=2) < 300).sum() for frame in held]
     assert 0 == ink[0] < ink[1] < ink[2] < ink[3]
     for frame, (row, column) in zip(held[1:], ((0, 0), (1, 1), (0, 1))):
         corners = frame[[40, 40, 280, 280], [60, 420, 60, 420]]
         assert np.ptp(corners, axis=1).argmax() == 2 * row + column
         assert white(frame[:320]).sum() > 200, "the outline"
-    lines = [underlined(frame[320:]) for frame in held[1:]]
+    lines = [underlined(frame[320:-NOTE]) for frame in held[1:]]
     assert lines[0].max() < lines[1].min() <= lines[1].max() < lines[2].min()
 
 
@@ -66,9 +68,9 @@ def test_the_caption_is_pale_before_it_is_said_so_that_no_line_is_empty(maps, tm
     words = ["a", "dog", "runs", *["along"] * 12]
     AttentionDisplay(photo, words, maps[[0] * 15]).animate(tmp_path / "dog.gif", words=["a"])
     frames, _ = frames_of(tmp_path / "dog.gif")
-    rows = [np.flatnonzero((frame[320:] < 230).any(axis=(1, 2))) for frame in frames[::3]]
+    rows = [np.flatnonzero((frame[320:-NOTE] < 230).any(axis=(1, 2))) for frame in frames[::3]]
     assert rows[0].max() == pytest.approx(rows[1].max(), abs=3), "all lines are there at once"
-    assert frames[0][320:].min() > 150 and frames[-1][320:].min() < 50
+    assert frames[0][320:-NOTE].min() > 150 and frames[-1][320:-NOTE].min() < 50
 
 
 def test_content_words_come_with_the_words_before_them(maps, tmp_path):
@@ -80,11 +82,20 @@ def test_content_words_come_with_the_words_before_them(maps, tmp_path):
     frames, seconds = frames_of(tmp_path / "dog.gif")
     assert seconds == [1000, 60, 700, 60, 700, 2000]
     widths = [
-        np.flatnonzero((frame[360:].sum(axis=2) < 300).any(axis=0)).max()
+        np.flatnonzero((frame[360:-NOTE].sum(axis=2) < 300).any(axis=0)).max()
         for frame in (frames[2], frames[4])
     ]
-    last = np.flatnonzero((frames[5][360:].sum(axis=2) < 300).any(axis=0)).max()
+    last = np.flatnonzero((frames[5][360:-NOTE].sum(axis=2) < 300).any(axis=0)).max()
     assert widths[0] < widths[1] < last, "then the rest of the caption"
+
+
+def test_small_vivid_things_keep_their_colour(maps, tmp_path):
+    sky = np.random.default_rng(0).integers(90, 200, (120, 160, 1)).repeat(3, axis=2)
+    photo = sky.astype(np.uint8)
+    fin = photo[60:66, 80:86] = np.array((250, 230, 20), np.uint8)
+    AttentionDisplay(photo, WORDS, maps).animate(tmp_path / "a.gif")
+    frames, _ = frames_of(tmp_path / "a.gif")
+    np.testing.assert_allclose(frames[0][189, 249], fin, atol=60)
 
 
 def test_a_long_word_is_not_broken(maps, tmp_path):

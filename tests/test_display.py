@@ -501,7 +501,9 @@ def test_soft_and_hard_one_above_the_other(photo):
 
 
 ON_THE_LINE = "The line encloses half of the attention."
-ON_DISCS = "The larger a disc, the more its region voted for the word."
+ON_DISCS = (
+    "The larger a disc, the more its region voted for the word. Votes against it are not shown."
+)
 
 
 def test_votes_are_discs_on_the_photo_so_that_a_row_of_them_can_be_told_apart(photo):
@@ -610,3 +612,11 @@ def test_the_history_that_a_folder_has(tmp_path):
         loss, cider = plot_history(path, Figure().subplots(1, 2))
         np.testing.assert_array_equal(loss.get_lines()[0].get_xydata(), [[1, 3], [2, 2]])
         np.testing.assert_array_equal(cider.get_lines()[0].get_ydata(), [math.nan, 0.4])
+
+
+def test_a_figure_of_a_grey_photo_explains_its_tint():
+    maps = np.eye(4).reshape(2, 2, 4)[:, :, :2]
+    coat = np.full((20, 20, 3), 30, np.uint8)
+    for photo, is_said in ((coat, True), (coat * np.array([1, 4, 8], np.uint8), False)):
+        figure = AttentionDisplay(photo, ["coat", "hat"], maps).plot(words="all")[0].figure
+        assert any("warm tint" in text.get_text() for text in figure.texts) == is_said

@@ -11,26 +11,29 @@ import numpy as np
 from keras_sat.pictures.sheet import wrapped
 from keras_sat.pictures.spotlight import CASING, CASING_WIDTH, LINE
 
-COLOURS = 128
+COLOURS = 224
+VIVID = 90  # a colour is vivid if its channels differ by more
+VIVID_WEIGHT = 5  # it counts so many times more
 # Dithering by a fixed pattern: what does not change between frames takes no space in
 # the file.
 PATTERN = np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]])
 PATTERN = 16 * (PATTERN / 15 - 0.5)[..., None]
 MOVE_SECONDS, FIRST_SECONDS, LAST_SECONDS = 0.06, 1.0, 2.0
 INK, PALE = (27, 27, 31), (200, 200, 206)  # of words that were said, and of others
+NOTE = (95, 95, 100)
 LINE_WIDTH = 5  # pixels, in a picture that is twice as large
 
 
-def cartoon(display, positions, look, seconds_per_word, width):
+def cartoon(display, positions, look, seconds_per_word, width, note):
     """Return an AttentionDisplay as an animated GIF (bytes): light moves to the words
-    at `positions`; see `animate`.
+    at `positions`, above a line of text, the note; see `animate`.
     """
     from PIL import Image
 
     if not 16 <= width <= 4096 or not 0 <= seconds_per_word <= 600:
         problem = "Expected a width from 16 to 4096 pixels, and from 0 to 600 seconds per word."
         raise ValueError(f"{problem} Received: width={width}, {seconds_per_word=}")
-    drawing = _Drawing(display, width)
+    drawing = _Drawing(display, width, note)
     photo = Image.fromarray(display.image).resize(drawing.size, Image.Resampling.BICUBIC)
     photos = [photo, *(drawing.lit(position, look) for position in positions)]
     frames, seconds = [drawing.frame(photo, 0)], [FIRST_SECONDS]
@@ -60,13 +63,13 @@ def cartoon(display, positions, look, seconds_per_word, width):
 
 class _Drawing:
     """Draws the frames of an AttentionDisplay: a photo `width` pixels wide, with the
-    caption below it.
+    caption and a note below it.
 
     Attributes:
         size: (width, height) of the photo.
     """
 
-    def __init__(self, display, width):
+    def __init__(self, display, width, note):
         self.display = display
         self.scale = width / display.image.shape[1]
         height = round(self.scale * display.image.shape[0])
@@ -84,6 +87,12 @@ class _Drawing:
         self.places = wrapped(lengths, self.font.getlength(" "), line_width)
         num_lines = self.places[-1][0] + 1 if self.places else 0
         self.bottom = height + 2 * self.margin + self.line * num_lines
+        self.note, note_font = note, _font(0.7 * font_size)
+        shrink = min(1, line_width / max(note_font.getlength(note), 1))
+        self.note_font = _font(max(1, shrink * note_font.size))
+        self.note_top = self.bottom
+        if note:
+            self.bottom += round(1.5 * note_font.size)
 
     def lit(self, position, look):
         """Return the photo as a word lights it, with its outline and note."""
@@ -126,6 +135,7 @@ class _Drawing:
                 below = y + 1.3 * self.font.size
                 end = x + self.font.getlength(word)
                 pen.line([(x, below), (end, below)], INK, 3)
+        pen.text((self.margin, self.note_top), self.note, NOTE, self.note_font)
         return picture
 
 
@@ -143,10 +153,13 @@ def _quantized(frames, height):
     from PIL import Image
 
     pixels = [np.array(frame) for frame in frames]
-    # Half of the sample is of the first frame: most of the others is grey.
+    # Half of the sample is of the first frame, since most of the others is grey. Vivid
+    # colours count more, so that small things keep theirs.
     sampled_frames = [*pixels, *pixels[:1] * len(pixels)]
-    sample = np.concatenate([picture[::3, ::3] for picture in sampled_frames])
-    fixed = [*CASING, *PALE, *LINE]
+    sample = np.concatenate([picture[::3, ::3].reshape(-1, 3) for picture in sampled_frames])
+    vivid = sample[np.ptp(sample, axis=1) > VIVID]
+    sample = np.concatenate([sample, *[vivid] * VIVID_WEIGHT])[None]
+    fixed = [*CASING, *PALE, *LINE, *NOTE]
     num_chosen = COLOURS - len(fixed) // 3
     palette = Image.fromarray(sample).quantize(num_chosen)
     palette.putpalette([*palette.getpalette()[: 3 * num_chosen], *fixed])

@@ -27,6 +27,7 @@ from keras_sat.pictures.spotlight import (
     FROM_MEMORY,
     LINE,
     UNIFORM,
+    is_grey,
     light_of,
     outline,
     share_with_half,
@@ -389,7 +390,9 @@ class AttentionDisplay:
 
         path = path_ending_in(".gif", path)
         width = 480 if width is None else width
-        write_whole(path, cartoon(self, self.positions(words), look, seconds_per_word, width))
+        positions = self.positions(words)
+        note = _note_on([self], look) if positions else ""
+        write_whole(path, cartoon(self, positions, look, seconds_per_word, width, note))
 
     def to_html(self, path: str | os.PathLike, *, title: str | None = None) -> None:
         """Write an interactive player, one page without network access, to a .html
@@ -458,6 +461,9 @@ def _note_on(displays, look):
     sentences = [f"The line encloses half of {' or of '.join(kinds)}."] if kinds else []
     if any(display._has_dots(look) for display in displays):
         sentences.append("The larger a disc, the more its region voted for the word.")
+        sentences.append("Votes against it are not shown.")
+    if kinds and look == "spotlight" and any(is_grey(display.image) for display in displays):
+        sentences.append("A warm tint shows in a grey photo where the captioner looked.")
     return " ".join(sentences)
 
 

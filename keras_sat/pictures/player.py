@@ -33,6 +33,7 @@ from keras_sat.pictures.spotlight import (
     LINE,
     NAN_COLOUR,
     WARMTH,
+    is_grey,
 )
 
 # What player.html has from other files.
@@ -52,9 +53,11 @@ HEADINGS = {
 READINGS = {
     "attention": "The brighter and more colourful a part of the photo is, the more the captioner "
     "attended to it. The line encloses half of the attention.",
-    "votes": "Each region that spoke for the word has a disc: the larger it is, the more the "
-    "region added to the word.",
+    "votes": "Each region that voted for the word has a disc: the larger it is, the more the "
+    "region adds to the word, compared with an average region. Votes against the word are not "
+    "shown.",
 }
+TINT_READING = " In this black-and-white photo, a warm tint shows where that is."
 MEMORY_READING = " Words in grey italics came from memory rather than from the photo."
 
 
@@ -70,6 +73,8 @@ def player_page(display, *, title=None):
         for step, word in enumerate(display.words)
     ]
     reading = READINGS[display.map_kind]
+    if display.map_kind == "attention" and is_grey(display.image):
+        reading += TINT_READING
     if display.from_photo is not None and (np.asarray(display.from_photo) < FROM_MEMORY).any():
         reading += MEMORY_READING
     values |= {
