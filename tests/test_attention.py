@@ -136,3 +136,10 @@ def test_no_attention_sees_the_mean():
 def test_dot_attention_rejects_other_sizes():
     with pytest.raises(ValueError, match=r"bilinear.*feature_dim=4, hidden_dim=7"):
         DotAttention()(numbers(PHOTOS, 7), features())
+
+
+@pytest.mark.parametrize("shape", [(2, 7, 4), (4,)])
+def test_a_hidden_state_that_is_not_of_one_step_is_rejected(shape):
+    look = BahdanauAttention(attention_dim=3)
+    with pytest.raises(ValueError, match=r"hidden state must be \(rows, hidden_dim\).*Received"):
+        look(np.zeros(shape, "float32"), np.zeros((2, 5, 6), "float32"))

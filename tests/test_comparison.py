@@ -173,3 +173,18 @@ def test_what_cannot_be_compared(images, tmp_path):
     for nothing in ([], str(tmp_path / "*.json")):
         with pytest.raises(ValueError, match="at least one ScoreTable"):
             compare(table, nothing)
+
+
+def test_the_columns_of_a_comparison_have_the_names_of_the_captioners(images, tmp_path):
+    one, two = table_of(images, 0.7, 1), table_of(images, 0.3, 1)
+    for name, table in (("no_attention", one), ("soft", two)):
+        table.to_json(tmp_path / f"{name}.json")
+
+    def heading(*sources, **options):
+        compare(*sources, **options).to_latex(tmp_path / "a.tex")
+        return (tmp_path / "a.tex").read_text().split(r"\toprule")[1].split(r"\midrule")[0]
+
+    from_files = heading(tmp_path / "no_attention.json", tmp_path / "soft.json")
+    assert r"no\_attention & soft & difference" in from_files
+    assert "none & soft & difference" in heading(one, two, names=("none", "soft"))
+    assert "first & second & difference" in heading(one, two)

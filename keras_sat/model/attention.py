@@ -121,6 +121,11 @@ class Attention(keras.layers.Layer):
     def call(
         self, hidden_state, features, projected_features=None, selection_inputs=SelectionInputs()
     ):
+        if len(hidden_state.shape) != 2:
+            raise ValueError(
+                "The hidden state must be (rows, hidden_dim): that of one step. Received: a hidden "
+                f"state of shape {tuple(hidden_state.shape)}"
+            )
         features = as_regions(features)
         if projected_features is None:
             projected_features = self.prepare(features)

@@ -29,6 +29,7 @@ class Comparison:
     """A comparison of two captioners' scores on the same photos. It prints as a table.
 
     Attributes:
+        names: of the two captioners, or of the files with their scores.
         num_photos, num_seeds: number of photos that both captioned, and of training
             runs of each.
         rows: dict from the name of a score to a dict of "first" and "second" (one score
@@ -73,14 +74,21 @@ class Comparison:
         It needs the package booktabs.
         """
         numbers = []
-        for side in SIDES:
+        for side, heading in zip(SIDES, self._headings()):
             cells = [_mean_and_deviation(name, row[side]) for name, row in self.rows.items()]
-            numbers.append(Numbers(side, tuple(zip(*cells)), " $\\pm$ "))
+            numbers.append(Numbers(heading, tuple(zip(*cells)), " $\\pm$ "))
         differences = [_differences(name, row) for name, row in self.rows.items()]
         difference, low, high = ([texts[part] for texts in differences] for part in range(3))
         numbers.append(Numbers("difference", (difference,)))
         numbers.append(Numbers("95 % interval", (low, high), " to "))
         write_whole(Path(path).expanduser(), latex_table(self._titles(), numbers, self._notes()))
+
+    def _headings(self):
+        """Return a short name of each captioner: that of a file without folder and
+        ending, or the sides if these are the same.
+        """
+        headings = [Path(name).stem for name in self.names]
+        return headings if headings[0] != headings[1] else SIDES
 
     def _titles(self):
         titles = columns() | {
@@ -132,7 +140,12 @@ def _differences(name, row):
 
 
 def compare(
-    first: Any, second: Any, *, num_resamples: int = NUM_RESAMPLES, seed: int = 0
+    first: Any,
+    second: Any,
+    *,
+    names: tuple[str, str] | None = None,
+    num_resamples: int = NUM_RESAMPLES,
+    seed: int = 0,
 ) -> Comparison:
     """Compare two captioners, each with one set of scores or with one per seed; return
     a Comparison.
@@ -143,6 +156,7 @@ def compare(
     Args:
         first, second: a ScoreTable, the path of a file that `to_json` wrote, a pattern
             of such paths ("runs/soft-*.json"), or a list of these, one per seed.
+        names: of the two captioners, for tables; None: those of the files.
         num_resamples, seed: number of resamples and random seed of the bootstrap.
     """
     first_tables, second_tables = _tables(first), _tables(second)
@@ -172,7 +186,8 @@ def compare(
             "interval": tuple(np.percentile(differences[1:], [2.5, 97.5]).tolist()),
         }
     num_seeds = (len(first_tables), len(second_tables))
-    return Comparison((_source_name(first), _source_name(second)), num_photos, num_seeds, rows)
+    names = (_source_name(first), _source_name(second)) if names is None else tuple(names)
+    return Comparison(names, num_photos, num_seeds, rows)
 
 
 def _source_name(source):
