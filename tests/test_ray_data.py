@@ -113,11 +113,11 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """A folder with 160 scenes, a torn picture and one that crashes its decoder on the
+    """A folder with 320 scenes, a torn picture and one that crashes its decoder on the
     cluster.
     """
     folder = tmp_path_factory.mktemp("photos")
-    for number, scene in enumerate(draw_scenes(160, seed=5)):
+    for number, scene in enumerate(draw_scenes(320, seed=5)):
         (folder / f"{number:03d}.png").write_bytes(scene.png())
     (folder / "100-crash.png").write_bytes((folder / "100.png").read_bytes())
     (folder / "torn.png").write_bytes(b"torn")
@@ -137,7 +137,7 @@ def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tm
     for fault in ("part-000000@worker", "part-000001@full", "part-000002@node"):
         (faults / fault).touch()
     command = ["-m", "keras_sat", "caption", photos, *["--model", "scenes", "--num-beams", "1"]]
-    command += ["--ray", address, "--output", tmp_path / "out", "--part-size", 32]
+    command += ["--ray", address, "--output", tmp_path / "out", "--part-size", 64]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with program(*command, **pipes) as driver:
         (faults / f"part-000003@{driver.pid}").touch()
@@ -147,7 +147,7 @@ def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tm
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
     with program(*command, **pipes) as driver:
         printed = driver.stdout.read()
-    assert f"{tmp_path / 'out'}: 162 pictures in 6 parts\n" in printed
+    assert f"{tmp_path / 'out'}: 322 pictures in 6 parts\n" in printed
     assert "failed: 2 pictures" in printed and driver.returncode == 2
     assert "raylet" not in printed and "\x1b" not in printed
     assert not [*faults.iterdir()], "all of it happened"
