@@ -488,7 +488,7 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
     assert f"<title>{caption}</title>" in (tmp_path / "a.html").read_text(encoding="utf-8")
     assert f'width="{72 * 3.5:g}pt"' in (tmp_path / "a.svg").read_text(encoding="utf-8")
     with Image.open(tmp_path / "a.gif") as cartoon:
-        assert cartoon.n_frames == 2 + 2 * len(caption.split())
+        assert cartoon.n_frames == 1 + 2 * len(caption.split())
         assert cartoon.width * 24 // 32 < cartoon.height, (
             "the photo has its own shape, with the caption below"
         )
