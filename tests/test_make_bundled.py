@@ -92,8 +92,8 @@ def test_the_stages_are_made_one_after_the_other_and_a_kill_costs_an_epoch(
     assert record["dev"]["scores"]["cider"] >= 0
     assert record["dev"]["grounding"]["num_phrases"] > 0
 
-    without = [*run[:-1], "flickr8k", "--reuse", run[-2], "--skip", "flickr8k-consistency"]
-    without += ["--set", "flickr8k.blend={'flickr8k-rewards': 1.0}"]
+    without = [*run[:-1], "--reuse", run[-2], "--skip", "flickr8k-consistency"]
+    without += ["--stage", "flickr8k-rewards"]
     without[without.index("--output-dir") + 1] = str(tmp_path / "trial")
     third = subprocess.run(without, stdout=subprocess.PIPE, text=True, check=True)
     stages = [line for line in third.stdout.splitlines() if line in make_bundled.STAGES]
