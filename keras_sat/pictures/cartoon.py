@@ -103,12 +103,11 @@ class _Drawing:
         # Twice as large, for smooth lines.
         large = Image.fromarray(pixels).resize((2 * width, 2 * height), Image.Resampling.BICUBIC)
         pen = ImageDraw.Draw(large)
-        for points in lines:
-            points = [tuple(2 * self.scale * (point + 0.5)) for point in points]
-            pen.line(points, CASING, width=round(CASING_WIDTH * LINE_WIDTH), joint="curve")
-        for points in lines:
-            points = [tuple(2 * self.scale * (point + 0.5)) for point in points]
-            pen.line(points, LINE, width=LINE_WIDTH, joint="curve")
+        borders = [[tuple(2 * self.scale * (point + 0.5)) for point in points] for points in lines]
+        casing_width = round(CASING_WIDTH * LINE_WIDTH)
+        for colour, line_width in ((CASING, casing_width), (LINE, LINE_WIDTH)):
+            for border in borders:
+                pen.line(border, colour, width=line_width, joint="curve")
         photo = large.resize(self.size, Image.Resampling.BOX)
         place = (width // 2, height - self.margin)
         ImageDraw.Draw(photo).text(
