@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from keras_sat.checks import ArgumentError, near_name
+from keras_sat.removed_options import without_removed
 
 # The names in the dicts of `keras_sat.model`, which would import TensorFlow; a test
 # compares them.
@@ -213,6 +214,7 @@ class Options:
             function_name: named in the error for an unknown argument.
             also: names of the function's other arguments, which may have been meant.
         """
+        arguments = without_removed(function_name, arguments)
         reject_unknown(function_name, arguments, [*cls.names(), *also])
         return cls(**arguments)
 
@@ -746,6 +748,7 @@ def split_options(function_name, options, *classes, also=()):
     The first class that has an option gets it. `function_name` is the function that
     received the options, for messages.
     """
+    options = without_removed(function_name, options)
     names_of_parts = [*(cls.names() for cls in classes), tuple(also)]
     known_names = [name for names in names_of_parts for name in names]
     reject_unknown(function_name, options, known_names)

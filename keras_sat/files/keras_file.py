@@ -33,6 +33,7 @@ from keras_sat.files.records import parts_of, records_of, restore_records
 from keras_sat.files.untrusted import reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.options import one_of
+from keras_sat.removed_options import without_removed
 
 RECORDS = "records.json"  # among the assets
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"  # Keras' names in the archive
@@ -193,6 +194,7 @@ def from_config(kind, config):
     reading a file: a trained encoder has random weights until others are assigned.
     (The weights of the bundled encoder are part of the package, and are read.)
     """
+    config = without_removed("This file", config, is_saved=True)
     encoder, weights = config.get("encoder"), config.get("encoder_weights", "imagenet")
     if isinstance(encoder, dict):
         encoder = keras.saving.deserialize_keras_object(encoder)

@@ -28,6 +28,7 @@ from keras_sat.files.records import parts_of, records_of, restore_records
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
+from keras_sat.removed_options import without_removed
 
 # Of models in one file that are not Keras' own format of today.
 OTHER_ENDINGS = (".h5", ".hdf5", ".zip", ".npz")
@@ -99,6 +100,7 @@ def load(kind, directory, encoder, encoder_weights):
         given = {"encoder": encoder, "encoder_weights": encoder_weights}
         return load_file(directory, [name for name, value in given.items() if value is not None])
     settings, vocabulary, arrays = read_model(directory)
+    settings["captioner"] = without_removed(directory, settings["captioner"], is_saved=True)
     with named_errors(directory):
         num_stored = sum(array.size for array in arrays.values())
         reject_claims(settings["captioner"], settings["feature_shape"], len(vocabulary), num_stored)
