@@ -13,6 +13,7 @@ from data_utils.tf_logging import import_tensorflow
 from keras_sat.checks import STOPPED_EARLY
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.command_line.commands import COMMANDS
+from keras_sat.command_line.invocation import flag_of
 from keras_sat.command_line.messages import (
     open_closed_streams,
     report_error,
@@ -20,6 +21,7 @@ from keras_sat.command_line.messages import (
     show_warning,
     track_ctrl_c,
 )
+from keras_sat.removed_options import without_removed
 
 
 def main(argv=None):
@@ -39,6 +41,7 @@ def main(argv=None):
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
     with track_ctrl_c() as pressed:
         try:
+            arguments = without_removed(command, arguments, called=flag_of)
             os.environ["KERAS_BACKEND"] = "tensorflow"  # overrides Keras' settings
             if not os.environ.get("KERAS_HOME"):
                 os.environ.pop("KERAS_HOME", None)  # "" would be the current folder

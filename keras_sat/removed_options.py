@@ -23,21 +23,52 @@ class Removed(NamedTuple):
 REMOVED: dict[str, Removed] = {}
 
 
-def without_removed(asking, options, *, is_saved=False):
+def without_removed(asking, options, *, is_saved=False, called=str):
     """Return a copy of a dict of options without those that were removed.
 
     Args:
-        asking: the function, folder or file whose options these are, for messages.
+        asking: the function, command, folder or file whose options these are, for
+            messages.
         is_saved: whether the options are those of a saved captioner. They say how it
             was made, so that it can be read without them.
+        called: function that turns the name of an option into what messages call it.
     """
-    kept = {name: value for name, value in options.items() if name not in REMOVED}
-    for name in options.keys() - kept.keys():
-        removed = REMOVED[name]
-        if options[name] == removed.value:
-            continue
-        message = f"{asking}: there is no option {name} any more. {removed.way_out}"
-        if not (is_saved or removed.is_harmless):
-            raise ValueError(f"{message} Received: {name}={options[name]!r}")
-        warnings.warn(f"{message} {name}={options[name]!r} is ignored.", stacklevel=3)
-    return kept
+    for name, value in _missed(options).items():
+        message = f"{asking}: there is no option {called(name)} any more. {REMOVED[name].way_out}"
+        if not (is_saved or REMOVED[name].is_harmless):
+            raise ValueError(f"{message} Received: {called(name)}={value!r}")
+        warnings.warn(f"{message} {called(name)}={value!r} is ignored.", stacklevel=3)
+    return _others(options)
+
+
+def record_without_removed(folder, record):
+    """Return a copy of the record of a training run, a dict of its arguments, without
+    options that were removed; reject a run that cannot be resumed without them.
+    """
+    for name, value in _missed(record).items():
+        message = (
+            f"{folder}: this run was made with {name}={value!r}, which this version has no more. "
+            f"{REMOVED[name].way_out}"
+        )
+        if not REMOVED[name].is_harmless:
+            raise ValueError(
+                f"{message} To go on from its weights, pass another output_dir and "
+                f"initial_model={str(folder / 'model')!r}."
+            )
+        warnings.warn(f"{message} It goes on without.", stacklevel=3)
+    return _others(record)
+
+
+def _missed(options):
+    """Return those options that were removed, and whose value this version does not
+    stand for. None was never more than the default.
+    """
+    return {
+        name: value
+        for name, value in options.items()
+        if name in REMOVED and value is not None and value != REMOVED[name].value
+    }
+
+
+def _others(options):
+    return {name: value for name, value in options.items() if name not in REMOVED}

@@ -25,6 +25,7 @@ from keras_sat.options import (
     TrainingOptions,
 )
 from keras_sat.presets import DEFAULT_MODEL, PRESETS
+from keras_sat.removed_options import REMOVED
 
 METAVARS = {
     "encoder": "NAME",
@@ -36,6 +37,7 @@ METAVARS |= {int: "N", float: "X"}
 DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
 MODEL = "a saved model (folder or .keras file), a bundled name, or hf://owner/name[@revision]"
 BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
+WITH_OPTIONS = ("fit", "caption", "evaluate")  # the commands that had more of them
 RUNTIME = (
     "a folder into which npm has installed @litertjs/core; default: downloaded once from "
     "npm's registry"
@@ -54,7 +56,9 @@ class Parser(argparse.ArgumentParser):
         wrong_word = re.search(r"unrecognized arguments: (\S+)|invalid choice: '(\S+)'", message)
         hint = ""
         if wrong_word:
-            known_words = [*self._option_string_actions, *self.commands]
+            flags = self._option_string_actions.items()
+            known_words = [flag for flag, action in flags if action.dest not in REMOVED]
+            known_words += self.commands
             hint = near_name(wrong_word[1] or wrong_word[2], known_words)
         self.exit(2, f"{self.speaker}: {message}.{hint} See `{self.prog} --help`.\n")
 
@@ -120,6 +124,8 @@ def build_parser():
         )
         command.register("type", None, _path_or_name)  # of every argument without a type
         add_arguments(command)
+        if name in WITH_OPTIONS:
+            _add_removed(command)
     parser.commands = commands.choices
     return parser
 
@@ -188,6 +194,18 @@ def _add_options(parser, options, *names):
                 metavar=metavar,
                 help=text,
             )
+
+
+def _add_removed(parser):
+    """Add flags of earlier versions, which the help does not show: with their values
+    they are recognised, so that the message about them is `without_removed`'s.
+    """
+    for name, removed in REMOVED.items():
+        if isinstance(removed.value, bool):
+            kind = {"action": argparse.BooleanOptionalAction}
+        else:
+            kind = {"type": type(removed.value)}
+        parser.add_argument(flag_of(name), help=argparse.SUPPRESS, **kind)
 
 
 def _metavar(name, bound):

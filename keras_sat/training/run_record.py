@@ -17,6 +17,8 @@ from data_utils.foreign_text import brief
 from data_utils.photo_digests import PHOTO, find_changes, size_of
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS
+from keras_sat.options import CaptionerOptions
+from keras_sat.removed_options import record_without_removed
 
 PHOTOS = "photos.json"
 
@@ -41,12 +43,24 @@ def describe(arguments, images, initial_model):
         "initial_model": None,
     }
     if initial_model is not None:
-        options = initial_model.current_options()
-        options |= {"name": initial_model.name, "vocabulary": initial_model.vocabulary.words}
-        settings = json.dumps(options, sort_keys=True, default=repr)
-        settings_checksum = f"{zlib.crc32(settings.encode()):08x}"
-        described["initial_model"] = f"{initial_model.weights_digest()}-{settings_checksum}"
+        described["initial_model"] = initial_model.weights_digest()
+        described["initial_options"] = _checksum_of_options(initial_model)
     return json.loads(json.dumps({**described, **arguments}, default=_as_json))
+
+
+def _checksum_of_options(captioner):
+    """Return a checksum of the options that are not a captioner's defaults: it is the
+    same in a version that has more options, or fewer.
+    """
+    defaults = CaptionerOptions.defaults()
+    options = {
+        name: value
+        for name, value in captioner.current_options().items()
+        if value != defaults[name]
+    }
+    options["name"] = captioner.name
+    settings = json.dumps(options, sort_keys=True, default=repr)
+    return f"{zlib.crc32(settings.encode()):08x}"
 
 
 def _size_or_checksum(photo):
@@ -119,6 +133,7 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
     recorded = described
     if epochs:
         recorded = read_sealed_json(path, "the arguments of a training run", WAY_OUT)
+        recorded = _as_written_today(recorded, described, output_dir)
     names = [
         name for name in {**described, **recorded} if recorded.get(name) != described.get(name)
     ]
@@ -141,6 +156,18 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
         )
     if not has_ended:
         write_sealed_json(path, described)
+
+
+def _as_written_today(recorded, described, folder):
+    """Return the record of a run, which an earlier version may have written, as this
+    version would have written it.
+    """
+    recorded = record_without_removed(folder, recorded)
+    if recorded.get("initial_model") is not None and "initial_options" not in recorded:
+        # The two were one, with a checksum of all options, also of those that are gone.
+        recorded["initial_model"] = recorded["initial_model"].partition("-")[0]
+        recorded["initial_options"] = described.get("initial_options")
+    return recorded
 
 
 def record_photos(folder, images, records):
