@@ -164,8 +164,6 @@ class FitKeywords(TypedDict, total=False):
     consensus_photos: int | None
     consensus_captions: int | None
     known_objects: bool | None
-    consistency_epochs: int | None
-    consistency_rate: float | None
     self_critical_rate: float | None
     num_drawn: int | None
     reward_baseline: str | None

@@ -42,7 +42,6 @@ MEASURED_MAPS = (*MAP_KINDS, "votes-blurred")
 KINDS = {
     "training": "Training",  # of all epochs
     "words": "Cross-entropy epochs",  # the first phase
-    "consistency": "Feature consistency epochs",
     "rewards": "Self-critical epochs",
     "loss": "Attention and loss",
     "search": "Search",
@@ -690,20 +689,6 @@ class TrainingOptions(OptimizerOptions):
         "auto: mixed_bfloat16 where possible",
         unchecked(str, *DTYPES),
         none="Keras' default",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsistencyOptions(Options):
-    """Options of the feature consistency epochs of `keras_sat.fit`, which train the
-    encoder.
-    """
-
-    consistency_epochs: int = option(
-        "consistency", 0, "epochs that make features robust to size, light and noise", count(0)
-    )
-    consistency_rate: float = option(
-        "consistency", 1.5e-4, "learning rate of these epochs; falls to 0", above_zero
     )
 
 

@@ -59,7 +59,6 @@ PRESETS = {
         "photo_jitter": 1.0,
         "no_repeat_ngram": 3,
         "no_repeat_around": "and",
-        "consistency_epochs": 3,
         "self_critical_epochs": 3,
         "reward_baseline": "others",
     },
@@ -153,7 +152,7 @@ def fitting_settings(preset, options):
     if training != "frozen" or ("encoder_layer" in options and "trained_up_to" not in options):
         _leave_out(settings, "encoder_layer", "trained_up_to")
     if training == "frozen":  # each photo is encoded once, and gives the same features
-        _leave_out(settings, "photo_jitter", "consistency_epochs")
+        _leave_out(settings, "photo_jitter")
     last_trained = {**settings, **options}.get("trained_up_to")
     if training != "fine-tuned" and last_trained is None:
         _leave_out(settings, "encoder_rate", "first_layer_rate")

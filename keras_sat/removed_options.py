@@ -20,7 +20,12 @@ class Removed(NamedTuple):
     is_harmless: bool = False
 
 
-REMOVED: dict[str, Removed] = {}
+_NO_CONSISTENCY = "For captions that stay the same under noise: photo_blur=1, photo_jitter=1."
+
+REMOVED: dict[str, Removed] = {
+    "consistency_epochs": Removed(0, _NO_CONSISTENCY),
+    "consistency_rate": Removed(1.5e-4, _NO_CONSISTENCY, is_harmless=True),
+}
 
 
 def without_removed(asking, options, *, is_saved=False, called=str):

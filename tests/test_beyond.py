@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import keras_sat
-from keras_sat.beyond.extensions import FURTHER_EPOCHS, HOOKS
+from keras_sat.beyond.extensions import HOOKS
 from keras_sat.options import CaptionerOptions
 
 FOLDER = Path(keras_sat.__file__).parent
@@ -25,7 +25,5 @@ def test_an_idea_names_its_source_and_its_gain(path):
 
 
 def test_hooks_are_options_of_fit():
-    further = [name for epochs in FURTHER_EPOCHS.values() for name in epochs.options.names()]
-    assert HOOKS.keys() <= {*CaptionerOptions.names(), *further}
+    assert HOOKS.keys() <= {*CaptionerOptions.names()}
     assert all(any(part is not None for part in hook) for hook in HOOKS.values())
-    assert {name.replace("_epochs", "_rate") for name in FURTHER_EPOCHS} <= {*further}

@@ -30,7 +30,6 @@ from keras_sat.options import (
     FIRST,
     KINDS,
     CaptionerOptions,
-    ConsistencyOptions,
     SelfCriticalOptions,
     TrainingOptions,
 )
@@ -77,7 +76,7 @@ def test_the_help_of_fit_is_one_screen_and_help_all_has_every_option_by_kind(mon
         if line.startswith("  --")
     }
     headings = [lines.index(f"{heading}:") for heading in KINDS.values()] + [len(lines)]
-    for cls in (CaptionerOptions, ConsistencyOptions, SelfCriticalOptions, TrainingOptions):
+    for cls in (CaptionerOptions, SelfCriticalOptions, TrainingOptions):
         for name in {*cls.names()} - {"grid_shape"}:
             flag, number = (
                 f"--{name.replace('_', '-')}",

@@ -63,16 +63,16 @@ def test_the_stages_are_made_one_after_the_other_and_a_kill_costs_an_epoch(
     run += [str(tmp_path / "runs"), "flickr8k"]
     with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as first:
         for line in first.stdout:
-            if line.strip() == "flickr8k-rewards":  # the third stage begins
+            if line.strip() == "flickr8k-phrases":  # the third stage begins
                 first.kill()
                 break
     assert first.returncode == -signal.SIGKILL
     done = {path.parent.name for path in (tmp_path / "runs").glob("*/stage.json")}
-    assert done == {"flickr8k-words", "flickr8k-consistency"}
+    assert done == {"flickr8k-words", "flickr8k-rewards"}
 
     second = subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True)
     stages = [line for line in second.stdout.splitlines() if line in make_bundled.STAGES]
-    assert stages[0] == "flickr8k-rewards" and done.isdisjoint(stages)
+    assert stages[0] == "flickr8k-phrases" and done.isdisjoint(stages)
 
     folder = tmp_path / "runs" / "flickr8k"
     record = json.loads((folder / "record.json").read_text())
@@ -92,12 +92,12 @@ def test_the_stages_are_made_one_after_the_other_and_a_kill_costs_an_epoch(
     assert record["dev"]["scores"]["cider"] >= 0
     assert record["dev"]["grounding"]["num_phrases"] > 0
 
-    without = [*run[:-1], "--reuse", run[-2], "--skip", "flickr8k-consistency"]
-    without += ["--stage", "flickr8k-rewards"]
+    without = [*run[:-1], "--reuse", run[-2], "--skip", "flickr8k-rewards"]
+    without += ["--stage", "flickr8k-phrases"]
     without[without.index("--output-dir") + 1] = str(tmp_path / "trial")
     third = subprocess.run(without, stdout=subprocess.PIPE, text=True, check=True)
     stages = [line for line in third.stdout.splitlines() if line in make_bundled.STAGES]
-    assert stages == ["flickr8k-rewards"]  # "flickr8k-words" was taken from the first run
+    assert stages == ["flickr8k-phrases"]  # "flickr8k-words" was taken from the first run
 
 
 @pytest.mark.slow
@@ -111,10 +111,10 @@ def test_the_papers_captioner_has_one_encoder(flickr8k_of_scenes, tmp_path):
 
 
 def test_a_stage_that_is_left_out_is_no_start():
-    stages = make_bundled.without_stages(make_bundled.STAGES, ["flickr8k-consistency"])
-    assert "flickr8k-consistency" not in stages
-    assert stages["flickr8k-rewards"].starts_from == "flickr8k-words"
-    assert make_bundled.STAGES["flickr8k-rewards"].starts_from == "flickr8k-consistency"
+    stages = make_bundled.without_stages(make_bundled.STAGES, ["flickr8k-rewards"])
+    assert "flickr8k-rewards" not in stages
+    assert stages["flickr8k-phrases"].starts_from == "flickr8k-words"
+    assert make_bundled.STAGES["flickr8k-phrases"].starts_from == "flickr8k-rewards"
 
 
 def test_changes_of_settings():

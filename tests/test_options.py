@@ -26,7 +26,6 @@ from keras_sat.model.scorings import SCORINGS, DotAttention
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.options import (
     CaptionerOptions,
-    ConsistencyOptions,
     DecoderOptions,
     SearchOptions,
     SelfCriticalOptions,
@@ -38,7 +37,7 @@ from keras_sat.training import recipe
 from keras_sat.training.plan import OPTIONS_OF_FIT
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 5}
-ALL = (CaptionerOptions, SearchOptions, TrainingOptions, ConsistencyOptions, SelfCriticalOptions)
+ALL = (CaptionerOptions, SearchOptions, TrainingOptions, SelfCriticalOptions)
 
 
 @pytest.mark.parametrize("cls", ALL)
@@ -56,7 +55,7 @@ def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
         )
         assert field.metadata["bound"].takes_none or field.default is not None
     with pytest.raises(dataclasses.FrozenInstanceError):
-        made.seed = made.num_drawn = made.consistency_rate = 5
+        made.seed = made.num_drawn = 5
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_neither_files_nor_devices_are_touched(machine, monkeypatch):
         (
             Request("flickr8k", {}),
             MANY,
-            "at most 8, then 3 consistency epochs, then 3 self-critical epochs",
+            "at most 8, then 3 self-critical epochs",
         ),
         (Request("flickr8k", {}, preset="paper"), MANY, "encoder vgg19 (frozen)"),
         (Request("folder", {}), MANY, "start: random weights"),

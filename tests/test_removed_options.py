@@ -1,6 +1,7 @@
 """Options that earlier versions had."""
 
 import pytest
+from small_training import train
 
 from data_utils.atomic_files import write_sealed_json
 from keras_sat.__main__ import main
@@ -72,6 +73,16 @@ def test_the_initial_model_of_an_earlier_record_is_recognised_by_its_weights(tmp
     with pytest.raises(ValueError, match="initial_model was '12345678' and is '87654321'"):
         record_arguments(tmp_path, {**DESCRIBED, "initial_model": "87654321"}, EPOCHS)
     record_arguments(tmp_path, DESCRIBED, EPOCHS)
+
+
+@pytest.mark.parametrize("last", ["consistency", "self_critical"])
+def test_a_run_with_feature_consistency_says_how_to_go_on_in_one_line(last, tmp_path):
+    for phase in ("consistency", last):
+        (tmp_path / phase / "checkpoint").mkdir(parents=True, exist_ok=True)
+    with pytest.raises(ValueError, match="had epochs of feature consistency") as error:
+        train(tmp_path, epochs=1)
+    assert f"Its captioner is '{tmp_path / last / 'model'}'" in str(error.value)
+    assert "initial_model" in str(error.value) and "\n" not in str(error.value)
 
 
 # === The command line ===

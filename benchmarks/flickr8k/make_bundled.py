@@ -17,7 +17,7 @@ pause it in the same way.
 To see what a stage is worth, make a captioner without it. `--reuse` takes the stages
 before it from another run:
 
-    ... flickr8k --output-dir a --reuse runs/bundled --skip flickr8k-consistency
+    ... flickr8k --output-dir a --reuse runs/bundled --skip flickr8k-rewards
     ... flickr8k --output-dir b --reuse runs/bundled --set flickr8k-words.epochs=12
     ... flickr8k --output-dir c --reuse runs/bundled --set flickr8k.word_offsets=0.3
 """
@@ -80,9 +80,8 @@ class Finish:
 
 
 _PRESET = {"preset": "flickr8k-efficientnet_lite0", "dtype": "mixed_bfloat16"}
-_CROSS_ENTROPY = {**_PRESET, "consistency_epochs": 0, "self_critical_epochs": 0}
-_CONSISTENCY = {**_PRESET, "epochs": 0, "self_critical_epochs": 0}
-_REWARDS = {**_PRESET, "epochs": 0, "consistency_epochs": 0, "num_views": 1}
+_CROSS_ENTROPY = {**_PRESET, "self_critical_epochs": 0}
+_REWARDS = {**_PRESET, "epochs": 0, "num_views": 1}
 _BOXES = {"box_weight": 1.0}
 _PHRASES = {"box_weight": 1.0, "region_weight": 1.0}
 _FROZEN = {
@@ -95,10 +94,7 @@ _HARD = {"attention": "hard", **_FROZEN, "num_views": 1}
 
 STAGES = {
     "flickr8k-words": Stage(None, {**_CROSS_ENTROPY, **_BOXES, "epochs": 10}),
-    "flickr8k-consistency": Stage("flickr8k-words", {**_CONSISTENCY, "consistency_epochs": 3}),
-    "flickr8k-rewards": Stage(
-        "flickr8k-consistency", {**_REWARDS, **_BOXES, "self_critical_epochs": 3}
-    ),
+    "flickr8k-rewards": Stage("flickr8k-words", {**_REWARDS, **_BOXES, "self_critical_epochs": 3}),
     "flickr8k-phrases": Stage(
         "flickr8k-rewards", {**_CROSS_ENTROPY, **_PHRASES, "epochs": 4, "learning_rate": 6e-4}
     ),
@@ -143,7 +139,7 @@ SMALL = {
     "min_count": 1,
 }
 LITE0 = "efficientnet_lite0"
-PHASES = ("epochs", "consistency_epochs", "self_critical_epochs")
+PHASES = ("epochs", "self_critical_epochs")
 
 _SEARCH = {"length_penalty": 0.4, "consensus_weight": 40.0, "known_objects": True}
 FINISHES = {
@@ -305,7 +301,7 @@ def _record_of_stage(folder):
 
 def _captioner_of(folder):
     """Return the folder of the captioner that a stage ended with."""
-    for phase in ("self_critical", "consistency", "."):
+    for phase in ("self_critical", "."):
         if (folder / phase / "model").exists():
             return folder / phase / "model"
     raise ValueError(f"This stage has no captioner. Received: {folder}")

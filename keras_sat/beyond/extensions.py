@@ -1,24 +1,17 @@
-"""Extensions of the paper, one idea per file: HOOKS maps options to changes of decoder,
-objective or training.
+"""Extensions of the paper, one idea per file: HOOKS maps options to changes of decoder
+or objective.
 """
 
 from keras_sat.beyond.attend_after import AttendAfter
 from keras_sat.beyond.boxes import AttentionOnBoxes
-from keras_sat.beyond.feature_consistency import FeatureConsistency
 from keras_sat.beyond.guide import Guide
-from keras_sat.beyond.hook import FurtherEpochs, Hook
+from keras_sat.beyond.hook import Hook
 from keras_sat.beyond.label_smoothing import LabelSmoothing
 from keras_sat.beyond.regions import RegionPhrases
-from keras_sat.beyond.self_critical import SelfCritical
 from keras_sat.beyond.sentinel import WithSentinel
 from keras_sat.beyond.sharpness import Sharpness
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.options import (
-    CaptionerOptions,
-    ConsistencyOptions,
-    DecoderOptions,
-    SelfCriticalOptions,
-)
+from keras_sat.options import CaptionerOptions, DecoderOptions
 
 HOOKS = {
     "sentinel": Hook(decoder=WithSentinel),
@@ -28,18 +21,7 @@ HOOKS = {
     "region_weight": Hook(term=RegionPhrases, needs="boxes"),
     "guide_weight": Hook(term=Guide),
     "sharpness_weight": Hook(term=Sharpness),
-    "consistency_epochs": Hook(
-        epochs=FurtherEpochs(
-            ConsistencyOptions, FeatureConsistency.of, schedule="cosine", encoder_alone=True
-        )
-    ),
-    "self_critical_epochs": Hook(
-        epochs=FurtherEpochs(SelfCriticalOptions, SelfCritical.of, keeps_before=True)
-    ),
 }
-
-# In training order.
-FURTHER_EPOCHS = {option: hook.epochs for option, hook in HOOKS.items() if hook.epochs}
 
 
 def hooks_of(options):

@@ -1,6 +1,4 @@
-"""Hooks: an option can change the decoder, add a term to the objective, or add a
-training phase.
-"""
+"""Hooks: an option can change the decoder, or add a term to the objective."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +8,6 @@ class Hook(NamedTuple):
 
     decoder: Any = None  # subclass of CaptionDecoder that replaces it
     term: Any = None  # subclass of Term
-    epochs: Any = None  # FurtherEpochs; the option is the number of epochs
     needs: str | None = None  # an argument of `fit` that the option requires
 
 
@@ -51,17 +48,3 @@ class Term:
             extra: list of the batch's inputs after input_ids.
         """
         raise NotImplementedError
-
-
-class FurtherEpochs(NamedTuple):
-    """A later training phase with its own objective and folder."""
-
-    # Subclass of Options; those ending in _epochs and _rate are the number of epochs
-    # and learning rate.
-    options: Any
-    # Function of the captioner trained so far, the one to train, its images,
-    # TrainingOptions and these options.
-    objective: Any
-    schedule: str = "constant"  # learning rate schedule, or "cosine"
-    encoder_alone: bool = False  # train only the encoder, on photos without augmentation
-    keeps_before: bool = False  # keep the captioner before this phase if no epoch is better

@@ -70,18 +70,6 @@ class SelfCritical:
         self.max_length = max_length
         self.reward = CaptionReward(captions, vocabulary)
 
-    @classmethod
-    def of(cls, trained_captioner, captioner, images, training, options):
-        """Return the objective of `self_critical_epochs`; see FurtherEpochs."""
-        return cls(
-            [image.captions for image in images],
-            captioner.vocabulary,
-            num_drawn=options.num_drawn,
-            reward_baseline=options.reward_baseline,
-            temperature=options.drawing_temperature,
-            max_length=training.max_length,
-        )
-
     def __call__(self, captioner, batch):
         """Return the Objective for a batch of `make_batches`, with or without boxes."""
         (features, input_ids, *extra), target_ids, token_weights = batch

@@ -19,7 +19,6 @@ from keras_sat.options import (
     BeamSearchOptions,
     CaptionerOptions,
     ConsensusOptions,
-    ConsistencyOptions,
     SearchOptions,
     SelfCriticalOptions,
     TrainingOptions,
@@ -303,7 +302,7 @@ def _add_fit(parser):
     parser.add_argument("--preset", choices=list(PRESETS), metavar="NAME", help=text)
     _add_values(parser, "MODEL", initial_model="start from a saved or a bundled model")
     _add_switches(parser, from_scratch=f"for your own photos: do not start from {DEFAULT_MODEL}")
-    classes = (CaptionerOptions, SelfCriticalOptions, ConsistencyOptions, TrainingOptions)
+    classes = (CaptionerOptions, SelfCriticalOptions, TrainingOptions)
     owners = {name: options for options in classes for name in options.names()}
     for name in FIRST:
         _add_options(parser, owners[name], name)

@@ -7,7 +7,7 @@ import sys
 
 from data_utils.foreign_text import visible
 from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
-from keras_sat.options import ConsistencyOptions, SelfCriticalOptions, count
+from keras_sat.options import SelfCriticalOptions, count
 from keras_sat.presets import LIGHT_ENCODERS, default_encoder, without_gpu
 
 CACHE_OPTIONS = ("batch_size", "verify")  # the other options of `features` are the encoder's
@@ -22,11 +22,10 @@ def run_demo(**options):
 
 def run_fit(data, gpus=None, hosts=False, **options):
     """Train a captioner with the given options."""
-    for phase in (SelfCriticalOptions, ConsistencyOptions):
-        epochs, *settings = phase.names()
-        for name in settings:
-            if name in options and not options.get(epochs):
-                reject_alone(name, epochs)
+    epochs, *settings = SelfCriticalOptions.names()
+    for name in settings:
+        if name in options and not options.get(epochs):
+            reject_alone(name, epochs)
     if hosts or gpus is not None:  # first: hosts can only be connected before TensorFlow computes
         from keras_sat.training.distributed import several_gpus, several_hosts
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keras_sat.beyond.extensions import FURTHER_EPOCHS, HOOKS
+from keras_sat.beyond.extensions import HOOKS
 from keras_sat.options import CaptionerOptions, TrainingOptions
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import MONITORED
@@ -65,18 +65,16 @@ class TrainingJob:
             arguments["monitored"] = self.plan.monitored
         return describe(arguments, self.images, self.initial_model)
 
-    def record_of_further(self, name, captioner):
-        """Return the record of the later phase `name` (one of FURTHER_EPOCHS), which
-        starts from a captioner.
+    def record_of_rewards(self, captioner):
+        """Return the record of the self-critical phase, which starts from a
+        captioner.
         """
-        epochs = FURTHER_EPOCHS[name]
-        phase_options = self.plan.options.further[name].to_dict()
+        rewards = self.plan.options.rewards.to_dict()
         arguments = {
             option: getattr(self.options, option) for option in TrainingOptions.names("training")
         }
-        arguments |= {"epochs": phase_options.pop(name), "schedule": epochs.schedule}
-        if not epochs.encoder_alone:
-            required = {option: hook.needs for option, hook in HOOKS.items() if hook.needs}
-            arguments |= {argument: self.arguments[argument] for argument in required.values()}
-            arguments |= {option: self.plan.options.captioner.get(option) for option in required}
-        return describe({**arguments, **phase_options}, self.images, captioner)
+        arguments |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}
+        required = {option: hook.needs for option, hook in HOOKS.items() if hook.needs}
+        arguments |= {argument: self.arguments[argument] for argument in required.values()}
+        arguments |= {option: self.plan.options.captioner.get(option) for option in required}
+        return describe({**arguments, **rewards}, self.images, captioner)

@@ -1,11 +1,12 @@
-"""The phases of training: cross-entropy, then the phases in keras_sat.beyond, each with
-its own folder.
+"""The two phases of training: cross-entropy, then self-critical epochs in a folder of
+their own.
 """
 
 import keras
 
 from data_utils.vocabulary import Vocabulary
-from keras_sat.beyond.extensions import FURTHER_EPOCHS, HOOKS
+from keras_sat.beyond.extensions import HOOKS
+from keras_sat.beyond.self_critical import SelfCritical
 from keras_sat.captioner import Captioner
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.options import OptimizerOptions
@@ -13,6 +14,7 @@ from keras_sat.training.callbacks import BeginWithExpectations
 from keras_sat.training.run import Training
 from keras_sat.training.summary import summary
 
+REWARDS = "self_critical"  # the folder of the self-critical phase
 # A saved captioner does not contain these options.
 PASSED_TO_EACH_PHASE = ["seed", "dtype", *(option for option, hook in HOOKS.items() if hook.needs)]
 
@@ -23,7 +25,7 @@ def train_on_words(job):
     """
     options = job.options
     training = Training(job, job.folder, options.epochs, monitored=job.plan.monitored)
-    _reject_late_epochs(training, FURTHER_EPOCHS)
+    _reject_late_epochs(training)
     training.record(job.record_of_words())
     if training.has_ended:
         return training.loaded()
@@ -46,50 +48,60 @@ def train_on_words(job):
     return training.run(captioner, batches, first_callbacks)
 
 
-def train_further(job, name, previous_captioner):
-    """Train a captioner in the later phase `name` (one of FURTHER_EPOCHS).
-
-    Return the result of `Training.run`.
+def train_on_rewards(job, previous_captioner):
+    """Train a captioner in the self-critical phase of a TrainingJob, and return the
+    result of `Training.run`.
     """
-    options, epochs = job.options, FURTHER_EPOCHS[name]
+    options, rewards = job.options, job.plan.options.rewards
     keras.utils.set_random_seed(options.seed)
-    captioner = previous_captioner.adapted(**_changes_of_further(job))
-    if not epochs.encoder_alone:
-        WeightUpdates(options).check_rate(captioner)
+    captioner = previous_captioner.adapted(**_changes_for_rewards(job))
+    WeightUpdates(options).check_rate(captioner)
     _check_changes(captioner, job)
-    folder = further_folder(job.folder, name)
-    kind = f"{folder.name.replace('_', '-')} "
-    num_epochs = job.plan.options.num_further(name)
-    training = Training(job, folder, num_epochs, kind, monitored="val_cider")
-    names = [*FURTHER_EPOCHS]
-    _reject_late_epochs(training, names[names.index(name) + 1 :])
-    training.record(job.record_of_further(name, captioner))
+    training = Training(
+        job,
+        job.folder / REWARDS,
+        rewards.self_critical_epochs,
+        "self-critical ",
+        monitored="val_cider",
+    )
+    training.record(job.record_of_rewards(captioner))
     if training.has_ended:
         return training.loaded()
 
     if not options.epochs:  # this is the first phase
         job.say(*summary(job, captioner, 1))
     job.photos.prepare(captioner, num_views=1)
-    if epochs.keeps_before and not training.keep_initial(captioner):
+    if not training.keep_initial(captioner):
         return previous_captioner, False, []
     batches = job.photos.batches(
         "train",
         captioner,
         options,
-        changing=not epochs.encoder_alone,
         group_by="image",
         whole=True,
         first_epoch=len(training.epochs),
     )
-    num_steps = num_epochs * job.cluster.num_steps(batches)
-    _compile_further(job, name, captioner, previous_captioner, num_steps)
+    objective = SelfCritical(
+        [image.captions for image in job.photos.images_in("train")],
+        captioner.vocabulary,
+        num_drawn=rewards.num_drawn,
+        reward_baseline=rewards.reward_baseline,
+        temperature=rewards.drawing_temperature,
+        max_length=options.max_length,
+    )
+    captioner.compile(
+        _fresh(options.optimizer, learning_rate=rewards.self_critical_rate),
+        learning_rate=rewards.self_critical_rate,
+        training_objective=objective,
+        **_optimizer_options(options),
+    )
     return training.run(captioner, batches)
 
 
-def _changes_of_further(job):
-    """Return the captioner options that a later phase changes: those that a saved
-    captioner does not contain, and without a cross-entropy phase, which would have
-    applied them, all.
+def _changes_for_rewards(job):
+    """Return the captioner options that the self-critical phase changes: those that a
+    saved captioner does not contain, and without a cross-entropy phase, which would
+    have applied them, all.
     """
     changes = job.captioner_options()
     if not job.options.epochs:
@@ -97,65 +109,29 @@ def _changes_of_further(job):
     return {name: value for name, value in changes.items() if name in PASSED_TO_EACH_PHASE}
 
 
-def _compile_further(job, name, captioner, previous_captioner, num_steps):
-    """Compile a captioner for the later phase `name`, which takes `num_steps` steps."""
-    options, epochs = job.options, FURTHER_EPOCHS[name]
-    phase_options = job.plan.options.further[name]
-    highest_rate = getattr(phase_options, name.replace("_epochs", "_rate"))
-    warmup_steps = 0 if epochs.schedule == "constant" else min(100, num_steps // 4)
-    rate = _learning_rate(highest_rate, epochs.schedule, warmup_steps, num_steps)
-    optimizer_options = _optimizer_options(options)
-    if epochs.encoder_alone:  # the other weights must not decay either
-        optimizer_options |= {"encoder_rate": 1.0, "first_layer_rate": 1.0, "weight_decay": None}
-    train_images = job.photos.images_in("train")
-    objective = epochs.objective(
-        previous_captioner, captioner, train_images, options, phase_options
-    )
-    captioner.compile(
-        _fresh(options.optimizer, learning_rate=rate),
-        learning_rate=rate,
-        training_objective=objective,
-        **optimizer_options,
-    )
-
-
-def further_folder(folder, name):
-    """Return the folder of the later phase `name` (one of FURTHER_EPOCHS) inside the
-    folder of a training run.
+def _reject_late_epochs(training):
+    """Reject more cross-entropy epochs if the self-critical phase has already started
+    from the captioner of the last one.
     """
-    return folder / name.removesuffix("_epochs")
-
-
-def _reject_late_epochs(training, names):
-    """Reject further epochs of the first phase if a later phase has already started
-    from its captioner.
-    """
-    for name in names:
-        checkpoint = further_folder(training.job.folder, name) / "checkpoint"
-        if checkpoint.exists() and not training.has_ended:
-            raise ValueError(
-                f"The {name} in this folder started after epoch {len(training.epochs)}. "
-                "To train longer first, pass another output_dir and "
-                f"initial_model={str(training.folder / 'model')!r}. "
-                f"Received: {training.num_epochs} {training.kind}epochs"
-            )
+    has_rewards = (training.folder / REWARDS / "checkpoint").exists()
+    if has_rewards and not training.has_ended:
+        raise ValueError(
+            f"The self_critical_epochs in this folder started after epoch {len(training.epochs)}. "
+            "To train longer first, pass another output_dir and "
+            f"initial_model={str(training.folder / 'model')!r}. "
+            f"Received: {training.num_epochs} epochs"
+        )
 
 
 def _check_changes(captioner, job):
     """Reject augmentation with a frozen encoder, which encodes each photo only once."""
-    if captioner.encoder_training != "frozen":
-        return
-    ineffective = {"photo_jitter": job.options.photo_jitter}
-    for name, epochs in FURTHER_EPOCHS.items():
-        if epochs.encoder_alone:
-            ineffective[name] = job.plan.options.num_further(name)
-    for name, value in ineffective.items():
-        if value:
-            raise ValueError(
-                "This option has no effect on a frozen encoder: leave it out, or train "
-                "the whole encoder with "
-                f"encoder_training='fine-tuned' (--encoder-training). Received: {name}={value}"
-            )
+    photo_jitter = job.options.photo_jitter
+    if captioner.encoder_training == "frozen" and photo_jitter:
+        raise ValueError(
+            "This option has no effect on a frozen encoder: leave it out, or train the whole "
+            "encoder with encoder_training='fine-tuned' (--encoder-training). Received: "
+            f"{photo_jitter=}"
+        )
 
 
 def _optimizer_options(options):

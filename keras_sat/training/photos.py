@@ -123,16 +123,13 @@ class TrainingPhotos:
         """Return the photos of a split, which may be an empty list."""
         return [image for image in self.images if image.split == split]
 
-    def batches(
-        self, split, captioner, training, *, group_by=None, whole=False, changing=True, **options
-    ):
+    def batches(self, split, captioner, training, *, group_by=None, whole=False, **options):
         """Return the batches of a split, "train" or "dev", for a captioner and its
         TrainingOptions.
 
         Args:
             group_by: replaces the `group_by` of the training.
             whole: use only the whole photos, not their other views.
-            changing: augment photos by `photo_jitter`.
             **options: other options of make_batches.
         """
         caches = None
@@ -147,7 +144,7 @@ class TrainingPhotos:
         }
         if self.cache is None and split == "train":
             options["num_views"] = 1 if whole else self.num_views
-            options["jitter"] = training.photo_jitter if changing else 0.0
+            options["jitter"] = training.photo_jitter
         if self.boxes is not None and split == "train":
             captioner.build_once(captioner.photo_encoder.features_shape)
             options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}

@@ -18,22 +18,24 @@ import tensorflow as tf
 from data_utils.atomic_files import read_sealed_json
 from keras_sat import presets
 from keras_sat.beyond import calibration, consensus
-from keras_sat.beyond.extensions import FURTHER_EPOCHS, HOOKS
+from keras_sat.beyond.extensions import HOOKS
 from keras_sat.captioner import network_in_words
 from keras_sat.files.model_folder import EXPECTED, PRETRAINED
 from keras_sat.model.encoders import starts_random
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.options import CaptionerOptions, TrainingOptions, one_of, split_options
+from keras_sat.options import (
+    CaptionerOptions,
+    SelfCriticalOptions,
+    TrainingOptions,
+    one_of,
+    split_options,
+)
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS, MONITORED
 from keras_sat.training.run_record import recorded_encoder
 
-OPTIONS_OF_FIT = (
-    TrainingOptions,
-    CaptionerOptions,
-    *(epochs.options for epochs in FURTHER_EPOCHS.values()),
-)
+OPTIONS_OF_FIT = (TrainingOptions, CaptionerOptions, SelfCriticalOptions)
 OF_KERAS = ("name", "trainable")  # arguments of Captioner that are not options
 # These are fixed in a trained captioner.
 PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")
@@ -134,40 +136,33 @@ class FitOptions:
 
     Attributes:
         training: TrainingOptions.
-        further: dict from the names in FURTHER_EPOCHS to the options of these phases.
+        rewards: SelfCriticalOptions.
         captioner: dict of the options of Captioner that were asked for; the others have
             their default, or that of the initial model.
         encoder_weights: see Captioner; the initial model is loaded with them.
     """
 
     training: TrainingOptions
-    further: dict
+    rewards: SelfCriticalOptions
     captioner: dict
     encoder_weights: Any
 
     @classmethod
     def of(cls, options):
         """Check a dict of the options of `fit` and group them."""
-        training, captioner, *further, of_keras = split_options(
+        training, captioner, rewards, of_keras = split_options(
             "fit", options, *OPTIONS_OF_FIT, also=OF_KERAS
         )
         CaptionerOptions.check(**captioner)
         encoder_weights = captioner.pop(
             "encoder_weights", CaptionerOptions.defaults()["encoder_weights"]
         )
-        phases = zip(FURTHER_EPOCHS.items(), further)
         return cls(
             training=TrainingOptions(**training),
-            further={name: epochs.options(**options) for (name, epochs), options in phases},
+            rewards=SelfCriticalOptions(**rewards),
             captioner={**captioner, **of_keras},
             encoder_weights=encoder_weights,
         )
-
-    def num_further(self, name):
-        """Return the number of epochs of the later phase `name` (one of
-        FURTHER_EPOCHS).
-        """
-        return getattr(self.further[name], name)
 
 
 @dataclass(frozen=True)
@@ -235,12 +230,9 @@ class Plan:
         first = f"at most {training.epochs}"
         if training.patience is not None:
             first += f", fewer after {training.patience} without a better one"
-        further = {
-            name.removesuffix("_epochs").replace("_", "-"): self.options.num_further(name)
-            for name in FURTHER_EPOCHS
-        }
+        num_rewarded = self.options.rewards.self_critical_epochs
         phases = [first] if training.epochs else []
-        phases += [f"{number} {name} epochs" for name, number in further.items() if number]
+        phases += [f"{num_rewarded} self-critical epochs"] if num_rewarded else []
         return ", then ".join(phases)
 
 
@@ -254,12 +246,11 @@ def check_request(request, machine):
     """
     _, options = _with_preset(request, machine)
     checked = FitOptions.of(options)
-    further = sum(map(checked.num_further, FURTHER_EPOCHS))
     epochs = checked.training.epochs
-    if epochs == 0 and (request.initial_model is None or not further):
-        phases = " or ".join(FURTHER_EPOCHS)
+    has_rewards = checked.rewards.self_critical_epochs > 0
+    if epochs == 0 and (request.initial_model is None or not has_rewards):
         raise ValueError(
-            f"Without an initial_model and {phases}, `epochs` must be at least 1. "
+            "Without an initial_model and self_critical_epochs, `epochs` must be at least 1. "
             f"Received: {epochs=}"
         )
     _check_required(checked, boxes=request.boxes)

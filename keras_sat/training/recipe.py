@@ -21,7 +21,6 @@ from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.training_photos import seen_in_training
 from keras_sat import presets
 from keras_sat.beyond import calibration, consensus
-from keras_sat.beyond.extensions import FURTHER_EPOCHS
 from keras_sat.beyond.known_objects import Recogniser
 from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
@@ -32,7 +31,7 @@ from keras_sat.options import with_options
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
 from keras_sat.training.job import TrainingJob
-from keras_sat.training.phases import further_folder, train_further, train_on_words
+from keras_sat.training.phases import REWARDS, train_on_rewards, train_on_words
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import (
     OPTIONS_OF_FIT,
@@ -179,17 +178,15 @@ def fit(
     also if later versions have other defaults.
 
     If `schedule` is "constant", a finished run can be continued with more `epochs`.
-    epochs=0 with an `initial_model` runs only the later phases, and keeps its
+    epochs=0 with an `initial_model` runs only the self-critical epochs, and keeps its
     vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
     (`data_utils.views`) draws one of the views of a photo each time, and multiplies the
     size of the features.
 
-    `consistency_epochs` (`keras_sat.beyond.feature_consistency`) and
-    `self_critical_epochs` (`keras_sat.beyond.self_critical`) are later phases, in the
-    folders consistency and self_critical of `output_dir`; the best epoch of each by
-    CIDEr is kept. If no self-critical epoch has a better CIDEr on the dev split, the
-    previous captioner is returned. Their loss has no attention penalty, label
-    smoothing, or dropout of words and word vectors.
+    `self_critical_epochs` (`keras_sat.beyond.self_critical`) are a later phase, in the
+    folder self_critical of `output_dir`; the best epoch by CIDEr is kept. If none has a
+    better CIDEr on the dev split, the previous captioner is returned. Their loss has no
+    attention penalty, label smoothing, or dropout of words and word vectors.
 
     `deterministic` is a setting of TensorFlow for the rest of the process: the same
     weights bit for bit on the same machine, with the same packages and threads. When
@@ -317,11 +314,10 @@ def _carry_out(job):
     is_whole, epochs = True, []
     if job.options.epochs:
         captioner, is_whole, epochs = train_on_words(job)
-    for name in FURTHER_EPOCHS:
-        if is_whole and job.plan.options.num_further(name):
-            captioner, is_whole, further_epochs = train_further(job, name, captioner)
-            epochs = [*epochs, *further_epochs]
-            folder = further_folder(job.folder, name)
+    if is_whole and job.plan.options.rewards.self_critical_epochs:
+        captioner, is_whole, rewarded_epochs = train_on_rewards(job, captioner)
+        epochs = [*epochs, *rewarded_epochs]
+        folder = job.folder / REWARDS
     if is_whole:
         _index(job, captioner, folder / "model")
         _add_recogniser(job, captioner, folder / "model")

@@ -21,6 +21,7 @@ from keras_sat.options import CaptionerOptions
 from keras_sat.removed_options import record_without_removed
 
 PHOTOS = "photos.json"
+CONSISTENCY = "consistency"  # the folder of a phase of earlier versions
 
 
 def checksum(value):
@@ -96,7 +97,19 @@ def recorded_encoder(output_dir):
 def record_to_resume(folder):
     """Return the record of the training run in a folder; None if it has no epoch yet,
     {} if the record cannot be read.
+
+    Raise ValueError for a run of an earlier version with epochs of feature consistency:
+    they are no part of its record, and the captioner went on from them.
     """
+    if (folder / CONSISTENCY / "checkpoint").exists():
+        phases = ("self_critical", CONSISTENCY)
+        last = next(phase for phase in phases if (folder / phase / "checkpoint").exists())
+        raise ValueError(
+            f"{folder}: this run had epochs of feature consistency, which this version has no "
+            f"more. Its captioner is {str(folder / last / 'model')!r}. To train it further, pass "
+            "that as initial_model, and another output_dir; epochs=0 if only "
+            "self_critical_epochs are left."
+        )
     if not (folder / "checkpoint").exists():
         return None
     return _recorded(folder)
