@@ -138,7 +138,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
     @property
     def expectation_share(self) -> Any:
         """The variable that is now the probability of the expectation in place of a
-        sample, see `expectation_probability`.
+        sample, see `expectation_epochs`.
         """
         return self.paper_objective.expectation_share
 

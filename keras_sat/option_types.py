@@ -14,7 +14,6 @@ class CaptionerKeywords(TypedDict, total=False):
     context_gate: bool
     deep_output: bool
     readout_activation: Any
-    dropout_embedding: float
     dropout_words: float
     dropout_before_readout: float
     dropout_after_readout: float
@@ -43,15 +42,10 @@ class CaptionerKeywords(TypedDict, total=False):
     num_samples: int
     reward_weight: float
     entropy_weight: float
-    expectation_probability: float
-    expectation_for: str
-    use_baseline: bool
     length_penalty: float
     no_repeat_ngram: int
     no_repeat_around: str
     consensus_weight: float
-    consensus_photos: int
-    consensus_captions: int
     known_objects: bool
     dtype: Any
     trainable: Any
@@ -59,8 +53,6 @@ class CaptionerKeywords(TypedDict, total=False):
 
 class CaptionKeywords(TypedDict, total=False):
     allow_unknown: bool
-    consensus_photos: int | None
-    consensus_captions: int | None
     sample_attention: bool
     votes: bool
     first_photo: int
@@ -74,8 +66,6 @@ class SearchKeywords(TypedDict, total=False):
     no_repeat_around: str | None
     allow_unknown: bool
     consensus_weight: float | None
-    consensus_photos: int | None
-    consensus_captions: int | None
     known_objects: bool | None
     num_results: int
     temperature: float | None
@@ -96,8 +86,6 @@ class ConsensusKeywords(TypedDict, total=False):
     no_repeat_around: str | None
     allow_unknown: bool
     consensus_weight: float | None
-    consensus_photos: int | None
-    consensus_captions: int | None
     known_objects: bool | None
 
 
@@ -133,7 +121,6 @@ class FitKeywords(TypedDict, total=False):
     context_gate: bool | None
     deep_output: bool | None
     readout_activation: Any
-    dropout_embedding: float | None
     dropout_words: float | None
     dropout_before_readout: float | None
     dropout_after_readout: float | None
@@ -154,19 +141,12 @@ class FitKeywords(TypedDict, total=False):
     num_samples: int | None
     reward_weight: float | None
     entropy_weight: float | None
-    expectation_probability: float | None
-    expectation_for: str | None
-    use_baseline: bool | None
     length_penalty: float | None
     no_repeat_ngram: int | None
     no_repeat_around: str | None
     consensus_weight: float | None
-    consensus_photos: int | None
-    consensus_captions: int | None
     known_objects: bool | None
     self_critical_rate: float | None
-    num_drawn: int | None
     reward_baseline: str | None
-    drawing_temperature: float | None
     name: Any
     trainable: Any

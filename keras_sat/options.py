@@ -56,7 +56,6 @@ MOST = 2**31 - 1  # of an int32
 MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
 MOST_BEAMS = 1_000  # memory grows with them
 CONSENSUS_BEAMS = 10  # the default number of beams for a choice by consensus
-CONSENSUS = ("consensus_weight", "consensus_photos", "consensus_captions")
 MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
 
@@ -301,9 +300,6 @@ class DecoderOptions(Options):
         unchecked(str, "tanh", "relu"),
         none="none, as in the paper",
     )
-    dropout_embedding: float = option(
-        "training", 0.0, "dropout rate of the elements of word vectors", fraction
-    )
     dropout_words: float = option("training", 0.0, "dropout rate of whole input words", fraction)
     dropout_before_readout: float = option(
         "training", 0.5, "dropout rate of h_t before the readout", fraction
@@ -427,28 +423,10 @@ class CaptionerOptions(DecoderOptions):
     entropy_weight: float = option(
         "loss", 0.002, "hard attention: weight of the entropy (lambda_e)", at_least_zero
     )
-    expectation_probability: float = option(
-        "loss", 0.5, "hard attention: probability of not sampling", probability
-    )
-    expectation_for: str = option(
-        "loss",
-        "image",
-        "hard attention: choose sampling per image or pass",
-        one_of("image", "pass"),
-    )
-    use_baseline: bool = option(
-        "loss", True, "hard attention: subtract the moving average b from log p", flag
-    )
     length_penalty: float = option("search", 0.0, _LONGER, at_least_zero)
     no_repeat_ngram: int = option("search", 0, _NO_REPEAT, count(0, MOST_WORDS))
     no_repeat_around: str = option("search", "", _AROUND, one_word)
     consensus_weight: float = option("search", 0.0, _CONSENSUS, at_least_zero)
-    consensus_photos: int = option(
-        "search", 10, "consensus: number of similar training photos", count(1, 100)
-    )
-    consensus_captions: int = option(
-        "search", 20, "consensus: most similar captions of these photos", count()
-    )
     known_objects: bool = option("search", False, _KNOWN_OBJECTS, flag)
 
 
@@ -493,12 +471,6 @@ class ConsensusOptions(BeamSearchOptions):
 
     consensus_weight: float | None = option(
         "search", None, _CONSENSUS, at_least_zero, none="the captioner's own"
-    )
-    consensus_photos: int | None = option(
-        "search", None, "consensus: similar photos", count(1, 100), none="the captioner's own"
-    )
-    consensus_captions: int | None = option(
-        "search", None, "consensus: their captions", count(), none="the captioner's own"
     )
     known_objects: bool | None = option(
         "search", None, _KNOWN_OBJECTS, flag, none="the captioner's own"
@@ -702,23 +674,9 @@ class SelfCriticalOptions(Options):
     self_critical_rate: float = option(
         "rewards", 5e-5, "constant learning rate of these epochs", above_zero
     )
-    num_drawn: int = option(
-        "rewards", 5, "captions sampled for each photo in these epochs", count()
-    )
     reward_baseline: str = option(
         "rewards", "greedy", "baseline: greedy caption or other samples", one_of("greedy", "others")
     )
-    drawing_temperature: float = option(
-        "rewards", 0.5, "temperature of the sampling; 1.0: the model's distribution", above_zero
-    )
-
-    def check_together(self):
-        if self.reward_baseline == "others" and self.num_drawn < 2:
-            received = {"num_drawn": self.num_drawn, "reward_baseline": self.reward_baseline}
-            raise ArgumentError(
-                'With "others", sample at least 2 captions per photo, or choose "greedy".',
-                **received,
-            )
 
 
 # === Functions that take options ===

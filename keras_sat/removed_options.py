@@ -23,8 +23,16 @@ class Removed(NamedTuple):
 _NO_CONSISTENCY = "For captions that stay the same under noise: photo_blur=1, photo_jitter=1."
 
 REMOVED: dict[str, Removed] = {
+    "consensus_captions": Removed(20, "The 20 most similar captions count."),
+    "consensus_photos": Removed(10, "The captions of the 10 most similar photos count."),
     "consistency_epochs": Removed(0, _NO_CONSISTENCY),
     "consistency_rate": Removed(1.5e-4, _NO_CONSISTENCY, is_harmless=True),
+    "drawing_temperature": Removed(0.5, "Self-critical training samples at temperature 0.5."),
+    "dropout_embedding": Removed(0.0, "Instead: dropout_words, or dropout_before_readout."),
+    "expectation_for": Removed("image", "Each image is sampled or not, as in the paper."),
+    "expectation_probability": Removed(0.5, "It is 0.5, as in the paper."),
+    "num_drawn": Removed(5, "Self-critical training samples 5 captions of each photo."),
+    "use_baseline": Removed(True, "The baseline b is always subtracted, as in the paper."),
 }
 
 

@@ -52,7 +52,6 @@ FROZEN |= {
     "self_critical_epochs": 2,
     "clip_norm": 0.5,
     "self_critical_rate": 1e-3,
-    "num_drawn": 2,
 }
 FROZEN |= {"max_length": 8, "reward_baseline": "others"}
 WEIGHTS = "tiny.weights.h5"  # of that encoder

@@ -36,7 +36,7 @@ OPTIONS = {
     "expectation_epochs": 1,
     "seed": 5,
 }
-SELF_CRITICAL = {"self_critical_epochs": 3, "num_drawn": 3, "self_critical_rate": 1e-3}
+SELF_CRITICAL = {"self_critical_epochs": 3, "self_critical_rate": 1e-3}
 
 
 class At(keras.callbacks.Callback):

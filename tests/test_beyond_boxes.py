@@ -139,7 +139,7 @@ def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
         "box_weight": 0.5,
         "boxes": boxes_of_scenes(images),
     }
-    options |= {"epochs": 1, "show_progress": False, "num_drawn": 2, "num_views": 2}
+    options |= {"epochs": 1, "show_progress": False, "num_views": 2}
     captioner = keras_sat.fit(
         images, output_dir=tmp_path / "run", self_critical_epochs=1, **options
     )

@@ -258,7 +258,7 @@ def test_fit_trains_phrases_with_words_and_with_rewards(scene_images, tmp_path):
         "epochs": 1,
         "show_progress": False,
     }
-    options |= {"num_drawn": 2, "num_views": 2, "self_critical_epochs": 1}
+    options |= {"num_views": 2, "self_critical_epochs": 1}
     captioner = keras_sat.fit(images, output_dir=tmp_path / "run", **options)
     assert len(captioner.history["phrase_cross_entropy"]) == 2 and "reward" in captioner.history
     loaded = Captioner.load(tmp_path / "run" / "self_critical" / "model")

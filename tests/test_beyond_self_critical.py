@@ -11,6 +11,7 @@ from small_training import SELF_CRITICAL, At, run_training, train
 import keras_sat
 from data_utils import DATASETS, Vocabulary, make_batches
 from keras_sat import Captioner, SelfCritical, equations
+from keras_sat.beyond import self_critical
 from keras_sat.beyond.self_critical import CaptionReward, DrawnDropout, mean_of_others
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_photos
@@ -58,7 +59,7 @@ def exact_gradient(captioner, objective, batch):
     input_ids = np.concatenate([np.ones_like(token_ids[:, :1]), token_ids[:, :1]], axis=1)
     with tf.GradientTape() as tape:
         logits = captioner((features[:1], input_ids)).logits
-        rows = tf.reshape(logits, (-1, logits.shape[-1])) / objective.temperature
+        rows = tf.reshape(logits, (-1, logits.shape[-1])) / self_critical.TEMPERATURE
         allowed = allowed_logits(rows, **special_tokens(captioner.vocabulary))
         log_probs = equations.word_log_probs(tf.reshape(allowed, logits.shape), token_ids)
         probabilities = tf.exp(tf.reduce_sum(tf.where(token_ids > 0, log_probs, 0.0), axis=1))
@@ -76,14 +77,13 @@ def flat(gradients):
     [("greedy", {}), ("others", {}), ("greedy", {"attention": "none", "cell": "gru"})],
 )
 @pytest.mark.slow
-def test_the_mean_of_drawn_gradients_is_that_of_the_expected_reward(reward_baseline, kind):
+def test_the_mean_of_drawn_gradients_is_that_of_the_expected_reward(
+    reward_baseline, kind, monkeypatch
+):
+    monkeypatch.setattr(self_critical, "NUM_DRAWN", 40)
+    monkeypatch.setattr(self_critical, "TEMPERATURE", 0.8)
     captioner = colour_captioner(**kind)
-    options = {
-        "num_drawn": 40,
-        "temperature": 0.8,
-        "max_length": LENGTH,
-        "reward_baseline": reward_baseline,
-    }
+    options = {"max_length": LENGTH, "reward_baseline": reward_baseline}
     objective = SelfCritical(CAPTIONS, captioner.vocabulary, **options)
     batch = batch_of(CAPTIONS[:1], captioner.vocabulary)
 
@@ -202,7 +202,9 @@ def test_boxes_hold_attention_where_it_is():
 
 
 @pytest.mark.slow
-def test_it_makes_good_captions_more_probable(scene_images, scene_cache):
+def test_it_makes_good_captions_more_probable(scene_images, scene_cache, monkeypatch):
+    monkeypatch.setattr(self_critical, "NUM_DRAWN", 8)
+    monkeypatch.setattr(self_critical, "TEMPERATURE", 1.0)
     images = [image for image in scene_images if image.split == "train"][:8]
     vocabulary = Vocabulary.build(images)
     sizes = {"embedding_dim": 16, "hidden_dim": 32, "attention_dim": 16, "label_smoothing": 0.1}
@@ -211,8 +213,8 @@ def test_it_makes_good_captions_more_probable(scene_images, scene_cache):
     batches = make_batches(images, vocabulary, scene_cache, 40, group_by="image")
     captioner.compile("adam", learning_rate=1e-2)
     captioner.fit(batches, epochs=60, verbose=0)
-    drawing = {"num_drawn": 8, "temperature": 1.0, "reward_baseline": "others"}
-    objective = SelfCritical([image.captions for image in images], vocabulary, **drawing)
+    captions = [image.captions for image in images]
+    objective = SelfCritical(captions, vocabulary, reward_baseline="others")
     captioner.compile("adam", learning_rate=2e-3, training_objective=objective)
     history = captioner.fit(batches, validation_data=batches, epochs=40, verbose=0).history
     rewards = history["reward"]
@@ -225,7 +227,7 @@ def test_it_makes_good_captions_more_probable(scene_images, scene_cache):
 
 def test_errors(scene_images, scene_cache):
     vocabulary = Vocabulary(WORDS)
-    for options in ({"num_drawn": 1, "reward_baseline": "others"}, {"temperature": 0.0}):
+    for options in ({"reward_baseline": "none"}, {"max_length": 0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             SelfCritical(CAPTIONS, vocabulary, **options)
     captioner = Captioner(
@@ -270,8 +272,8 @@ def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
     assert again.weights_digest() == captioner.weights_digest()
     np.testing.assert_array_equal(again.history["reward"], captioner.history["reward"])
     assert "ended after self-critical epoch 3" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="num_drawn was 3 and is 4"):
-        train(folder, epochs=2, **{**SELF_CRITICAL, "num_drawn": 4})
+    with pytest.raises(ValueError, match="self_critical_rate was 0.001 and is 0.002"):
+        train(folder, epochs=2, **{**SELF_CRITICAL, "self_critical_rate": 2e-3})
 
 
 @pytest.mark.slow

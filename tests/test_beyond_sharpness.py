@@ -11,8 +11,10 @@ from helpers import batch_with_boxes, make_captioner, numbers
 def test_the_entropy_of_the_maps_is_added(attention):
     (_, input_ids, _), targets, weights = batch_with_boxes()
     batch = (numbers(2, 4, 3), input_ids), targets, weights
-    options = {"attention": attention, "expectation_probability": 1.0, "entropy_weight": 0.0}
+    options = {"attention": attention, "entropy_weight": 0.0}
     plain, sharp = (make_captioner(**options, sharpness_weight=weight) for weight in (0.0, 0.3))
+    for captioner in (plain, sharp):
+        captioner.expectation_share.assign(1.0)
     sharp.decoder.set_weights(plain.decoder.get_weights())
     one, other = (captioner.objective(batch, training=True) for captioner in (plain, sharp))
     maps = np.asarray(plain(batch[0]).attention_weights)

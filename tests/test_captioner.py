@@ -261,9 +261,8 @@ def test_xla_and_eager_training_give_the_same(eight, attention):
     ):
         keras.utils.set_random_seed(0)
         # Without samples: the random numbers of XLA are others.
-        captioner = compiled_captioner(
-            eight[1], attention=attention, expectation_probability=1.0, **NO_DROPOUT
-        )
+        captioner = compiled_captioner(eight[1], attention=attention, **NO_DROPOUT)
+        captioner.expectation_share.assign(1.0)
         captioner.compile(learning_rate=1e-2, **how)
         batches = tf.data.Dataset.from_tensors(first_batch(eight)).repeat(2)
         history = captioner.fit(batches, epochs=2, verbose=0).history
@@ -507,7 +506,8 @@ def test_the_first_layers_of_an_encoder_learn_most_slowly(eight):
 def test_only_attention_that_draws_shows_a_baseline(eight):
     batch = first_batch(eight)
     assert "baseline" not in compiled_captioner(eight[1]).test_step(batch)
-    hard = compiled_captioner(eight[1], attention="drawn", expectation_probability=0.0)
+    hard = compiled_captioner(eight[1], attention="drawn")
+    hard.expectation_share.assign(0.0)
     assert np.asarray(hard.objective(batch, training=True).sampled).all()
     assert float(hard.train_step(batch)["baseline"]) < 0
     assert float(compiled_captioner(eight[1], attention="none").test_step(batch)["penalty"]) == 0

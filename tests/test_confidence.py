@@ -197,7 +197,7 @@ def test_it_does_not_outlive_the_weights(calibrated, scenes):
 def test_fit_calibrates_at_the_end(monkeypatch, tmp_path, capsys, without_graphs):
     monkeypatch.setattr(calibration, "FEWEST_PHOTOS", 3)
     monkeypatch.setattr(calibration, "NUM_FOLDS", 2)
-    options = {"epochs": 1, "self_critical_epochs": 1, "num_drawn": 2}
+    options = {"epochs": 1, "self_critical_epochs": 1}
     confidence = train(tmp_path / "run", show_progress=True, **options).confidence
     assert "of the dev captions are correct" in capsys.readouterr().out
     train(tmp_path / "run", show_progress=True, **options)  # loaded: it has one already

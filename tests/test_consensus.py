@@ -20,9 +20,7 @@ from keras_sat.files.model_folder import read_model, write_model
 
 @pytest.fixture(scope="module")
 def indexed(scenes):
-    captioner = Captioner.from_pretrained("scenes").adapted(
-        consensus_weight=3.0, consensus_photos=9
-    )
+    captioner = Captioner.from_pretrained("scenes").adapted(consensus_weight=3.0)
     captioner.consensus = Consensus.build(captioner, scenes, show_progress=False)
     return captioner
 
@@ -54,7 +52,8 @@ def similarity(one, other, counts, num_photos):
     return total * math.exp(-((len(one) - len(other)) ** 2) / 72)
 
 
-def test_the_agreement_is_the_mean_of_the_greatest_similarities(indexed, scenes):
+def test_the_agreement_is_the_mean_of_the_greatest_similarities(indexed, scenes, monkeypatch):
+    monkeypatch.setattr(consensus, "NUM_CAPTIONS", 4)
     counts = Counter()
     for scene in scenes:
         counts.update(set().union(*(ngrams(caption.split()) for caption in scene.captions)))
@@ -62,11 +61,11 @@ def test_the_agreement_is_the_mean_of_the_greatest_similarities(indexed, scenes)
     candidates += ["square a under", "red", ""]
     photos = [7, 0, 30]
     found, alike = indexed.consensus._agreement(
-        [text.split() for text in candidates], np.array(photos), 4
+        [text.split() for text in candidates], np.array(photos)
     )
     expected = similarity(candidates[0].split(), candidates[0].split()[:5], counts, len(scenes))
     shorter = indexed.consensus._agreement(
-        [candidates[0].split(), candidates[0].split()[:5]], np.array(photos), 4
+        [candidates[0].split(), candidates[0].split()[:5]], np.array(photos)
     )[1]
     assert (
         shorter[0, 1] == pytest.approx(expected, abs=1e-5)

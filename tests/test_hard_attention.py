@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import NO_DROPOUT, all_slow_but, make_captioner
+from helpers import NO_DROPOUT, make_captioner
 
 from keras_sat import ATTENTIONS, Captioner, equations
+from keras_sat.model.objective import EXPECTATION_PROBABILITY
 
 REGIONS, DIM, TIME = 3, 4, 3
 WORDS = ["red", "green", "blue"]
@@ -28,16 +29,16 @@ HARD = {
     "attention": "hard",
     "reward_weight": 1.0,
     "entropy_weight": 0.0,
-    "expectation_probability": 0.0,
     "attention_penalty_weight": 0.0,
 }
 
 
-def hard_captioner(**options):
+def hard_captioner(expectation_share=0.0, **options):
     sizes = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 3}
     options = {**sizes, **HARD, **NO_DROPOUT, **options}
     captioner = make_captioner(WORDS, shape=(REGIONS, DIM), scale=0.8, **options)
     captioner.compile("adam")
+    captioner.expectation_share.assign(expectation_share)
     return captioner
 
 
@@ -110,9 +111,9 @@ def change(captioner, **options):
 @pytest.mark.usefixtures("pairs")
 @pytest.mark.parametrize("attention, with_baseline, number", KINDS)
 def test_the_mean_of_sampled_gradients_is_the_exact_gradient(attention, with_baseline, number):
-    captioner = hard_captioner(attention=attention, use_baseline=with_baseline, num_samples=40)
+    captioner = hard_captioner(attention=attention, num_samples=40)
     bound, exact = exact_bound(captioner)
-    captioner.baseline.assign(bound)
+    captioner.baseline.assign(bound if with_baseline else 0.0)
     sampled = sampled_gradients(captioner, number)
     standard_error = sampled.std(axis=0, ddof=1) / np.sqrt(len(sampled))
     random = standard_error > 1e-6
@@ -131,9 +132,9 @@ def test_the_mean_of_sampled_gradients_is_the_exact_gradient(attention, with_bas
 
 @pytest.mark.slow
 def test_the_baseline_lowers_the_variance(number=300):
-    without = hard_captioner(use_baseline=False)
+    without = hard_captioner()
     bound, _ = exact_bound(without)
-    with_baseline = hard_captioner(use_baseline=True)
+    with_baseline = hard_captioner()
     with_baseline.baseline.assign(bound)
     variances = [
         sampled_gradients(captioner, number).var(axis=0).sum()
@@ -144,7 +145,7 @@ def test_the_baseline_lowers_the_variance(number=300):
 
 @pytest.mark.parametrize("is_sampled", [True, False])
 def test_the_baseline_follows_log_p_of_samples_after_its_use(is_sampled):
-    captioner = hard_captioner(num_samples=3, expectation_probability=float(not is_sampled))
+    captioner = hard_captioner(num_samples=3, expectation_share=float(not is_sampled))
     captioner.baseline.assign(-2.0)
     objective = captioner.objective(one_caption(), training=True)
     assert float(captioner.baseline) == -2.0 and np.asarray(objective.sampled).all() == is_sampled
@@ -153,11 +154,8 @@ def test_the_baseline_follows_log_p_of_samples_after_its_use(is_sampled):
     assert float(captioner.baseline) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("expectation_for", all_slow_but("image", ["image", "pass"]))
-def test_the_coin_chooses_between_sample_and_expectation(expectation_for):
-    captioner = hard_captioner(
-        expectation_probability=0.5, expectation_for=expectation_for, num_samples=2
-    )
+def test_each_photo_has_its_coin_between_sample_and_expectation():
+    captioner = hard_captioner(expectation_share=EXPECTATION_PROBABILITY, num_samples=2)
     (features, input_ids), target_ids, token_weights = one_caption()
     features, input_ids, *targets = (
         np.repeat(x, 40, axis=0) for x in (features, input_ids, target_ids, token_weights)
@@ -168,7 +166,7 @@ def test_the_coin_chooses_between_sample_and_expectation(expectation_for):
     # The draws of a caption share its coin.
     np.testing.assert_array_equal(of_images[..., 0], of_images[..., 1])
     alike = (of_images[..., 0] == of_images[:, :1, 0]).all(axis=1)
-    assert alike.all() if expectation_for == "pass" else not alike.any()
+    assert not alike.any()
     assert 0.2 < of_images.mean() < 0.8
 
 

@@ -391,7 +391,6 @@ VIEWS_AND_LAST_LAYERS = {
     "hidden_dim": 4,
     "attention_dim": 4,
     "feature_dropout": 0.2,
-    "dropout_embedding": 0.2,
     "average_momentum": 0.9,
     "batch_size": 4,
     "epochs": 3,

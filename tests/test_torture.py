@@ -35,7 +35,7 @@ PHOTOS = (
     "--encoder-weights=tiny.weights.h5"
 )
 OPTIONS = (
-    "--embedding-dim=8 --hidden-dim=16 --attention-dim=8 --dropout-embedding=.2 --epochs=5 "
+    "--embedding-dim=8 --hidden-dim=16 --attention-dim=8 --dropout-words=.2 --epochs=5 "
     "--learning-rate=.01 "
 )
 OPTIONS += "--group-by=image --average-momentum=.5 --encoder-training=frozen"

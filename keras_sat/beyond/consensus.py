@@ -33,6 +33,7 @@ MOST_IDS = MOST_CAPTIONS * (MOST_WORDS + 1)
 WEIGHT = 40.0  # `keras-sat index` saves it with a model
 DIMS = 64  # of a photo's vector, at most
 FAMILIAR = (0.005, 0.03)  # quantiles of the norms of photos' vectors
+NUM_PHOTOS, NUM_CAPTIONS = 10, 20  # the nearest ones; of their captions those that count
 NUM_NEAREST = 5  # photos that a result names
 NUM_NEAR = 10  # photos whose mean similarity is the nearness of a photo
 TEMPERATURE, OTHERS = 5.0, 0.1  # of the beams' probabilities; the weight of their similarities
@@ -163,8 +164,7 @@ class Consensus:
         nearest = np.argsort(-similarities, kind="stable")
         agreement, alike = self._agreement(
             [beam.words for beam in beams],
-            nearest[: options["consensus_photos"]],
-            options["consensus_captions"],
+            nearest[:NUM_PHOTOS],
         )
         log_probs = np.array([beam.compared_log_prob for beam in beams])
         lengths = np.array([len(beam.words) + beam.is_finished for beam in beams])
@@ -196,13 +196,12 @@ class Consensus:
         chosen.alternatives.extend(beams[: num_results - 1])
         return dataclasses.replace(chosen, compared=compared)
 
-    def _agreement(self, captions, photos, num_captions):
+    def _agreement(self, captions, photos):
         """Compare captions with those of photos in the index, and with each other.
 
         Args:
             captions: list of lists of words.
             photos: numbers of the photos.
-            num_captions: how many of the greatest similarities count.
 
         Returns: the mean of each caption's greatest similarities to captions of the
         photos, (captions,), and its similarities to the other captions, (captions,
@@ -216,7 +215,7 @@ class Consensus:
         differences = lengths[:num_ours, None] - lengths
         alike = np.exp(-(differences**2) / (2 * LENGTH_SPREAD**2))  # (captions, texts)
         alike *= vectors[:num_ours] @ vectors.T / NUM_ORDERS
-        greatest = np.sort(alike[:, num_ours:], axis=1)[:, -num_captions:]
+        greatest = np.sort(alike[:, num_ours:], axis=1)[:, -NUM_CAPTIONS:]
         return greatest.mean(axis=1), alike[:, :num_ours]
 
     def _ngram_vectors(self, texts, num_ours):

@@ -67,8 +67,6 @@ class Ensemble(CaptionGenerator):
             no_repeat_ngram=min(ngrams, default=0),
             no_repeat_around=words[0] if words else "",
             consensus_weight=chooser.consensus_weight,
-            consensus_photos=chooser.consensus_photos,
-            consensus_captions=chooser.consensus_captions,
         )
 
     @property

@@ -27,6 +27,8 @@ from keras_sat.options import SearchOptions, SelfCriticalOptions
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_vectors
 from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
 
+NUM_DRAWN = 5  # captions sampled for each photo; "others" needs two at least
+TEMPERATURE = 0.5  # of the sampling, from p ** (1 / temperature)
 KEPT_REFERENCES = 40_000  # number of captions whose n-grams are cached; enough for Flickr8k
 
 
@@ -36,7 +38,7 @@ class SelfCritical:
 
     Batches need group_by="image": the captions of a photo are the references.
     Attention, including hard attention, uses its expectation. The attention penalty,
-    label smoothing, word detectors, and dropout of words and word vectors are not used.
+    label smoothing, word detectors, and dropout of words are not used.
     The losses of `box_weight` and `region_weight` are computed on the references and
     their phrases.
 
@@ -47,8 +49,6 @@ class SelfCritical:
         reward_baseline: "greedy": the reward of the greedy caption; "others": the mean
             reward of the other captions sampled for the photo, which needs no extra
             search.
-        num_drawn, temperature: captions sampled for each photo, from p ** (1 /
-            temperature).
     """
 
     def __init__(
@@ -56,17 +56,13 @@ class SelfCritical:
         captions,
         vocabulary,
         *,
-        num_drawn=5,
         reward_baseline="greedy",
-        temperature=0.5,
         max_length=20,
     ):
-        SelfCriticalOptions(num_drawn=num_drawn, reward_baseline=reward_baseline)
-        SearchOptions.check(max_length=max_length, temperature=temperature)
+        SelfCriticalOptions.check(reward_baseline=reward_baseline)
+        SearchOptions.check(max_length=max_length)
         self.vocabulary = vocabulary
-        self.num_drawn = num_drawn
         self.reward_baseline = reward_baseline
-        self.temperature = temperature
         self.max_length = max_length
         self.reward = CaptionReward(captions, vocabulary)
 
@@ -90,7 +86,7 @@ class SelfCritical:
         drawn_ids = ops.reshape(drawn, (-1, self.max_length))
         log_probs = self._read(captioner, features, drawn_ids, dropout)
         loss = -advantage * log_probs
-        is_caption = ops.repeat(is_photo, self.num_drawn)
+        is_caption = ops.repeat(is_photo, NUM_DRAWN)
         baseline = ops.broadcast_to(baseline, ops.shape(drawn_rewards))
         mean = share_of_mean(loss, is_caption)
         figures = {
@@ -117,7 +113,7 @@ class SelfCritical:
         return Objective(mean, figures)
 
     def _rewards(self, drawn, greedy, target_ids):
-        """Return the rewards of the sampled captions, (photos, num_drawn), and the
+        """Return the rewards of the sampled captions, (photos, NUM_DRAWN), and the
         baseline, which is of the same shape or (photos, 1).
 
         Args:
@@ -127,9 +123,9 @@ class SelfCritical:
         written = ops.concatenate([drawn, greedy], axis=1)
         rewards = tf.numpy_function(self.reward, [written, target_ids], tf.float32, stateful=False)
         rewards = ops.reshape(rewards, ops.shape(written)[:2])
-        drawn_rewards = rewards[:, : self.num_drawn]
+        drawn_rewards = rewards[:, :NUM_DRAWN]
         if self.reward_baseline == "greedy":
-            return drawn_rewards, rewards[:, self.num_drawn :]
+            return drawn_rewards, rewards[:, NUM_DRAWN:]
         return drawn_rewards, mean_of_others(drawn_rewards)
 
     def _write(self, captioner, features, dropout, is_photo):
@@ -151,13 +147,9 @@ class SelfCritical:
                 **options,
             )
 
-        noise = draw_for_photos(
-            is_photo, (self.num_drawn, self.max_length), captioner.random_generator
-        )
+        noise = draw_for_photos(is_photo, (NUM_DRAWN, self.max_length), captioner.random_generator)
         noise = ops.reshape(noise, (-1, self.max_length))
-        samples = search(
-            self.num_drawn, noise, num_samples=self.num_drawn, temperature=self.temperature
-        )
+        samples = search(NUM_DRAWN, noise, num_samples=NUM_DRAWN, temperature=TEMPERATURE)
         # Longest first: the decoder skips captions that have ended.
         order = ops.argsort(-samples.lengths, axis=1)
         drawn = ops.take_along_axis(samples.token_ids, order[:, :, None], axis=1)
@@ -173,10 +165,10 @@ class SelfCritical:
         input_ids = ops.concatenate([starts, token_ids[:, :-1]], axis=1)
 
         def drop_of(rows):
-            return dropout.of_photos(rows // self.num_drawn)
+            return dropout.of_photos(rows // NUM_DRAWN)
 
         read = captioner.read(features, input_ids, token_ids, token_weights, drop_of=drop_of)
-        logits = allowed_logits(read.logits, **special) / self.temperature
+        logits = allowed_logits(read.logits, **special) / TEMPERATURE
         word_log_probs = read.unpack_words(equations.word_log_probs(logits, read.targets))
         return equations.caption_log_prob(word_log_probs, token_weights)
 

@@ -103,9 +103,6 @@ class CaptionDecoder(layers.Layer):
             self.gate = layers.Dense(
                 1, activation="sigmoid", bias_initializer=is_open, name="gate", **policy
             )  # f_beta
-        self.drop_embedding = layers.Dropout(
-            options.dropout_embedding, seed=options.seed + 2, **policy
-        )
         self.drop_words = layers.Dropout(options.dropout_words, seed=options.seed + 4, **policy)
         self.readout = Readout(
             vocabulary_size,
@@ -206,7 +203,7 @@ class CaptionDecoder(layers.Layer):
 
     def embed(self, input_ids, training):
         """Return the word vectors E y of shape (..., embedding_dim)."""
-        embedded = self.drop_embedding(self.embedding(input_ids), training=training)
+        embedded = self.embedding(input_ids)
         if training and self.options.dropout_words:
             kept = self.drop_words(ops.ones_like(input_ids, dtype=embedded.dtype), training=True)
             embedded = embedded * ops.expand_dims(kept, -1)

@@ -5,7 +5,6 @@ An objective is a function of captioner and batch that returns an Objective;
 `PaperObjective`, see `keras_sat.beyond`.
 """
 
-import keras
 from keras import ops
 
 from keras_sat import equations
@@ -17,6 +16,9 @@ from keras_sat.model.replicas import (
     sum_over_replicas,
 )
 from keras_sat.model.teacher_forcing import as_rows
+
+# With this probability, the expectation replaces the samples of a photo.
+EXPECTATION_PROBABILITY = 0.5
 
 
 class PaperObjective:
@@ -45,7 +47,7 @@ class PaperObjective:
         }
         self.baseline = add_weight(name="baseline", **scalar)
         self.expectation_share = add_weight(name="expectation_share", **scalar)
-        self.expectation_share.assign(options.expectation_probability)
+        self.expectation_share.assign(EXPECTATION_PROBABILITY)
 
     def __call__(self, captioner, batch, training=True):
         """Return the Objective for a batch ((features, input_ids, inputs of terms),
@@ -129,19 +131,15 @@ class PaperObjective:
             is_photo, (rows // photos, time, regions), self.seed_generator
         )  # (photos, rows / photos, time, regions)
         uniform = ops.reshape(uniform, (rows, time, regions))
-        if self.options.expectation_for == "pass":
-            coins = keras.random.uniform((1,), seed=self.seed_generator)
-        else:
-            coins = draw_for_photos(is_photo, (), self.seed_generator)  # (photos,)
+        coins = draw_for_photos(is_photo, (), self.seed_generator)  # (photos,)
         sampled = ops.cast(coins >= self.expectation_share, "float32")
-        sampled = ops.repeat(sampled, rows // ops.shape(sampled)[0], axis=0)  # (rows,)
+        sampled = ops.repeat(sampled, rows // photos, axis=0)  # (rows,)
         return {"noise": equations.gumbel(uniform), "sampled": sampled}
 
     def _surrogate(self, log_prob, entropy, read, sampled):
         """Return, for each row, a surrogate to be maximised, whose gradient is equation
         (12).
         """
-        reward = log_prob - self.baseline if self.options.use_baseline else log_prob
         location_log_prob = equations.location_log_prob(
             read.attention_weights, read.selection, read.token_weights
         )
@@ -149,7 +147,7 @@ class PaperObjective:
             log_prob,
             location_log_prob,
             ops.sum(entropy * read.token_weights, axis=-1),
-            reward=reward,
+            reward=log_prob - self.baseline,
             sampled=sampled,
             reward_weight=self.options.reward_weight,
             entropy_weight=self.options.entropy_weight,

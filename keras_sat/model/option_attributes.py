@@ -152,11 +152,6 @@ class OptionAttributes:
         return self.options.readout_activation
 
     @property
-    def dropout_embedding(self) -> float:
-        """Dropout rate of the elements of word vectors."""
-        return self.options.dropout_embedding
-
-    @property
     def dropout_words(self) -> float:
         """Dropout rate of whole input words."""
         return self.options.dropout_words
@@ -223,21 +218,6 @@ class OptionAttributes:
         """Hard attention: weight of the entropy, lambda_e."""
         return self.options.entropy_weight
 
-    @property
-    def expectation_probability(self) -> float:
-        """Hard attention: probability of not sampling."""
-        return self.options.expectation_probability
-
-    @property
-    def expectation_for(self) -> str:
-        """Hard attention: choose sampling per "image" or "pass"."""
-        return self.options.expectation_for
-
-    @property
-    def use_baseline(self) -> bool:
-        """Hard attention: whether b is subtracted from log p."""
-        return self.options.use_baseline
-
     # === Search: the defaults of `caption` ===
 
     @property
@@ -259,16 +239,6 @@ class OptionAttributes:
     def consensus_weight(self) -> float:
         """Weight of the agreement with captions of similar photos."""
         return self.options.consensus_weight
-
-    @property
-    def consensus_photos(self) -> int:
-        """Number of similar training photos."""
-        return self.options.consensus_photos
-
-    @property
-    def consensus_captions(self) -> int:
-        """Number of most similar captions of these photos."""
-        return self.options.consensus_captions
 
     @property
     def known_objects(self) -> bool:

@@ -31,7 +31,6 @@ from keras_sat.model.forks import reject_fork
 from keras_sat.option_types import CaptionKeywords, SearchKeywords
 from keras_sat.options import (
     ANY_COUNT,
-    CONSENSUS,
     CONSENSUS_BEAMS,
     SearchOptions,
     one_of,
@@ -395,7 +394,7 @@ class CaptionGenerator:
                 "`consensus_weight` requires an index of training photos: run `keras-sat "
                 f"index`. Received: consensus_weight={options.consensus_weight}"
             )
-        names = (*CONSENSUS, "length_penalty")
+        names = ("consensus_weight", "length_penalty")
         values = {name: self._value(options, name) for name in names}
         has_beams = options.temperature is None and options.num_beams != 1
         if self.consensus is None or not values["consensus_weight"] or not has_beams:

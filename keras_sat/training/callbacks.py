@@ -23,6 +23,7 @@ from tqdm import tqdm
 from data_utils.foreign_text import visible
 from data_utils.progress import Progress
 from keras_sat.files.checkpoint import write_checkpoint
+from keras_sat.model.objective import EXPECTATION_PROBABILITY
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
@@ -391,9 +392,7 @@ class BeginWithExpectations(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         is_warm_up = epoch < self.num_epochs
-        self.model.expectation_share.assign(
-            1.0 if is_warm_up else self.model.expectation_probability
-        )
+        self.model.expectation_share.assign(1.0 if is_warm_up else EXPECTATION_PROBABILITY)
 
     def on_epoch_end(self, epoch, logs=None):
         if self.num_epochs:

@@ -84,9 +84,7 @@ def train_on_rewards(job, previous_captioner):
     objective = SelfCritical(
         [image.captions for image in job.photos.images_in("train")],
         captioner.vocabulary,
-        num_drawn=rewards.num_drawn,
         reward_baseline=rewards.reward_baseline,
-        temperature=rewards.drawing_temperature,
         max_length=options.max_length,
     )
     captioner.compile(

@@ -186,7 +186,7 @@ def fit(
     `self_critical_epochs` (`keras_sat.beyond.self_critical`) are a later phase, in the
     folder self_critical of `output_dir`; the best epoch by CIDEr is kept. If none has a
     better CIDEr on the dev split, the previous captioner is returned. Their loss has no
-    attention penalty, label smoothing, or dropout of words and word vectors.
+    attention penalty, label smoothing, or dropout of words.
 
     `deterministic` is a setting of TensorFlow for the rest of the process: the same
     weights bit for bit on the same machine, with the same packages and threads. When

@@ -11,6 +11,7 @@ from keras_sat.captioner import Captioner
 from keras_sat.checks import STOPPED_EARLY
 from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, state_of
 from keras_sat.files.model_folder import assign_arrays, read_model
+from keras_sat.model.objective import EXPECTATION_PROBABILITY
 from keras_sat.scoring.evaluate import caption_photos
 from keras_sat.training import callbacks
 from keras_sat.training.history import (
@@ -276,7 +277,7 @@ class Training:
         """Return the captioner with the weights of its best epoch, and print which
         epoch that is.
         """
-        captioner.expectation_share.assign(captioner.expectation_probability)
+        captioner.expectation_share.assign(EXPECTATION_PROBABILITY)
         known = [*self.initial_scores, *self.epochs]
         if is_lost:
             problem = f"The loss became NaN or infinite in epoch {len(self.epochs) + 1}"
