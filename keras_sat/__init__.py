@@ -7,7 +7,6 @@ from keras_sat.shadowed import reject_other_data_utils
 reject_other_data_utils()
 
 from data_utils.lazy_imports import attach_lazily  # noqa: E402 (after the check)
-from keras_sat.keras_registration import register_with_keras  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -47,4 +46,3 @@ NAMES_BY_MODULE = {
 }
 
 __getattr__, __dir__, __all__ = attach_lazily(__name__, NAMES_BY_MODULE)
-register_with_keras()

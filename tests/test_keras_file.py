@@ -1,11 +1,11 @@
 """A captioner as one .keras file, and what else Keras does with its models."""
 
 import copy
-import importlib
 import io
 import json
 import math
 import pickle
+import re
 import subprocess
 import sys
 import zipfile
@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import NO_DROPOUT, all_slow_but, make_captioner, numbers, random_pixels
+from helpers import NO_DROPOUT, ROOT, all_slow_but, make_captioner, numbers, random_pixels
 
 import data_utils
 import keras_sat
@@ -23,7 +23,6 @@ from data_utils import make_batches
 from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.keras_registration import MODULE_OF
 
 PHOTO = random_pixels(64, 64, 3)
 
@@ -482,45 +481,62 @@ def test_a_file_is_not_changed(command, scenes_file, capsys):
     assert "changes the folder of a captioner" in capsys.readouterr().err
 
 
-# === Without an import of the captioner ===
+# === In a new process, which has registered nothing yet ===
 
-PROGRAM = """
-import sys
-{first}
-{second}
-captioner = keras.saving.load_model(sys.argv[1])
-assert keras.saving.get_registered_name(type(captioner)) == "keras_sat>Captioner"
-assert isinstance(captioner, keras_sat.Captioner)
-print(captioner.weights_digest())
-"""
+FROM_0_1 = ROOT / "tests" / "golden" / "from_0_1"
 
 
-def test_every_stand_in_has_the_name_of_its_class():
-    for name, module in MODULE_OF.items():
-        real_class = getattr(importlib.import_module(module), name)
-        assert keras.saving.get_registered_name(real_class) == f"keras_sat>{name}"
+def run_in_new_process(program, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True
+    )
+
+
+def load_after(imported, path):
+    """Load a file in a process with this import, which prints the registered name."""
+    program = (
+        f"import sys, keras; {imported}; model = keras.saving.load_model(sys.argv[1]); "
+        "print(keras.saving.get_registered_name(type(model)))"
+    )
+    return run_in_new_process(program, path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "imports",
+    "imported, name, registered_name",
     [
-        ("import keras", "import keras_sat"),
-        ("import keras_sat", "import keras"),
-        ("import keras_sat, importlib.util; importlib.util.find_spec('keras')", "import keras"),
+        ("from keras_sat import Captioner", "soft.keras", "keras_sat>Captioner"),
+        (
+            "from keras_sat import BahdanauAttention, CaptionDecoder",
+            "own_model.keras",
+            "Functional",
+        ),
     ],
 )
-def test_load_model_finds_the_captioner(imports, tmp_path):
-    captioner = built()
-    captioner.save(tmp_path / "captioner.keras")
-    program = PROGRAM.format(first=imports[0], second=imports[1])
-    ran = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "captioner.keras")],
-        capture_output=True,
-        text=True,
-        check=True,
+def test_load_model_finds_what_was_imported(imported, name, registered_name):
+    ran = load_after(imported, FROM_0_1 / name)
+    assert ran.stdout.split() == [registered_name], ran.stderr
+
+
+@pytest.mark.slow
+def test_without_the_import_keras_says_which_class_is_missing():
+    ran = load_after("import keras_sat", FROM_0_1 / "soft.keras")
+    assert ran.returncode and "Could not locate class 'Captioner'" in ran.stderr
+    assert "imported so that the decorator is run" in ran.stderr
+
+
+@pytest.mark.slow
+def test_the_captioner_brings_all_layers_that_its_file_can_name():
+    registered = re.compile(
+        r'^@keras\.saving\.register_keras_serializable\("keras_sat"\)\n(?:@.*\n)*class (\w+)',
+        re.MULTILINE,
     )
-    assert ran.stdout.split() == [captioner.weights_digest()]
+    sources = [path.read_text("utf-8") for path in (ROOT / "keras_sat").rglob("*.py")]
+    names = {f"keras_sat>{name}" for source in sources for name in registered.findall(source)}
+    program = "import keras; from keras_sat import Captioner; "
+    ran = run_in_new_process(f"{program} print(*keras.saving.get_custom_objects())")
+    assert {"keras_sat>Captioner", "keras_sat>BilinearAttention"} < names
+    assert names <= {*ran.stdout.split()}, ran.stderr
 
 
 def test_summary_shows_shapes():
