@@ -7,45 +7,22 @@ litert.json must be in the same folder as this script. Images are decoded exactl
 100 scans is refused.
 """
 
-import contextlib
 import gzip
 import hashlib
 import importlib
 import json
 import os
-import re
 import sys
-import unicodedata
 import warnings
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+
+# An export has the source of these modules here: see `keras_sat.deploy.export`.
+from data_utils.decoding import decoded_picture
+from data_utils.foreign_text import visible
 
 HERE = Path(__file__).parent
-# Formats that Pillow decodes itself: for EPS it would start another program.
-FORMATS = [
-    "JPEG",
-    "MPO",
-    "PNG",
-    "WEBP",
-    "GIF",
-    "BMP",
-    "DIB",
-    "TIFF",
-    "AVIF",
-    "JPEG2000",
-    "PPM",
-    "TGA",
-    "ICO",
-]
-
-
-# Each scan of a JPEG may have a few bytes only, but its decoder visits all pixels.
-MOST_SCANS = 100
-SCAN, END_OF_JPEG = b"\xff\xda", b"\xff\xd9"
-# The end, and the segments that start with their length. Any other marker stands alone.
-JPEG_MARKER = re.compile(rb"\xff[\xc0-\xc4\xc9-\xcc\xd9-\xdf\xe0-\xef\xfe]")
 
 
 def load():
@@ -107,40 +84,10 @@ def read_photo(path, height, width):
 
     Return the input of the model, uint8 (1, height, width, 3).
     """
-    if Path(path).exists() and not Path(path).is_file():
-        raise ValueError("it is a folder, a pipe or a device")  # opening a pipe would wait for ever
-    Image.init()
-    with Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN]) as image:
-        if image.format in ("JPEG", "MPO") and num_scans(Path(path).read_bytes()) > MOST_SCANS:
-            raise ValueError(f"a JPEG of more than {MOST_SCANS} scans could take hours to decode")
-        if image.format == "JPEG":  # large ones are decoded at reduced size
-            image.draft(None, (2 * max(height, width),) * 2)
-        image.load()
-        with contextlib.suppress(Exception):  # damaged metadata: the pixels are intact
-            image = ImageOps.exif_transpose(image)
-        if image.mode == "I" and image.getextrema()[1] <= 255:  # 8 bits in numbers of 32
-            image = image.convert("L")
-        if image.mode in ("I;16", "I;16L", "I;16B", "I;16N", "I"):
-            image = Image.fromarray((np.array(image).clip(0, 65535) // 257).astype(np.uint8))
-        if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
-            white = Image.new("RGBA", image.size, "white")
-            image = Image.alpha_composite(white, image.convert("RGBA"))
-        image = image.convert("RGB")
-        # Pillow's order of axes depends on its version
-        for size in ((width, image.height), (width, height)):
-            image = image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
-        return np.asarray(image)[None]
-
-
-def num_scans(content):
-    """Return the number of scans in the bytes of a JPEG, as its decoder meets them."""
-    scans = 0
-    marker = JPEG_MARKER.search(content)
-    while marker is not None and marker[0] != END_OF_JPEG:
-        scans += marker[0] == SCAN
-        length = content[marker.end() : marker.end() + 2]
-        marker = JPEG_MARKER.search(content, marker.end() + int.from_bytes(length, "big"))
-    return scans
+    if Path(path).exists() and not Path(path).is_file():  # opening a pipe would wait for ever
+        raise ValueError(f"{path}: the picture cannot be read (a folder, a pipe or a device).")
+    with open(path, "rb") as file:
+        return decoded_picture(file, (height, width), path)[None]
 
 
 def run(interpreter, words, photo):
@@ -155,19 +102,6 @@ def run(interpreter, words, photo):
     )
 
 
-def visible(text):
-    """Return text in which what a terminal would obey or hide is escaped."""
-    hidden = filter(is_hidden, text)
-    escaped = {sign: sign.encode("unicode_escape").decode() for sign in hidden}
-    return text.translate(str.maketrans(escaped))
-
-
-def is_hidden(sign):
-    """Return whether it is a control character, a format character or a surrogate."""
-    is_in_words = sign in "\u200c\u200d"  # of many languages
-    return unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp") and not is_in_words
-
-
 def main(paths):
     if not paths:
         sys.exit("usage: python caption.py PICTURE ...")
@@ -178,9 +112,10 @@ def main(paths):
     for path in paths:
         try:
             photo = read_photo(path, height, width)
-        except Exception as error:  # Pillow raises many kinds of errors for damaged files
+        except (OSError, ValueError) as error:
             status = 2
-            print(visible(f"{path}: cannot be read as a picture ({error})"), file=errors)
+            reason = f"{path}: {error.strerror}" if isinstance(error, OSError) else error
+            print(visible(reason), file=errors)
             continue
         outputs = outputs_of(photo)
         num_words = np.ravel(outputs["num_words"])[0]

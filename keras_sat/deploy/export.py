@@ -17,6 +17,9 @@ TensorFlow Serving serves the highest number. An empty file .lock ensures that o
 process exports at a time.
 """
 
+import importlib
+import inspect
+import re
 from pathlib import Path
 
 import tensorflow as tf
@@ -87,8 +90,22 @@ def export(captioner, directory, formats, **options):
                 digests = write_files(temporary, {"model.onnx": onnx}, captioner.vocabulary)
                 write_sealed_json(temporary / "onnx.json", {"format": "onnx", "sha256": digests})
             if onnx or "litert" in formats:
-                write_whole(temporary / "caption.py", CAPTION_SCRIPT.read_bytes())
+                write_whole(temporary / "caption.py", caption_py())
     return folder
+
+
+def caption_py():
+    """Return the text of caption.py.
+
+    It runs where there is no data_utils: in place of each import from data_utils, it
+    has the source of that module.
+    """
+
+    def source_of(found):
+        return inspect.getsource(importlib.import_module(found[1]))
+
+    script = CAPTION_SCRIPT.read_text(encoding="utf-8")
+    return re.sub(r"^from (data_utils\.\w+) import .+\n", source_of, script, flags=re.MULTILINE)
 
 
 def search_arguments(captioner, **options):

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from data_utils.atomic_files import exclusive_lock, read_json, write_json, write_whole
 from data_utils.scenes import COLOURS, SHAPES, SIZES
-from keras_sat.deploy.export import CAPTION_SCRIPT, check_captioner, search_arguments
+from keras_sat.deploy.export import caption_py, check_captioner, search_arguments
 from keras_sat.deploy.litert import litert_file
 from keras_sat.deploy.litert_folder import write_litert
 from keras_sat.deploy.litert_weights import rounded
@@ -121,7 +121,7 @@ def write_page(
         for folder, (content, vocabulary, settings) in captioners.items():
             write_litert(directory / folder, content, vocabulary, packed=True)
             write_json(directory / folder / "model.json", settings)
-        write_whole(directory / PHOTO / "caption.py", CAPTION_SCRIPT.read_bytes())
+        write_whole(directory / PHOTO / "caption.py", caption_py())
         for file, content in _page_files(examples).items():
             write_whole(directory / file, content)
         _write_runtime(directory, runtime_js)
