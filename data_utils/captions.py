@@ -264,6 +264,24 @@ def save_descriptions(descriptions: dict[str, list[str]], path: str | os.PathLik
 _STRAIGHT_QUOTES = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'})
 
 
+# What a word is: the first of these rules that fits. LETTER stands for a letter, digit
+# or mark of any alphabet. The page gets the same rules, see page_export.py.
+CONTRACTION = "(?:n't|'(?:s|m|d|re|ve|ll))(?!LETTER)"
+WORD_RULES = [
+    r"(?:[a-z]\.){2,}",  # u.s., p.m.
+    r"(?<![\w])(?:mr|mrs|ms|dr|st|jr|sr|vs|mt)\.",  # mr.
+    CONTRACTION,  # the second half of dog's, isn't
+    "'n'",  # rock 'n' roll
+    r"can(?=not(?![\w]))",  # the PTB splits cannot, gonna, wanna and gotta in two
+    r"(?:gon|wan)(?=na(?![\w]))",
+    r"got(?=ta(?![\w]))",
+    "LETTER+?(?=n't(?!LETTER))",  # the first half of isn't
+    r"\d+(?:[.,:/]\d+)+",  # 3.50, 1,000, 5:30, 1/2
+    f"LETTER+(?:(?!{CONTRACTION})[-/@.']LETTER+)*",  # snow-covered, o'clock
+    "[$%&#@*+=]",  # symbols that are read aloud
+]
+
+
 @functools.cache
 def _token_pattern():
     # \w matches letters and digits of every alphabet, but not the combining marks of
@@ -273,22 +291,7 @@ def _token_pattern():
         for code in range(0x300, 0xFE30)
         if unicodedata.category(chr(code)) in ("Mn", "Mc")
     )
-    letter = rf"[\w{marks}\u200c\u200d]"
-    contraction = r"(?:n't|'(?:s|m|d|re|ve|ll))"
-    return re.compile(
-        rf"""
-          (?:[a-z]\.){{2,}}                                    # u.s., p.m.
-        | \b(?:mr|mrs|ms|dr|st|jr|sr|vs|mt)\.                  # mr.
-        | {contraction}(?!{letter})                            # the second half of dog's, isn't
-        | 'n'                                                  # rock 'n' roll
-        | can(?=not\b)|(?:gon|wan)(?=na\b)|got(?=ta\b)         # the PTB splits these in two
-        | {letter}+?(?=n't(?!{letter}))                        # the first half of isn't
-        | \d+(?:[.,:/]\d+)+                                    # 3.50, 1,000, 5:30, 1/2
-        | {letter}+(?:(?!{contraction}(?!{letter}))[-/@.']{letter}+)*   # snow-covered, o'clock
-        | [$%&\#@*+=]                                          # symbols that are read aloud
-        """,
-        re.VERBOSE,
-    )
+    return re.compile("|".join(WORD_RULES).replace("LETTER", rf"[\w{marks}\u200c\u200d]"))
 
 
 def tokenise(text: str) -> list[str]:

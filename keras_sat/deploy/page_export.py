@@ -22,6 +22,7 @@ import warnings
 from pathlib import Path
 
 from data_utils.atomic_files import exclusive_lock, read_json, write_json, write_whole
+from data_utils.captions import WORD_RULES
 from data_utils.scenes import COLOURS, SHAPES, SIZES
 from keras_sat.deploy.export import caption_py, check_captioner, search_arguments
 from keras_sat.deploy.litert import litert_file
@@ -212,5 +213,6 @@ def _page_files(examples):
     files["looks.js"] = "".join(
         f"export const {name} = {json.dumps(value)};\n" for name, value in looks.items()
     )
+    files["rules.js"] = f"export const WORD_RULES = {json.dumps('|'.join(WORD_RULES))};\n"
     files["WEIGHTS_LICENSE.txt"] = WEIGHTS_LICENSE.read_bytes()
     return files
