@@ -189,8 +189,10 @@ def read_json(path, expected="JSON", way_out=""):
 
 
 def file_digest(path):
-    """Return the SHA-256 of a file, as hexadecimal digits."""
-    return hashlib.sha256(read_bytes(path)).hexdigest()
+    """Return the SHA-256 of a file of any size, as hexadecimal digits."""
+    check_is_file(path)
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_sealed_json(path, value):

@@ -9,7 +9,6 @@ A folder of captions contains
 
 import errno
 import glob
-import hashlib
 import itertools
 import json
 import os
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_utils.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.atomic_files import file_digest, read_sealed_json, write_sealed_json
 from data_utils.captions import IMAGE_ENDINGS, pictures_by_folder
 from data_utils.features.cache_layout import reject_differences
 from data_utils.images import find_pictures
@@ -56,14 +55,14 @@ def list_of_photos(folder, settings):
             file.writelines(_lines(settings))
             file.flush()
             os.fsync(file.fileno())
-        write_sealed_json(settings_path, {**settings, "photos_digest": _digest_of(path)})
+        write_sealed_json(settings_path, {**settings, "photos_digest": file_digest(path)})
         return path
     way_out = f"Choose another folder (--output); the parts in {folder} can still be read."
     first_settings = read_sealed_json(settings_path, "settings of captions", way_out)
     reject_differences(first_settings, settings, folder)
     # None in folders from before there was a digest.
     digest = first_settings.get("photos_digest")
-    if not path.is_file() or digest not in (None, _digest_of(path)):
+    if not path.is_file() or digest not in (None, file_digest(path)):
         problem = f"{path}: the list of photos is missing or was changed"
         raise ValueError(f"{problem}, so the rest of it cannot be captioned. {way_out}")
     _warn_of_added_photos(path, settings)
@@ -105,11 +104,6 @@ def _lines(settings):
         raise ValueError("No photos were found. Received: images=[]")
     for photo in photos_in(settings["images"], settings["recursive"]):
         yield json.dumps(photo).encode() + b"\n"
-
-
-def _digest_of(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _warn_of_added_photos(path, settings):

@@ -81,7 +81,7 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", pa
     arrays = _rounded(arrays, precision)
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         weights = write_arrays(directory, "weights", arrays)
-        files = {"weights": weights, "vocabulary": f"vocabulary-{_words_digest(vocabulary)}.json"}
+        files = {"weights": weights, "vocabulary": f"vocabulary-{vocabulary.digest}.json"}
         files |= write_parts(directory, parts or {})
         content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
         vocabulary.save(directory / files["vocabulary"])
@@ -200,7 +200,7 @@ def _read_files(directory, settings):
         raise ValueError(
             f"{words_path}: this file cannot be read ({error.strerror}). {WAY_OUT}"
         ) from None
-    if words_path.name != f"vocabulary-{_words_digest(vocabulary)}.json":
+    if words_path.name != f"vocabulary-{vocabulary.digest}.json":
         raise ValueError(f"{words_path}: this vocabulary belongs to another model. {WAY_OUT}")
     arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
     if ENCODER in files:
@@ -384,10 +384,6 @@ def model_directory(model):
     if folder.is_file() and str(model) not in pretrained_names():
         raise ValueError(_no_model(folder))
     return pretrained_directory(os.fspath(model))
-
-
-def _words_digest(vocabulary):
-    return _digest(json.dumps(vocabulary.words).encode())
 
 
 def _digest(content):
