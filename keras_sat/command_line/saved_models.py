@@ -31,9 +31,7 @@ def run_calibrate(
         json = Path(json).expanduser()
         prepare_files([json])
     folder = _folder_to_change(model, output_dir)
-    captioner = _load_captioner(folder, encoder_weights)
-    images = _described_photos(data, split, **reading)
-    cache = _open_cache(cache_dir, captioner)
+    captioner, images, cache = _read(folder, data, split, cache_dir, encoder_weights, reading)
 
     calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
     print(calibration)
@@ -63,9 +61,7 @@ def run_index(
     weight = WEIGHT if consensus_weight is None else consensus_weight
     CaptionerOptions.check(consensus_weight=weight)
     folder = _folder_to_change(model, output_dir)
-    captioner = _load_captioner(folder, encoder_weights)
-    images = _described_photos(data, split, **reading)
-    cache = _open_cache(cache_dir, captioner)
+    captioner, images, cache = _read(folder, data, split, cache_dir, encoder_weights, reading)
     if cache is None:
         images = readable_photos(images, skip=skip_unreadable)
 
@@ -111,24 +107,14 @@ def _folder_of_records(folder, output_dir):
     return folder if output_dir is None else copy_of_model(folder, output_dir)
 
 
-def _load_captioner(folder, encoder_weights):
+def _read(folder, data, split, cache_dir, encoder_weights, reading):
+    """Return the captioner in a folder, the photos of a split that have captions, and
+    the FeatureCache in --cache-dir, or None.
+    """
+    from data_utils.datasets.read import read_data
     from keras_sat.captioner import Captioner
+    from keras_sat.scoring.evaluate import described_photos, open_cache
 
-    return Captioner.load(folder, encoder_weights=encoder_weights)
-
-
-def _described_photos(data, split, **reading):
-    """Return the photos of a split that have captions."""
-    from data_utils.datasets.read import photos_of_split, read_data
-
-    images = photos_of_split(read_data(data, **reading), split)
-    return [image for image in images if image.captions]
-
-
-def _open_cache(cache_dir, captioner):
-    """Return the FeatureCache in a folder, or None without --cache-dir."""
-    from data_utils.features.cache import FeatureCache
-
-    if cache_dir is None:
-        return None
-    return FeatureCache.open(cache_dir, encoder=captioner.encoder_model)
+    captioner = Captioner.load(folder, encoder_weights=encoder_weights)
+    images = described_photos(read_data(data, **reading), split)
+    return captioner, images, open_cache(cache_dir, captioner)

@@ -110,8 +110,8 @@ def evaluate(
     votes = map_kind != "attention"
 
     all_images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
-    images = _described_photos(all_images, split)
-    cache = _open_cache(cache, captioner)
+    images = described_photos(all_images, split)
+    cache = open_cache(cache, captioner)
     if cache is None:
         images, digests = _readable_photos(images, skip_unreadable, show_progress)
     else:
@@ -175,7 +175,7 @@ def evaluate_captions(
     source = captions if isinstance(captions, (str, Path)) else "captions"
     texts = _read_captions(captions, source)
     all_images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
-    images = _described_photos(all_images, split)
+    images = described_photos(all_images, split)
     _warn_of_few_photos(images)
     other_rows = _other_rows(compare_with, data, images)
     photos_of_texts = [image for image in all_images if image.split == split]
@@ -205,12 +205,12 @@ def _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_ph
         )
 
 
-def _described_photos(all_images, split):
+def described_photos(all_images, split):
     """Return the photos of a split that have captions."""
     return photos_of_split([image for image in all_images if image.captions], split)
 
 
-def _open_cache(cache, captioner):
+def open_cache(cache, captioner):
     """Return a FeatureCache, given one or its folder; None without a cache."""
     if not isinstance(cache, (str, Path)):
         return cache
