@@ -424,17 +424,6 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
             captioner.source = pinned(model, directory)
         return captioner
 
-    def push_to_hub(self, repository: str, **options) -> str:
-        """Upload the captioner to the Hugging Face Hub.
-
-        Args:
-            repository: "owner/name", or "owner/name@branch".
-            **options: see `keras_sat.files.model_card.push`.
-        """
-        from keras_sat.files.model_card import push
-
-        return push(self, repository, **options)
-
     def adapted(
         self, vocabulary: Vocabulary | None = None, **options: Unpack[CaptionerKeywords]
     ) -> Captioner:

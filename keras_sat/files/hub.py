@@ -1,6 +1,6 @@
 """Models on the Hugging Face Hub: hf://owner/name, or hf://owner/name@revision.
 
-The package huggingface_hub (extra `hub`) transfers and caches them. Only the files of a
+The package huggingface_hub (extra `hub`) downloads and caches them. Only the files of a
 model folder are downloaded, and `model_folder` and `untrusted` check them like those of
 any other folder.
 """
@@ -38,11 +38,19 @@ def hub_folder(address):
 
     Within a process, an address without a revision stays the same model.
     """
-    repository, revision = parts_of(address)
-    hub = hub_library(address)
+    parts = ADDRESS.fullmatch(address)
+    if not parts:
+        expected = "hf://owner/name or hf://owner/name@revision"
+        raise ValueError(f"Expected {expected}. Received: {brief(address)}")
+    try:
+        hub = importlib.import_module("huggingface_hub")
+    except ImportError:
+        way_out = "pip install huggingface_hub"
+        raise ValueError(f"{address} requires huggingface_hub: {way_out}.") from None
     if not sys.stderr.isatty():
         importlib.import_module("huggingface_hub.utils").disable_progress_bars()
-    with transfers(address):
+    repository, revision = parts.groups()
+    with _download_errors(address):
         folder = hub.snapshot_download(repository, revision=revision, allow_patterns=FILES)
     return Path(folder)
 
@@ -65,26 +73,8 @@ def checked_source(source):
     return None
 
 
-def parts_of(address):
-    """Return the repository and the revision (or None) of hf://owner/name@revision."""
-    parts = ADDRESS.fullmatch(address)
-    if not parts:
-        expected = "hf://owner/name or hf://owner/name@revision"
-        raise ValueError(f"Expected {expected}. Received: {brief(address)}")
-    return parts.groups()
-
-
-def hub_library(address):
-    """Import and return huggingface_hub."""
-    try:
-        return importlib.import_module("huggingface_hub")
-    except ImportError:
-        way_out = "pip install huggingface_hub"
-        raise ValueError(f"{address} requires huggingface_hub: {way_out}.") from None
-
-
 @contextlib.contextmanager
-def transfers(address):
+def _download_errors(address):
     """Turn any error of huggingface_hub within the block into a ValueError.
 
     Its own errors are about the network or the repository. Answers that no hub gives,
@@ -97,7 +87,7 @@ def transfers(address):
         yield
     except (OSError, HTTPError, HFValidationError, HfUriError) as error:
         problem = (
-            f"{address} cannot be transferred. Check the address, the network, and your "
+            f"{address} cannot be downloaded. Check the address, the network, and your "
             "access (`hf auth login`)."
         )
         raise ValueError(f"{problem} Received: {brief(str(error))}") from None
