@@ -56,31 +56,29 @@ def seen_in_training(image_ids, seen):
     return [image_ids[place] for place in np.flatnonzero(is_seen)]
 
 
-def warn_of_copies(train, others, records, called, therefore, stacklevel):
+def warn_of_copies(train, others, splits, records, stacklevel):
     """Warn about CaptionedImages that are also in the training split, with the same
     bytes under other names.
 
     Args:
+        splits: of the others, for the message, such as "dev and test".
         records: dict from image ids, if known, to `photo_digests.PHOTO`.
-        called, therefore: parts of the message, such as "in 'test' are in 'train'".
     """
+
+    def digest_of(image):
+        return int(records[image.image_id]["digest"]) if image.image_id in records else 0
+
     training_ids = {}
     for image in train:
-        if image.image_id in records:
-            digest = int(records[image.image_id]["digest"])
-            training_ids.setdefault(digest, image.image_id)
-    training_ids.pop(0, None)  # of pictures in memory
-    copies = []
-    for image in others:
-        if image.image_id in records:
-            digest = int(records[image.image_id]["digest"])
-            if digest in training_ids:
-                copies.append((image.image_id, training_ids[digest]))
+        training_ids.setdefault(digest_of(image), image.image_id)
+    training_ids.pop(0, None)  # of pictures in memory, and of those without a record
+    copies = [image for image in others if digest_of(image) in training_ids]
     if copies:
-        copy, original = copies[0]
+        copy = copies[0]
         warnings.warn(
-            f"{len(copies)} of the {len(others)} photos {called} too, under another name "
-            f"({copy!r} is {original!r}, for example): {therefore}.",
+            f"{len(copies)} of the {len(others)} photos of {splits} are in train too, under "
+            f"another name ({copy.image_id!r} is {training_ids[digest_of(copy)]!r}, for example): "
+            "a captioner trained on this data has seen them, and scores on them are too high.",
             stacklevel=stacklevel + 1,
         )
 

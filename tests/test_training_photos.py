@@ -196,7 +196,7 @@ def photo_data(folder, splits):
 def test_a_photo_in_train_and_test_under_two_names_is_named(whole_training, tmp_path):
     images = photo_data(tmp_path / "mine", "train train test test")
     shutil.copy(images[1].image_path, images[3].image_path)
-    with pytest.warns(UserWarning, match=r"1 of the 2 photos in 'test' .*'mine3' is 'mine1'"):
+    with pytest.warns(UserWarning, match=r"1 of the 2 photos of test .*'mine3' is 'mine1'"):
         keras_sat.evaluate(whole_training[1], images, **SEARCH)
 
 

@@ -47,11 +47,4 @@ def warn_of_copies_in_training(images, all_images, split, digests):
     for image in training_images:
         if image.image_id not in digests and size_of(image.image_path) in sizes:
             digests[image.image_id] = photo_of(image.image_path)
-    warn_of_copies(
-        training_images,
-        images,
-        digests,
-        f"in {split!r} are in 'train'",
-        "a captioner trained on this data has seen them",
-        stacklevel=3,
-    )
+    warn_of_copies(training_images, images, split, digests, stacklevel=3)

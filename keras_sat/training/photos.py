@@ -68,9 +68,8 @@ class TrainingPhotos:
         self.cluster.check_same({"readable_photos": readable, "weights_digest": weights_digest})
         if self.cluster.is_chief:
             kept_apart = [image for image in self.images if image.split in ("dev", "test")]
-            called, therefore = "of dev and test are in train", "scores on them are too high"
             train = self.images_in("train")
-            warn_of_copies(train, kept_apart, self.records, called, therefore, stacklevel=4)
+            warn_of_copies(train, kept_apart, "dev and test", self.records, stacklevel=4)
 
     def _check_readable(self, captioner):
         """Leave out unreadable photos, or raise ValueError at the first; see `fit`."""
