@@ -6,31 +6,39 @@ solution, which must pass; the notebook goes on with it to its end, the assertio
 the solutions of the exercises. The committed .ipynb must have the same cells, and be small.
 
 As a reader does it, the chapters run one after another in one folder, and the rooms in a folder within it: what one
-notebook stores there must not stop the next.
+notebook stores there must not stop the next. A chapter and a room run at a time, with a thread each; after the last
+chapter, two rooms.
 
 With --write, a notebook is run with its gaps empty, and in an empty folder, so that the outputs that are stored do not
-depend on other notebooks.
+depend on other notebooks. Then only one runs at a time, since some measure how long things take.
 """
 
 import argparse
 import base64
+import contextlib
 import io
+import itertools
 import os
+import signal
 import sys
 import tempfile
 import time
+import traceback
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import assemble
 import nbformat
+import psutil
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from PIL import Image
 
 FOLDER = Path(__file__).resolve().parent
 MAX_BYTES = 500_000
 REAL_DATA = "KERAS_SAT_DATA"
-NO_END = (CellExecutionError, CellTimeoutError, DeadKernelError)  # a notebook that does not get to its end
+# The last cell of each: this time hardly depends on what else the machine does.
+PROCESSOR_SECONDS = "import time\nprint(time.process_time())"
 
 
 def sources(names=()):
@@ -51,9 +59,32 @@ def code_cells(notebook):
 
 
 def execute(notebook, folder):
-    """Run a notebook in a fresh kernel, with this folder as its own; its outputs are put into it."""
+    """Run a notebook in a fresh kernel, with this folder as its own; its outputs are put into it.
+
+    Return how long this took, in words.
+    """
     resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+    client = NotebookClient(notebook, timeout=1800, kernel_name="python3", resources=resources)
+    start = time.perf_counter()
+    notebook.cells.append(nbformat.v4.new_code_cell(PROCESSOR_SECONDS))
+    with tempfile.TemporaryFile("w+") as errors:  # of the kernel itself; what a cell writes there is its output
+        try:
+            client.execute(stderr=errors)
+            processor_seconds = float(notebook.cells[-1].outputs[0].text)
+        except Exception as error:
+            errors.seek(0)
+            error.add_note(errors.read())
+            raise
+        finally:
+            notebook.cells.pop()
+    return f"{time.perf_counter() - start:.0f} s, {processor_seconds:.0f} s of the processor"
+
+
+def why_it_stopped(error):
+    """Return what to say of a notebook that did not get to its end."""
+    if isinstance(error, (CellExecutionError, CellTimeoutError)):
+        return str(error)
+    return "".join(traceback.format_exception(error))  # the kernel died, say
 
 
 def make_storable(notebook):
@@ -103,29 +134,23 @@ def cells_of(notebook):
     return [(cell.cell_type, cell.source, cell.metadata, cell.get("attachments")) for cell in notebook.cells]
 
 
-def problem_with(source, folder):
-    """Try a notebook in a folder, and return what is wrong with it or with its .ipynb, or None."""
-    trial = assemble.trial(source)
-    try:
-        execute(trial, folder)
-    except NO_END as error:
-        return str(error)
-    return "; ".join(assemble.problems_of_trial(trial)) or problem_of_file(source)
+def trial(source, folder):
+    """Try a notebook in a folder. Return what is wrong with it or with its .ipynb, or None, and how long it took."""
+    notebook = assemble.trial(source)
+    duration = execute(notebook, folder)
+    return "; ".join(assemble.problems_of_trial(notebook)) or problem_of_file(source), duration
 
 
-def problem_after_writing(source):
-    """Run a notebook and write it with its outputs. Return what is wrong with it, or None."""
+def writing(source):
+    """Run a notebook and write it with its outputs. Return what is wrong with it, or None, and how long it took."""
     notebook = assemble.assemble(source)
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            execute(notebook, folder)
-        except NO_END as error:
-            return str(error)
+        duration = execute(notebook, folder)
     make_storable(notebook)
     target = assemble.target_of(source)
     target.parent.mkdir(exist_ok=True)
     nbformat.write(notebook, target)
-    return problem_of_file(source)
+    return problem_of_file(source), duration
 
 
 def problem_of_file(source):
@@ -140,13 +165,41 @@ def problem_of_file(source):
     return None
 
 
-def problems_with(chosen, write):
-    """Try or write the chosen notebooks; yield each with what is wrong with it, or None."""
-    with tempfile.TemporaryDirectory() as shared:
-        for source in chosen:
-            folder = (Path(shared) / assemble.target_of(source).relative_to(FOLDER)).parent
-            folder.mkdir(exist_ok=True)
-            yield source, problem_after_writing(source) if write else problem_with(source, folder)
+def outcomes(chosen, write):
+    """Try or write the chosen notebooks; yield each with what is wrong with it, or None, and how long it took, in the
+    order in which they end.
+
+    A thread goes through the chapters, another one, and in the end both, through the rooms. Whatever stops this early,
+    Ctrl-C for one, ends the kernels that run.
+    """
+    chapters = iter([source for source in chosen if source.parent.name != "rooms"])
+    rooms = iter([source for source in chosen if source.parent.name == "rooms"])
+    running = {}
+
+    def begin_next(queue):
+        for source in itertools.chain(queue, rooms):
+            place = (Path(folder) / assemble.target_of(source).relative_to(FOLDER)).parent
+            place.mkdir(exist_ok=True)
+            outcome = pool.submit(writing, source) if write else pool.submit(trial, source, place)
+            running[outcome] = source, queue
+            return
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
+        try:
+            for queue in (chapters,) if write else (chapters, rooms):
+                begin_next(queue)
+            while running:
+                ended, _ = wait(running, return_when=FIRST_COMPLETED)
+                for outcome in ended:
+                    source, queue = running.pop(outcome)
+                    begin_next(queue)
+                    error = outcome.exception()
+                    yield source, *((why_it_stopped(error), None) if error else outcome.result())
+        finally:
+            while wait(running, timeout=1).not_done:  # again and again: a kernel may be about to start
+                for kernel in psutil.Process().children():
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        kernel.kill()
 
 
 def main():
@@ -160,23 +213,20 @@ def main():
         parser.error(str(error))
     if options.write:
         os.environ.pop(REAL_DATA, None)  # nothing made of the real photos may get into a file that is committed
+    else:
+        for threads in ("TF_NUM_INTRAOP_THREADS", "OPENBLAS_NUM_THREADS"):  # of TensorFlow and of numpy
+            os.environ.setdefault(threads, "1")
     passed = failed = 0
-    start, processor_start = time.perf_counter(), _processor_seconds()
-    for source, problem in problems_with(chosen, options.write):
+    for source, problem, duration in outcomes(chosen, options.write):
         passed, failed = passed + (problem is None), failed + (problem is not None)
-        end, processor_end = time.perf_counter(), _processor_seconds()
-        said = problem or f"runs, {end - start:.0f} s, {processor_end - processor_start:.0f} s of the processor"
-        print(f"{source.name}: {said}", flush=True)
-        start, processor_start = end, processor_end
+        print(f"{source.name}: {problem or f'runs, {duration}'}", flush=True)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
 
-def _processor_seconds():
-    """Return the processor time of all kernels that have ended: it hardly depends on what else the machine does."""
-    times = os.times()
-    return times.children_user + times.children_system
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("stopped")

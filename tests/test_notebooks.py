@@ -7,9 +7,12 @@ import ast
 import base64
 import importlib.resources
 import io
+import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import keras
@@ -453,17 +456,46 @@ def test_a_real_photo_has_captions():
 # === Running ===
 
 
-def test_each_notebook_is_run_once_chapters_in_one_folder_and_rooms_in_a_folder_within_it(
+def test_chapters_run_in_order_in_one_folder_and_rooms_beside_them_in_a_folder_within_it(
     check, monkeypatch
 ):
-    runs = []
-    monkeypatch.setattr(check, "execute", lambda notebook, folder: runs.append(folder))
+    runs, meeting = [], threading.Barrier(2, timeout=60)
+
+    def trial(source, folder):
+        runs.append((source, folder))
+        if source in (chapters[0], rooms[0]):
+            meeting.wait()
+        return None, "1 s"
+
+    monkeypatch.setattr(check, "trial", trial)
     chapters, rooms = sources_in("src"), sources_in("rooms")
-    list(check.problems_with([*chapters, *rooms], write=False))
-    of_chapters, of_rooms = {*runs[: len(chapters)]}, {*runs[len(chapters) :]}
-    assert len(runs) == len(chapters) + len(rooms)
-    assert len(of_chapters) == len(of_rooms) == 1
-    assert of_rooms.pop() == of_chapters.pop() / "rooms"
+    outcomes = list(check.outcomes([*chapters, *rooms], write=False))
+    assert sorted(outcomes) == sorted((source, None, "1 s") for source, _ in runs)
+    assert [source for source, _ in runs if source in chapters] == chapters
+    assert sorted(source for source, _ in runs if source in rooms) == sorted(rooms)
+    (of_chapters,) = {folder for source, folder in runs if source in chapters}
+    (of_rooms,) = {folder for source, folder in runs if source in rooms}
+    assert of_rooms == of_chapters / "rooms"
+
+
+def test_notebooks_are_written_one_at_a_time(check, monkeypatch):
+    written = []
+    monkeypatch.setattr(check, "writing", lambda source: (written.append(source), (None, "1 s"))[1])
+    chosen = [*sources_in("src"), *sources_in("rooms")]
+    assert [source for source, *_ in check.outcomes(chosen, write=True)] == written == chosen
+
+
+def test_a_kernel_that_dies_is_a_problem_of_its_notebook_alone(check, monkeypatch, capsys):
+    def trial(source, folder):
+        if source.stem == SHORTEST:
+            raise RuntimeError("Kernel died before replying to kernel_info")
+        return None, "1 s"
+
+    monkeypatch.setattr(check, "trial", trial)
+    monkeypatch.setattr(sys, "argv", ["check.py", "00", "01", "02"])
+    assert check.main() == 1
+    assert "Kernel died before replying" in (printed := capsys.readouterr().out)
+    assert "02_a_picture_as_vectors.py: runs, 1 s\n2 passed, 1 failed\n" in printed
 
 
 @pytest.mark.slow
@@ -471,7 +503,26 @@ def test_the_shortest_one_runs():
     command = [sys.executable, FOLDER / "check.py", SHORTEST]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed, 0 failed" in done.stdout
+    assert "1 passed, 0 failed" in done.stdout and not done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent as POSIX does")
+def test_ctrl_c_ends_the_notebooks_that_run(tmp_path):
+    psutil = pytest.importorskip("psutil", reason="it comes with Jupyter")
+    command = [sys.executable, FOLDER / "check.py", "02", "point"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as stopped:
+        while len(kernels := psutil.Process(stopped.pid).children()) < 2:
+            with pytest.raises(subprocess.TimeoutExpired):
+                stopped.wait(0.1)
+        stopped.send_signal(signal.SIGINT)
+        output, errors = stopped.communicate(timeout=300)
+    assert (stopped.returncode, output) == (1, "") and errors.startswith("stopped\n")
+    assert not any(kernel.is_running() for kernel in kernels)
+    assert not [*tmp_path.glob("*/rooms")], "the folder of the chapters is cleared away"
 
 
 @pytest.mark.parametrize("folder", ["src", "rooms"])
