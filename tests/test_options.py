@@ -6,6 +6,7 @@ A misspelt one is guessed wherever it is passed.
 import dataclasses
 import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import write_photos
+from helpers import ROOT, write_photos
 from PIL import Image
 
 import keras_sat
@@ -372,3 +373,22 @@ def test_what_is_added_to_a_dict_is_an_option(monkeypatch):
     for name in ("scoring", "cell", "encoder"):
         with pytest.raises(ValueError, match=f"must be one of: .*mine.* Received: {name}='yours'"):
             Captioner(["dog"], **{"encoder": None, **SIZES, name: "yours"})
+
+
+# === What is known of options ===
+
+OF_THE_PAPER = {
+    *("attention", "embedding_dim", "hidden_dim", "attention_dim", "context_gate", "deep_output"),
+    *("dropout_before_readout", "dropout_after_readout", "encoder_layer", "grid_shape"),
+    *("attention_penalty_weight", "num_samples", "reward_weight", "entropy_weight"),
+    *("optimizer", "learning_rate", "epochs", "batch_size", "patience", "max_words", "seed"),
+}
+
+
+def test_the_figure_of_every_option_that_is_not_the_papers_is_in_one_table():
+    text = (ROOT / "benchmarks" / "flickr8k" / "tried.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("## Every option that is not the paper's\n")
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    listed = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    named = {name for cls in (*OPTIONS_OF_FIT, SearchOptions) for name in cls.names()}
+    assert named - OF_THE_PAPER <= listed
