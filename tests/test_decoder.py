@@ -292,9 +292,9 @@ def test_its_settings_hold_every_option_and_keras_makes_it_again():
     assert again.dtype_policy.name == "mixed_bfloat16" and not again.trainable
 
 
-@pytest.mark.parametrize("where", ["embedding", "words", "before_readout", "after_readout"])
+@pytest.mark.parametrize("where", ["words", "before_readout", "after_readout"])
 def test_dropout_acts_in_training_only(where):
-    places = ("embedding", "words", "before_readout", "after_readout")
+    places = ("words", "before_readout", "after_readout")
     none = dict.fromkeys([f"dropout_{place}" for place in places], 0.0)
     decoder, plain = make_decoder(**{**none, f"dropout_{where}": 0.5}), make_decoder(**none)
     features, input_ids, _ = inputs()

@@ -19,6 +19,7 @@ from keras_sat import Captioner
 from keras_sat.command_line.arguments import build_parser
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.model.precision import multiplies_bfloat16
+from keras_sat.removed_options import REMOVED
 from keras_sat.training import phases
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.plan import OPTIONS_OF_FIT
@@ -509,6 +510,8 @@ def test_the_command_line_offers_what_fit_takes():
     known |= {name for options in OPTIONS_OF_FIT for name in options.names()}
     actions = build_parser().commands["fit"]._actions
     offered = {action.dest for action in actions} - {"help", "help_all", "gpus", "hosts"}
+    assert {*REMOVED} < offered  # to say what is there instead
+    offered -= {*REMOVED}
     assert offered <= known
     assert known - offered == {"callbacks", "show_progress", "strategy", "grid_shape"}
 

@@ -100,8 +100,8 @@ def load(kind, directory, encoder, encoder_weights):
         given = {"encoder": encoder, "encoder_weights": encoder_weights}
         return load_file(directory, [name for name, value in given.items() if value is not None])
     settings, vocabulary, arrays = read_model(directory)
-    settings["captioner"] = without_removed(directory, settings["captioner"], is_saved=True)
     with named_errors(directory):
+        settings["captioner"] = without_removed(directory, settings["captioner"], is_saved=True)
         num_stored = sum(array.size for array in arrays.values())
         reject_claims(settings["captioner"], settings["feature_shape"], len(vocabulary), num_stored)
         has_encoder = any(name.startswith("encoder/") for name in arrays)
