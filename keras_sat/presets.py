@@ -1,9 +1,12 @@
 """Presets of keyword arguments for `keras_sat.fit`, and the default encoder."""
 
 from data_utils.tf_logging import import_tensorflow
-from keras_sat.weight_paths import find_installed_weights
 
-LIGHT_ENCODERS = ("efficientnet_lite0", "mobilenet_v2")  # the better one first
+LIGHT_ENCODER = "efficientnet_lite0"
+WITHOUT_GPU = (
+    f"no GPU found: the encoder is {LIGHT_ENCODER}, about ten times faster on a CPU than vgg16 "
+    "(--encoder vgg16)"
+)
 DEFAULT_MODEL = "flickr8k"  # the bundled photo captioner
 MANY_PHOTOS = 3000  # with this many photos in a folder, `fit` trains from scratch
 FEWEST_PHOTOS = 10  # with fewer photos to train on, `fit` warns
@@ -106,25 +109,11 @@ def default_encoder(data):
     """
     if isinstance(data, str) and data == "scenes":
         return "tiny"
-    if has_gpu():
-        return "vgg16"
-    return next(
-        (name for name in LIGHT_ENCODERS if find_installed_weights(name)), LIGHT_ENCODERS[-1]
-    )
+    return "vgg16" if has_gpu() else LIGHT_ENCODER
 
 
 def has_gpu():
     return bool(import_tensorflow().config.list_physical_devices("GPU"))
-
-
-def without_gpu(encoder):
-    """Return the message that explains why this encoder is used on a computer without a
-    GPU.
-    """
-    return (
-        f"no GPU found: the encoder is {encoder}, about ten times faster on a CPU than vgg16 "
-        "(--encoder vgg16)"
-    )
 
 
 def default_preset(data, encoder=None):

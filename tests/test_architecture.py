@@ -165,16 +165,7 @@ def test_what_deals_with_text_imports_neither_tensorflow_nor_matplotlib(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_nothing_is_posix_only_or_unsafe(path):
-    # The one exception: two files, by their digests, and five names.
-    unpickles = path.name == "torch_file.py"
-    assert not imports_of(path) & {
-        "fcntl",
-        "pwd",
-        "resource",
-        "shelve",
-        "dill",
-        *([] if unpickles else ["pickle"]),
-    }
+    assert not imports_of(path) & {"fcntl", "pwd", "resource", "pickle", "shelve", "dill"}
     source = path.read_text(encoding="utf-8")
     assert "allow_pickle=True" not in source and "os.rename(" not in source
 

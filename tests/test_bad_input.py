@@ -567,8 +567,9 @@ def test_encoder_weights_with_a_lambda(marker, tmp_path):
         model.save(tmp_path / "evil.keras")
         model.save(tmp_path / "evil.h5")
     (tmp_path / "evil.weights.h5").write_bytes((tmp_path / "evil.h5").read_bytes())
-    (tmp_path / "pickle.h5").write_bytes(pickle.dumps(Payload(marker)))
-    for name in ("evil.keras", "evil.h5", "evil.weights.h5", "pickle.h5"):
+    for name in ("pickle.h5", "pickle.pth"):
+        (tmp_path / name).write_bytes(pickle.dumps(Payload(marker)))
+    for name in ("evil.keras", "evil.h5", "evil.weights.h5", "pickle.h5", "pickle.pth"):
         with pytest.raises(ValueError, match=f"does not contain the weights of tiny.*{name}"):
             ENCODERS["tiny"](weights=tmp_path / name)
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import bench
 import blend
 import bundle
+import bundle_imagenet
 import fast_twins
 import keras
 import limits
@@ -24,7 +25,7 @@ import tensorflow as tf
 import timing
 import where_time_goes
 from drawn_data_set import write_data_set
-from helpers import NO_DROPOUT, ROOT, make_captioner, write_photos
+from helpers import NO_DROPOUT, ROOT, make_captioner, torch_arrays, write_photos
 from mistakes import count_mistakes
 from other_photos import LIST, measure
 from spread import spread
@@ -35,6 +36,8 @@ from data_utils import DATASETS, CaptionedImage, Vocabulary, draw_scenes, load_i
 from keras_sat import Captioner, ScoreTable
 from keras_sat.deploy.litert_graph import GRAPH
 from keras_sat.files import model_folder
+from keras_sat.model import encoder_weights
+from keras_sat.model.efficientnet_lite import assign_torch_weights, efficientnet_lite
 
 
 def test_the_least_arithmetic_counts_every_product_of_the_decoder():
@@ -455,6 +458,25 @@ def test_bundled_captioners_share_equal_encoders(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="copy.encoder-.*: this file is missing"):
         # Only a bundled folder reads the encoders that bundled ones share.
         model_folder.read_model(tmp_path / "copy")
+
+
+def test_imagenet_weights_are_put_into_the_package_in_16_bits(tmp_path, monkeypatch, capsys):
+    for module in (bundle_imagenet, encoder_weights):
+        monkeypatch.setattr(module, "IMAGENET", tmp_path / "imagenet")
+    network = efficientnet_lite((224, 224, 3), 1.0, 1.0)
+    arrays = torch_arrays(network, width=1.0, num_classes=2)
+    np.savez(tmp_path / "lite0.npz", **arrays)
+    for _ in range(2):
+        bundle_imagenet.main([str(tmp_path / "lite0.npz")])
+    (path,) = (tmp_path / "imagenet").iterdir()
+    assert capsys.readouterr().out == f"{path}\n" * 2 and path.stat().st_size < 7_000_000
+    assign_torch_weights(network, arrays)
+    for expected, found in zip(
+        network.get_weights(), encoder_weights.packaged_weights("efficientnet_lite0"), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+    with pytest.raises(SystemExit, match="bundle_imagenet: The weights file does not exist"):
+        bundle_imagenet.main(["missing.npz"])
 
 
 def test_true_and_untrue_nouns_of_other_photos():

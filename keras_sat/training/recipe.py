@@ -169,9 +169,8 @@ def fit(
     value in each epoch.
 
     Without `encoder`, a resumed run keeps its encoder; a new run uses "tiny" for the
-    scenes, "vgg16" with a GPU, else "efficientnet_lite0" if its weights are installed
-    (the extra `lite`) or "mobilenet_v2". The features of a frozen encoder are computed
-    once; a trained encoder reads the photos in each epoch.
+    scenes, "vgg16" with a GPU, else "efficientnet_lite0". The features of a frozen
+    encoder are computed once; a trained encoder reads the photos in each epoch.
 
     Without `group_by`, or without those in `presets.OWN_PHOTOS` when training started
     from the bundled captioner, a resumed run keeps the values that it was started with,
