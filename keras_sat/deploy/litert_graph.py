@@ -6,7 +6,8 @@ own files have.
 
 `write_graph` takes the weights out of a network that TensorFlow converted, and `filled`
 puts them back with numpy alone. The digest in the file ensures that the result is the
-converted network, byte for byte.
+converted network, byte for byte. Without this file, the package would have 100 MB more,
+or the first caption would take ten seconds.
 """
 
 import base64
