@@ -1,12 +1,10 @@
 """A small training with everything that is drawn by chance: `python small_training.py
-FOLDER [WHEN [KIND]]`.
+FOLDER [WHEN]`.
 
 WHEN: "in-epoch" kills the process in the middle of its third epoch, "in-save" while the
-second checkpoint is written; "interrupt" sends it Ctrl-C in the third epoch. KIND
-"self-critical": these are self-critical epochs, after two of cross-entropy. KIND
-"deterministic": three epochs, to be repeated bit for bit. Hard attention with dropout
-needs every part of the state: weights, optimizer, learning rate, baseline, and all
-random generators.
+second checkpoint is written. As a program, it trains three epochs, to be repeated bit
+for bit. Hard attention with dropout needs every part of the state: weights, optimizer,
+learning rate, baseline, and all random generators.
 """
 
 import os
@@ -87,17 +85,12 @@ def kill_at_the_second_checkpoint():
 
 
 if __name__ == "__main__":
-    folder, when, kind = [*sys.argv[1:], "", ""][:3]
-    options = {"epochs": 2, **SELF_CRITICAL} if kind == "self-critical" else {}
+    folder, when = [*sys.argv[1:], ""][:2]
     callbacks = []
     if when == "in-epoch":
         callbacks.append(At(2, kill))
     elif when == "in-save":
         kill_at_the_second_checkpoint()
-    elif when == "interrupt":
-        callbacks.append(At(2, lambda: signal.raise_signal(signal.SIGINT)))
-    if kind == "deterministic":
-        options = {"deterministic": True, "epochs": 3, "splits": ["train"]}
+    options = {"deterministic": True, "epochs": 3, "splits": ["train"]}
     captioner = train(folder, callbacks=callbacks, show_progress=True, **options)
-    print("epochs in the history:", len(captioner.history["loss"]))
     print("digest:", captioner.weights_digest())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import NO_DROPOUT, make_captioner
-from small_training import SELF_CRITICAL, At, run_training, train
+from small_training import SELF_CRITICAL, At, train
 
 import keras_sat
 from data_utils import DATASETS, Vocabulary, make_batches
@@ -240,12 +240,20 @@ def test_errors(scene_images, scene_cache):
 
 
 @pytest.fixture(scope="module")
-def rewarded(tmp_path_factory):
+def rewarded_and_its_half(tmp_path_factory):
     """A training with two epochs on words and three on rewards: its folder and its
-    captioner.
+    captioner. Then its folder as it was in the middle of the last of them, as if it had
+    been killed there.
     """
-    folder = tmp_path_factory.mktemp("rewarded")
-    return folder, train(folder, epochs=2, **SELF_CRITICAL)
+    folder, half = tmp_path_factory.mktemp("rewarded"), tmp_path_factory.mktemp("half") / "run"
+
+    keep_half = At(2, lambda: shutil.copytree(folder, half))
+    return folder, train(folder, epochs=2, **SELF_CRITICAL, callbacks=[keep_half]), half
+
+
+@pytest.fixture(scope="module")
+def rewarded(rewarded_and_its_half):
+    return rewarded_and_its_half[:2]
 
 
 @pytest.mark.slow
@@ -277,16 +285,14 @@ def test_ended_it_is_loaded(rewarded, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(rewarded, tmp_path):
-    folder, captioner = rewarded
-    again = tmp_path / "again"
-    shutil.copytree(folder, again, ignore=shutil.ignore_patterns("self_critical"))
-    killed = run_training(again, "in-epoch", "self-critical")
-    assert killed.returncode < 0, killed.stderr
+def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(
+    rewarded_and_its_half, tmp_path, capsys
+):
+    folder, _, half = rewarded_and_its_half
+    again = shutil.copytree(half, tmp_path / "again")
     assert len(read_checkpoint(again / "self_critical" / "checkpoint")[0]) == 2
-    ended = run_training(again, "", "self-critical")
-    assert ended.returncode == 0, ended.stderr
-    assert "resuming after self-critical epoch 2" in ended.stdout
+    train(again, epochs=2, **SELF_CRITICAL, show_progress=True)
+    assert "resuming after self-critical epoch 2" in capsys.readouterr().out
     (_, weights), (_, expected) = (
         read_checkpoint(path / "self_critical" / "checkpoint") for path in (again, folder)
     )

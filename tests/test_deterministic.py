@@ -19,13 +19,17 @@ from keras_sat.files.checkpoint import read_checkpoint
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
-def test_two_processes_end_with_the_same_bits_though_one_was_killed(tmp_path):
-    undisturbed = run_training(tmp_path / "whole", "", "deterministic")
+def test_processes_end_with_the_same_bits_though_one_was_killed_twice(tmp_path):
+    undisturbed = run_training(tmp_path / "whole")
     assert undisturbed.returncode == 0, undisturbed.stderr
-    killed = run_training(tmp_path / "killed", "in-epoch", "deterministic")
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    again = run_training(tmp_path / "killed", "", "deterministic")
+    for when, num_epochs in (("in-save", 1), ("in-epoch", 2)):
+        killed = run_training(tmp_path / "killed", when)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert len(read_checkpoint(tmp_path / "killed" / "checkpoint")[0]) == num_epochs
+    again = run_training(tmp_path / "killed")
     assert "resuming after epoch 2" in again.stdout, again.stderr
+    files = [*(tmp_path / "killed" / "checkpoint").iterdir()]
+    assert len(files) == 2, "what was half written is cleared away"
     both = [read_checkpoint(tmp_path / name / "checkpoint") for name in ("whole", "killed")]
     (epochs, state), same = (
         [[{**one, "seconds": 0} for one in epochs], state] for epochs, state in both
@@ -48,12 +52,14 @@ def test_it_is_switched_on_before_anything_is_made_and_only_when_asked_for(tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_graphs")
 def test_it_can_be_given_up_but_not_promised_afterwards(tmp_path, monkeypatch):
     def train_for(epochs, deterministic):
         train(
             tmp_path,
             splits=["train"],
             schedule="constant",
+            batch_size=80,
             epochs=epochs,
             deterministic=deterministic,
         )

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 from helpers import write_photos
-from small_training import OPTIONS, At, run_training, train
+from small_training import OPTIONS, At, train
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
@@ -67,17 +67,6 @@ def test_tensorboard_can_read_the_curves(whole_training):
     np.testing.assert_allclose(found["loss"], captioner.history["loss"], rtol=1e-6)
 
 
-@pytest.mark.slow
-def test_run_again_it_ends_as_if_it_had_never_stopped(
-    whole_training, half_training, tmp_path, capsys
-):
-    shutil.copytree(half_training, tmp_path / "again")
-    again = train(tmp_path / "again", show_progress=True)
-    assert "resuming after epoch 2" in capsys.readouterr().out
-    assert_same_end(whole_training[0], tmp_path / "again")
-    assert len(again.history["loss"]) == OPTIONS["epochs"]
-
-
 def assert_same_end(folder, other):
     """Compare the curves and the last states of two trainings."""
     expected, received = history_of(folder), history_of(other)
@@ -92,42 +81,32 @@ def assert_same_end(folder, other):
 
 
 @pytest.mark.slow
-def test_killed_and_run_again_it_ends_as_if_nothing_had_happened(whole_training, tmp_path):
-    for when, num_epochs in (("in-save", 1), ("in-epoch", 2)):
-        killed = run_training(tmp_path, when)
-        assert killed.returncode < 0, killed.stderr
-        assert len(read_checkpoint(tmp_path / "checkpoint")[0]) == num_epochs
-    ended = run_training(tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    assert "resuming after epoch 2" in ended.stdout
-    assert_same_end(whole_training[0], tmp_path)
-    assert len(list((tmp_path / "checkpoint").iterdir())) == 2, (
-        "what was half written is cleared away"
-    )
-
-
-@pytest.mark.slow
-def test_minutes_end_it_after_an_epoch_and_it_resumes(
+def test_stopped_anywhere_it_resumes_and_ends_as_if_it_had_never_stopped(
     whole_training, half_training, tmp_path, capsys
 ):
+    """Killed, then stopped by `minutes`. What is killed in processes of its own ends
+    with the same bits in test_deterministic.py.
+    """
     run = shutil.copytree(half_training, tmp_path / "run")
     stopped = train(run, minutes=1e-9, show_progress=True)
     assert len(stopped.history["loss"]) == 3 and stopped.history.was_interrupted
     assert stopped.weights_digest() == Captioner.load(run / "model").weights_digest()
-    assert "--minutes); repeat the call or command to resume after epoch 3" in (
-        capsys.readouterr().out
-    )
+    printed = capsys.readouterr().out
+    assert "resuming after epoch 2" in printed
+    assert "--minutes); repeat the call or command to resume after epoch 3" in printed
     whole = train(run, minutes=1e9)
-    assert not whole.history.was_interrupted
+    assert not whole.history.was_interrupted and len(whole.history["loss"]) == OPTIONS["epochs"]
     assert_same_end(whole_training[0], run)
 
 
 @pytest.mark.slow
-def test_ctrl_c_returns_the_best_so_far(whole_training, tmp_path):
-    stopped = run_training(tmp_path, "interrupt")
-    assert stopped.returncode == 0, stopped.stderr
-    assert "epochs in the history: 2" in stopped.stdout and "stopped" in stopped.stdout
-    assert f"digest: {Captioner.load(tmp_path / 'model').weights_digest()}" in stopped.stdout
+def test_ctrl_c_returns_the_best_so_far(half_training, tmp_path, capsys):
+    run = shutil.copytree(half_training, tmp_path / "run")
+    interrupt = At(2, lambda: signal.raise_signal(signal.SIGINT))
+    stopped = train(run, callbacks=[interrupt], show_progress=True)
+    assert len(stopped.history["loss"]) == 2 and stopped.history.was_interrupted
+    assert "stopped" in capsys.readouterr().out
+    assert stopped.weights_digest() == Captioner.load(run / "model").weights_digest()
 
 
 def test_a_training_that_has_ended_is_loaded(whole_training, monkeypatch):
