@@ -1,3 +1,4 @@
+import functools
 import json
 import re
 import socket
@@ -95,6 +96,20 @@ def flickr8k_captioner():
     return keras_sat.Captioner.from_pretrained()
 
 
+@pytest.fixture(scope="module")
+def described(flickr8k_images):
+    """A function from the name of a captioner to 200 dev photos and its results of
+    them.
+    """
+    photos = photos_of_split(flickr8k_images, "dev")[:200]
+
+    @functools.cache
+    def results_of(name):
+        return keras_sat.Captioner.from_pretrained(name).caption(photos)
+
+    return lambda name: (photos, results_of(name))
+
+
 @pytest.mark.parametrize("name", all_slow_but("flickr8k", PHOTO_KINDS))
 def test_a_captioner_of_photos_needs_nothing_but_itself(monkeypatch, name):
     monkeypatch.setattr(socket, "socket", None)  # whoever asks for one fails
@@ -144,13 +159,11 @@ def test_other_pictures_get_little_confidence(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PHOTO_KINDS)
-def test_it_is_right_as_often_as_it_says(name, flickr8k_images):
+def test_it_is_right_as_often_as_it_says(name, described):
     """On the photos that it was calibrated with, so that only what became of the
     numbers since is tested.
     """
-    chosen = photos_of_split(flickr8k_images, "dev")[:200]
-    captioner = keras_sat.Captioner.from_pretrained(name)
-    results = captioner.caption(chosen)
+    chosen, results = described(name)
     named = [
         fraction_named(r.words, map(tokenise, image.captions)) for r, image in zip(results, chosen)
     ]
@@ -204,11 +217,9 @@ def test_one_is_the_papers_own_network():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["flickr8k", "flickr8k-paper"])
-def test_it_describes_photos_that_it_has_not_seen(name, flickr8k_images):
-    chosen = photos_of_split(flickr8k_images, "dev")[:200]
-    captions = [
-        result.caption for result in keras_sat.Captioner.from_pretrained(name).caption(chosen)
-    ]
+def test_it_describes_photos_that_it_has_not_seen(name, described):
+    chosen, results = described(name)
+    captions = [result.caption for result in results]
     references = [image.captions for image in chosen]
     assert bleu(references, captions)["bleu_4"] > 0.2 and cider(references, captions)["cider"] > 0.5
     assert len(set(captions)) > 150  # the model card has the figures of all 1,000
@@ -255,20 +266,23 @@ def test_a_photo_that_lies_on_its_side_gets_the_same_caption(
 
 
 @pytest.mark.slow
-def test_photos_of_any_size_are_described_as_well(flickr8k_captioner, flickr8k_images):
-    chosen = photos_of_split(flickr8k_images, "dev")[:200]
+def test_photos_of_any_size_are_described_as_well(flickr8k_captioner, described):
+    chosen, results = described("flickr8k")
 
-    def score(width, height):
+    def score(results):
+        captions = [result.caption for result in results]
+        return cider([image.captions for image in chosen], captions)["cider"]
+
+    def resized(width, height):
         photos = []
         for image in chosen:
             photo = Image.open(image.image_path)
             photos.append(photo.resize((round(width * photo.width), round(height * photo.height))))
-        captions = [result.caption for result in flickr8k_captioner.caption(photos)]
-        return cider([image.captions for image in chosen], captions)["cider"]
+        return photos
 
-    same = score(1, 1)
     for width, height in ((0.7, 0.7), (1, 2)):
-        assert abs(score(width, height) - same) < 0.05
+        of_others = flickr8k_captioner.caption(resized(width, height))
+        assert abs(score(of_others) - score(results)) < 0.05
     assert flickr8k_captioner.caption(np.zeros((7, 300, 3), np.uint8)).words  # a strip
     assert flickr8k_captioner.caption(np.zeros((1, 1, 3), np.uint8)).words
 
