@@ -59,10 +59,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         vocabulary: Vocabulary.
         photo_encoder, adapter, decoder: the parts of the network, in the order in which
             they are applied.
-        confidence, second_opinion, consensus, recogniser, photo_loader: see
-            CaptionGenerator; `keras_sat.calibrate` makes the first two,
-            `keras_sat.beyond.consensus.Consensus.build` and
-            `keras_sat.beyond.known_objects.Recogniser.build` the next two.
+        confidence, consensus, photo_loader: see CaptionGenerator; `keras_sat.calibrate`
+            makes the first, `keras_sat.beyond.consensus.Consensus.build` the second.
         training_photos: SeenPhotos, or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
             revision, or None.
@@ -94,8 +92,6 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         )
         self.confidence = None
         self.consensus = None
-        self.recogniser = None
-        self.second_opinion = None
         self.training_photos = None
         self.source = None
         encoder_arrays = None

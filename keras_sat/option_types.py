@@ -46,7 +46,6 @@ class CaptionerKeywords(TypedDict, total=False):
     no_repeat_ngram: int
     no_repeat_around: str
     consensus_weight: float
-    known_objects: bool
     dtype: Any
     trainable: Any
 
@@ -66,7 +65,6 @@ class SearchKeywords(TypedDict, total=False):
     no_repeat_around: str | None
     allow_unknown: bool
     consensus_weight: float | None
-    known_objects: bool | None
     num_results: int
     temperature: float | None
     top_k: int | None
@@ -86,7 +84,6 @@ class ConsensusKeywords(TypedDict, total=False):
     no_repeat_around: str | None
     allow_unknown: bool
     consensus_weight: float | None
-    known_objects: bool | None
 
 
 class BeamSearchKeywords(TypedDict, total=False):
@@ -145,7 +142,6 @@ class FitKeywords(TypedDict, total=False):
     no_repeat_ngram: int | None
     no_repeat_around: str | None
     consensus_weight: float | None
-    known_objects: bool | None
     self_critical_rate: float | None
     reward_baseline: str | None
     name: Any

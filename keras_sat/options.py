@@ -167,7 +167,6 @@ def unchecked(kind=None, *choices):
 
 _LONGER = "values above 0 favour longer captions"
 _CONSENSUS = "weight of the agreement with captions of similar training photos; try 40"
-_KNOWN_OBJECTS = "say what an ImageNet classifier is sure to see, and not what it excludes"
 _NO_REPEAT = "do not repeat n-grams of this length; 0: no limit; try 3"
 _AROUND = 'say no word twice in a row or around this word; "": no limit; try and'
 
@@ -427,7 +426,6 @@ class CaptionerOptions(DecoderOptions):
     no_repeat_ngram: int = option("search", 0, _NO_REPEAT, count(0, MOST_WORDS))
     no_repeat_around: str = option("search", "", _AROUND, one_word)
     consensus_weight: float = option("search", 0.0, _CONSENSUS, at_least_zero)
-    known_objects: bool = option("search", False, _KNOWN_OBJECTS, flag)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -466,14 +464,11 @@ class BeamSearchOptions(Options):
 @dataclass(frozen=True, kw_only=True)
 class ConsensusOptions(BeamSearchOptions):
     """Options of a search in whole photos, which may choose among its beams by
-    consensus, and know objects.
+    consensus.
     """
 
     consensus_weight: float | None = option(
         "search", None, _CONSENSUS, at_least_zero, none="the captioner's own"
-    )
-    known_objects: bool | None = option(
-        "search", None, _KNOWN_OBJECTS, flag, none="the captioner's own"
     )
 
 

@@ -31,6 +31,9 @@ REMOVED: dict[str, Removed] = {
     "dropout_embedding": Removed(0.0, "Instead: dropout_words, or dropout_before_readout."),
     "expectation_for": Removed("image", "Each image is sampled or not, as in the paper."),
     "expectation_probability": Removed(0.5, "It is 0.5, as in the paper."),
+    "known_objects": Removed(
+        False, "Captions are chosen without an ImageNet classifier.", is_harmless=True
+    ),
     "num_drawn": Removed(5, "Self-critical training samples 5 captions of each photo."),
     "use_baseline": Removed(True, "The baseline b is always subtracted, as in the paper."),
 }

@@ -431,9 +431,7 @@ def test_bundled_captioners_share_equal_encoders(tmp_path, monkeypatch):
     for name, path in (("PRETRAINED", bundled), ("ENCODERS", encoders)):
         monkeypatch.setattr(model_folder, name, path)
         monkeypatch.setattr(bundle, name, path)
-    monkeypatch.setattr(
-        bundle, "converted", lambda directory: (b"a network", None, {}, {"consensus": None})
-    )
+    monkeypatch.setattr(bundle, "converted", lambda directory: (b"a network", None, None, None))
     saved = {}
     for name, value in (("one", 1.0), ("other", 2.0)):
         saved[name] = {

@@ -197,13 +197,7 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
     damages += [{**index, "captions": np.append(np.full(20_000, 5, np.uint8), index["captions"])}]
     damages += [{name: array for name, array in index.items() if name != "mean"}]
     for damaged in damages:
-        write_model(
-            tmp_path / "damaged",
-            settings,
-            vocabulary,
-            arrays,
-            parts={"index": damaged},
-        )
+        write_model(tmp_path / "damaged", settings, vocabulary, arrays, index=damaged)
         with pytest.raises(
             ValueError, match=r"index of training photos is damaged.*keras-sat index"
         ):

@@ -14,6 +14,7 @@ from PIL import Image
 
 import keras_sat
 from data_utils import FeatureCache
+from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -37,6 +38,20 @@ def test_a_folder_with_an_index_and_all_advice_says_the_same():
     captioner = Captioner.load(FOLDER / "with_advice")
     assert captioner.consensus is not None and captioner.confidence is not None
     assert_says(captioner, "with_advice", **maker.WITH_ADVICE)
+
+
+def test_a_folder_whose_captions_an_image_classifier_changed_says_so_until_it_is_saved(tmp_path):
+    folder = Path(shutil.copytree(FOLDER / "with_advice", tmp_path / "model"))
+    settings = read_sealed_json(folder / "config.json", "a model")
+    settings["captioner"]["known_objects"] = True
+    write_sealed_json(folder / "config.json", settings)
+    with pytest.warns(UserWarning, match="known_objects=True is ignored") as warned:
+        captioner = Captioner.load(folder)
+    assert len(warned) == 1 and len([*folder.glob("objects-*.npz")]) == 1
+    assert_says(captioner, "with_advice", consensus_weight=1.0)
+    captioner.save(folder)
+    assert not [*folder.glob("objects-*.npz")]
+    assert Captioner.load(folder).confidence is not None
 
 
 def test_a_model_of_ones_own_with_our_layers_computes_the_same():

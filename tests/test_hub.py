@@ -18,7 +18,7 @@ from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.files import hub
 from keras_sat.files.hub import FILES
-from keras_sat.files.model_folder import PARTS
+from keras_sat.files.model_folder import INDEX
 
 constants = pytest.importorskip(
     "huggingface_hub.constants", reason="huggingface_hub is not installed: the hub is not tested"
@@ -211,6 +211,6 @@ def test_an_answer_that_no_hub_gives_is_one_sentence_that_names_the_hub(spoilt, 
 
 
 def test_every_file_of_a_captioner_is_downloaded():
-    for kind in ("weights", "encoder", *PARTS):
+    for kind in ("weights", "encoder", INDEX):
         name = f"{kind}-0123456789abcdef.npz"
         assert any(fnmatch.fnmatch(name, pattern) for pattern in FILES), name

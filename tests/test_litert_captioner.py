@@ -67,6 +67,35 @@ def test_captions_are_those_of_the_captioner(quick, captioner, pictures):
     assert one.caption == found[0].caption and quick.caption([one.image])[0].caption == one.caption
 
 
+class ShiftingBeams:
+    """The signature "beams" of version 0.1.0, which took shifts of the logits."""
+
+    def __init__(self, runner):
+        self.runner = runner
+
+    def get_input_details(self):
+        return {**self.runner.get_input_details(), "shifts": {"shape": np.array([1, 7])}}
+
+    def get_output_details(self):
+        return self.runner.get_output_details()
+
+    def __call__(self, *, shifts, **inputs):
+        np.testing.assert_array_equal(shifts, np.zeros((1, 7), np.float32))
+        return self.runner(**inputs)
+
+
+def test_a_file_that_takes_shifts_of_logits_gets_none(quick, home, pictures, monkeypatch):
+    open_network = litert_captioner.LiteRTCaptioner._open_network
+
+    def open_yesterdays(self, num_threads):
+        open_network(self, num_threads)
+        self._runners["beams"] = ShiftingBeams(self._runners["beams"])
+
+    monkeypatch.setattr(litert_captioner.LiteRTCaptioner, "_open_network", open_yesterdays)
+    photo = pictures / "00.png"
+    assert load_litert("scenes").caption(photo).caption == quick.caption(photo).caption
+
+
 def test_features_are_those_of_the_captioner(quick, captioner):
     photos = np.stack([scene.image for scene in draw_scenes(3, seed=5)])
     np.testing.assert_allclose(quick.encode(photos), captioner.encode(photos), atol=1e-3)

@@ -88,7 +88,6 @@ def test_the_stages_are_made_one_after_the_other_and_a_kill_costs_an_epoch(
     captioner = Captioner.load(folder)
     assert record["weights_digest"] == captioner.weights_digest()
     assert captioner.consensus is not None and captioner.confidence is not None
-    assert captioner.known_objects and captioner.recogniser.words
     assert record["dev"]["scores"]["cider"] >= 0
     assert record["dev"]["grounding"]["num_phrases"] > 0
 

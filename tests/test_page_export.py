@@ -143,17 +143,15 @@ def test_a_page_has_all_that_it_needs(page, captioner):
     assert export_folder(page) == page / "photo" and "WEIGHTS_LICENSE.txt" in names
 
 
-@pytest.mark.parametrize("weight, has_advice", [(40.0, True), (0.0, False)])
+@pytest.mark.parametrize("weight, has_index", [(40.0, True), (0.0, False)])
 def test_a_page_knows_whether_the_captioner_has_an_index_which_it_lacks(
-    captioner, npm, tmp_path, monkeypatch, weight, has_advice
+    captioner, npm, tmp_path, monkeypatch, weight, has_index
 ):
     monkeypatch.setattr(captioner, "consensus", "an index")
-    monkeypatch.setattr(captioner, "second_opinion", "what corrects the confidence")
     options = dataclasses.replace(captioner.options, consensus_weight=weight)
     monkeypatch.setattr(captioner, "options", options)
     page = write_page(captioner, tmp_path / "page", scenes=False, runtime=npm)
-    photo = json.loads((page / "page.json").read_text())["photo"]
-    assert photo["has_advice"] is photo["corrects_confidence"] is has_advice
+    assert json.loads((page / "page.json").read_text())["photo"]["has_index"] is has_index
 
 
 def test_the_page_has_the_hooks_that_programs_read_and_allows_no_script_but_its_own():

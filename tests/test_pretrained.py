@@ -19,7 +19,7 @@ from keras_sat.beyond.extensions import HOOKS, hooks_of
 from keras_sat.command_line.demo import report_on
 from keras_sat.files.model_folder import (
     ENCODERS,
-    PARTS,
+    INDEX,
     pretrained_directory,
     pretrained_names,
 )
@@ -63,7 +63,7 @@ def test_each_is_small_and_known_by_name():
         read_json(pretrained_directory(name) / "config.json", "a model")
         for name in pretrained_names()
     ]
-    kinds = ("encoder", *PARTS)
+    kinds = ("encoder", INDEX)
     shared = {config["files"].get(kind) for config in configs for kind in kinds}
     assert {path.name for path in ENCODERS.iterdir()} == shared - {None}
     with pytest.raises(ValueError, match=f"Expected one of: {', '.join(sorted(LARGEST))}"):

@@ -362,7 +362,6 @@ def test_steps_read_the_word_before_and_end_with_the_end(photo):
     assert [step.word for step in trace.steps] == ["a", "dog", "<unk>", "<end>"]
     assert [step.previous_word for step in trace.steps] == ["<start>", "a", "dog", "<unk>"]
     assert repr(trace) == "Trace('a dog flies', 4 steps)"
-    assert [step.bonus for step in trace.steps] == 4 * [0]
     assert trace.left_out == ""
 
 
@@ -384,36 +383,6 @@ def test_without_the_readouts_sum_it_says_what_is_left_out(photo):
     trace = photo_captioner(deep_output=False).trace(photo, CAPTION)
     assert "does not read the previous word" in trace.left_out
     assert {step.said.parts["previous_word"] for step in trace.steps} == {0.0}
-
-
-def test_what_known_objects_add_stands_beside_the_network(photo):
-    captioner = photo_captioner()
-    features = captioner.encode(photo[None])
-    shifts = np.zeros((1, len(captioner.vocabulary)), np.float32)
-    shifts[0, captioner.vocabulary.tokens.index("red")] = 6.0
-    (result,) = _results_with_shifts(captioner, features, shifts)
-    assert "red" in result.words
-    raised = result.words.index("red")
-    assert result.word_shifts[raised] > 1
-    assert result.word_shifts.sum() == pytest.approx(result.log_prob_shift)
-    trace = _trace_of(captioner, result, features)
-    assert trace.steps[raised].bonus == pytest.approx(result.word_shifts[raised])
-    plain = captioner.trace(photo, result.caption)
-    assert trace.steps[raised].said.logit == pytest.approx(plain.steps[raised].said.logit)
-
-
-def _results_with_shifts(captioner, features, shifts):
-    from keras_sat.search.generation import results_of
-
-    found = captioner.shifted_search(features, None, None, shifts, max_length=5)
-    return results_of(found, captioner.vocabulary, captioner.rows_and_columns())
-
-
-def _trace_of(captioner, result, features):
-    from keras_sat.trace.trace import Trace
-
-    rules = {"max_length": 5, "allow_unknown": False, "no_repeat_ngram": 0, "no_repeat_around": ""}
-    return Trace(captioner, result, features, num_words=3, num_alternatives=2, rules=rules)
 
 
 # === Alternatives ===

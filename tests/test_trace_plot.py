@@ -105,6 +105,7 @@ def test_parts_are_apart_and_marks_are_seen_on_dark_bars(trace):
 
 def test_the_third_panel_stacks_the_parts_of_each_logit(trace):
     _, _, panel = trace.plot(2).axes
+    assert panel.get_title() == "logit and probability"
     candidates = trace.steps[2].top
     assert words_of(panel) == [candidate.word for candidate in candidates]
     bars = bars_of(panel)
@@ -161,15 +162,6 @@ def test_a_part_that_the_readout_does_not_have_has_no_bars(photo):
     trace = photo_captioner(deep_output=False).trace(photo, CAPTION)
     _, _, panel = trace.plot(0).axes
     assert list(bars_of(panel)) == ["memory", "photo", "bias"]
-
-
-def test_what_known_objects_added_is_said(trace, monkeypatch):
-    from dataclasses import replace
-
-    assert trace.plot(1).axes[2].get_title() == "logit and probability"
-    raised = replace(trace.steps[1], bonus=1.25)
-    monkeypatch.setattr(trace, "steps", [trace.steps[0], raised, *trace.steps[2:]])
-    assert trace.plot(1).axes[2].get_title().endswith("\nknown objects: +1.2 for dog")
 
 
 def test_words_are_no_formulas(photo):

@@ -36,8 +36,8 @@ def blend(captioners, fractions):
     blended.set_weights(
         [sum(part * one for part, one in zip(fractions, same)) for same in zip(*weights)]
     )
-    # They were fitted on the captions of other weights.
-    blended.confidence = blended.second_opinion = None
+    # It was fitted on the captions of other weights.
+    blended.confidence = None
     return blended
 
 

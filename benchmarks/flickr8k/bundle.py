@@ -19,7 +19,7 @@ from keras_sat.deploy.litert_graph import write_graph
 from keras_sat.files.model_folder import (
     ENCODERS,
     EXPECTED,
-    PARTS,
+    INDEX,
     PRETRAINED,
     copy_of_model,
     pretrained_names,
@@ -31,8 +31,8 @@ RECORD = "record.json"
 
 
 def share_encoder(directory):
-    """Move encoder, index and recogniser of a saved captioner into the folder that
-    bundled captioners share.
+    """Move encoder and index of a saved captioner into the folder that bundled
+    captioners share.
     """
     config = read_sealed_json(directory / "config.json", EXPECTED)
     files = config["files"]
@@ -47,7 +47,7 @@ def share_encoder(directory):
         files |= {"encoder": write_arrays(directory, "encoder", encoder)}
         weights.unlink()
     ENCODERS.mkdir(exist_ok=True)
-    for name in {files[part] for part in ("encoder", *PARTS) if part in files}:
+    for name in {files[part] for part in ("encoder", INDEX) if part in files}:
         (directory / name).replace(ENCODERS / name)
     write_sealed_json(directory / "config.json", config)
 
@@ -70,8 +70,8 @@ def main(arguments):
             if record.is_file():
                 shutil.copy(record, folder / RECORD)
         for name in pretrained_names() if arguments.graphs else [arguments.name]:
-            content, _, _, records = converted(PRETRAINED / name)
-            write_graph(PRETRAINED / name, content, records["consensus"])
+            content, _, _, consensus_options = converted(PRETRAINED / name)
+            write_graph(PRETRAINED / name, content, consensus_options)
     except ValueError as error:
         sys.exit(f"bundle: {error}")
 

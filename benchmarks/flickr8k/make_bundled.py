@@ -5,11 +5,10 @@
 
 Each entry of STAGES is one call of `keras_sat.fit`, which starts from the captioner of
 an earlier stage or from ImageNet weights. FINISHES says what then becomes of it: the
-script averages weights, rounds them to 8 bits, indexes the training photos, adds the
-ImageNet classifier of `known_objects`, fits the confidence, and scores the dev split.
-OUTPUT_DIR/NAME is the captioner, and record.json in it says how it was made: settings,
-epochs, dev figures, hours and commit of every stage. `bundle.py` puts that folder into
-the package.
+script averages weights, rounds them to 8 bits, indexes the training photos, fits the
+confidence, and scores the dev split. OUTPUT_DIR/NAME is the captioner, and record.json
+in it says how it was made: settings, epochs, dev figures, hours and commit of every
+stage. `bundle.py` puts that folder into the package.
 
 Killed and run again, the script goes on after the last whole epoch. SIGTERM and Ctrl-C
 pause it in the same way.
@@ -34,7 +33,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blend import blend, joined
-from known_objects import counts_of
 from own_words import Clock
 from word_offsets import fitted_offsets
 
@@ -44,8 +42,7 @@ from data_utils.atomic_files import read_json, write_json, write_whole
 from keras_sat import Captioner
 from keras_sat.beyond.calibration import calibrate
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.beyond.known_objects import Recogniser
-from keras_sat.files.saving import bundled_classifier, save_records
+from keras_sat.files.saving import save_records
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,7 @@ SMALL = {
 }
 PHASES = ("epochs", "self_critical_epochs")
 
-_SEARCH = {"length_penalty": 0.4, "consensus_weight": 40.0, "known_objects": True}
+_SEARCH = {"length_penalty": 0.4, "consensus_weight": 40.0}
 FINISHES = {
     "flickr8k": Finish({"flickr8k-phrases-rewards": 0.4, "flickr8k-last-rewards": 0.6}, _SEARCH),
     "flickr8k-hard": Finish({"hard-words": 0.5, "hard-rewards": 0.5}, _SEARCH),
@@ -223,16 +220,11 @@ class Maker:
         captioner = self._blended(folders, finish)
         captioner.save(folder, precision="int8")
         captioner = Captioner.load(folder)  # with the rounded weights
-        train_photos = photos_of_split(self.photos, "train")
         if captioner.consensus_weight:
-            captioner.consensus = Consensus.build(captioner, train_photos)
-        if captioner.known_objects:
-            captioner.recogniser = Recogniser.build(captioner, train_photos, bundled_classifier())
+            captioner.consensus = Consensus.build(captioner, photos_of_split(self.photos, "train"))
         calibration = calibrate(captioner, photos_of_split(self.photos, "dev"))
         save_records(captioner, folder)
-        table = keras_sat.evaluate(
-            captioner, self.photos, split="dev", boxes=self.boxes, keep_results=True
-        )
+        table = keras_sat.evaluate(captioner, self.photos, split="dev", boxes=self.boxes)
         table.to_json(self.directory / f"{name}-dev.json")
         print(table)
         stages = self._records_of(finish)
@@ -250,7 +242,6 @@ class Maker:
                 "grounding": table.grounding,
                 "grounding_generated": table.grounding_generated,
                 "calibration": calibration.to_dict(),
-                "known_objects": counts_of(table.images, table.results),
             },
         }
         write_whole(folder / "record.json", json.dumps(record, indent=1))

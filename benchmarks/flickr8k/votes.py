@@ -17,7 +17,7 @@ NAMES = ("flickr8k-paper", "flickr8k", "flickr8k-hard")
 FAITHFULNESS_PHOTOS = 200
 # The boxes are those of human captions, which the captioners read.
 # Their own captions may be greedy ones.
-GREEDY = {"num_beams": 1, "consensus_weight": 0.0, "known_objects": False}
+GREEDY = {"num_beams": 1, "consensus_weight": 0.0}
 
 
 def measured(captioner, photos, **options):

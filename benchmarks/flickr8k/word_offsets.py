@@ -60,8 +60,7 @@ def main():
     dev_photos = [image for image in photos if image.split == "dev"]
     offsets = fitted_offsets(captioner, dev_photos, options.weight)
     captioner.decoder.readout.word_logits.bias.assign_add(offsets)
-    # They were fitted with the old weights.
-    captioner.confidence = captioner.second_opinion = None
+    captioner.confidence = None  # it was fitted with the old weights
     captioner.save(options.output, precision=options.precision)
 
 

@@ -35,7 +35,6 @@ DIMS = 64  # of a photo's vector, at most
 FAMILIAR = (0.005, 0.03)  # quantiles of the norms of photos' vectors
 NUM_PHOTOS, NUM_CAPTIONS = 10, 20  # the nearest ones; of their captions those that count
 NUM_NEAREST = 5  # photos that a result names
-NUM_NEAR = 10  # photos whose mean similarity is the nearness of a photo
 TEMPERATURE, OTHERS = 5.0, 0.1  # of the beams' probabilities; the weight of their similarities
 NUM_ORDERS = 4  # of the n-grams
 LENGTH_SPREAD = 6.0  # in words, as in CIDEr-D
@@ -74,7 +73,6 @@ class Consensus:
         self._projection = arrays["projection"]
         self._limits = arrays["limits"]
         self._vectors = arrays["vectors"].astype(np.float32)
-        self._lengths = np.linalg.norm(self._vectors, axis=1)
         self._captions = self._unpacked_captions(_as_string(arrays["captions"]))
         if not len(self._captions) == len(self.photo_ids) == len(self._vectors):
             raise ValueError(DAMAGED)
@@ -143,20 +141,17 @@ class Consensus:
         familiarity = np.clip((np.linalg.norm(vectors, axis=1) - low) / (high - low), 0, 1)
         weights = options["consensus_weight"] * familiarity  # (photos,)
         similarities = vectors @ self._vectors.T  # (photos, indexed photos)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        cosines = similarities / np.maximum(lengths * self._lengths, 1e-9)
         return [
-            self._chosen(result, *of_photo, options, num_results)
-            for result, *of_photo in zip(results, similarities, cosines, weights)
+            self._chosen(result, photo_similarities, weight, options, num_results)
+            for result, photo_similarities, weight in zip(results, similarities, weights)
         ]
 
-    def _chosen(self, result, similarities, cosines, weight, options, num_results):
+    def _chosen(self, result, similarities, weight, options, num_results):
         """Do what `__call__` does, for one photo.
 
         Args:
             result: CaptionResult with the other beams in `alternatives`.
-            similarities, cosines: of the photo to those in the index, (indexed
-                photos,).
+            similarities: of the photo to those in the index, (indexed photos,).
             weight: of the agreement.
             options, num_results: see `__call__`.
         """
@@ -166,7 +161,7 @@ class Consensus:
             [beam.words for beam in beams],
             nearest[:NUM_PHOTOS],
         )
-        log_probs = np.array([beam.compared_log_prob for beam in beams])
+        log_probs = np.array([beam.log_prob for beam in beams])
         lengths = np.array([len(beam.words) + beam.is_finished for beam in beams])
         probabilities = np.exp((log_probs - log_probs.max()) / TEMPERATURE)
         agreement_of_beams = (alike @ probabilities) / probabilities.sum()
@@ -184,12 +179,11 @@ class Consensus:
             for number in order
         ]
 
-        of_photo = {
-            "similar_photos": [self.photo_ids[photo] for photo in nearest[:NUM_NEAREST]],
-            "nearness": float(cosines[nearest[:NUM_NEAR]].mean()),
-        }
+        similar_photos = [self.photo_ids[photo] for photo in nearest[:NUM_NEAREST]]
         beams = [
-            dataclasses.replace(beam, consensus=float(x), alternatives=[], **of_photo)
+            dataclasses.replace(
+                beam, consensus=float(x), similar_photos=similar_photos, alternatives=[]
+            )
             for beam, x in zip(beams, agreement)
         ]
         chosen = beams.pop(order[0])

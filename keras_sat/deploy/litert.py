@@ -8,13 +8,11 @@ Each signature of the file processes one photo:
     beams             features, visible,     -> the captions of beam search, best first
                       start_id
     attend            features, token_ids    -> a given caption with its attention maps
-    classify          images                 -> probabilities of the classes of ImageNet
 
 `visible`, uint8 (1, rows, columns), is 1 for the cells to describe. `start_id`, int32
-(1,), is `<start>` or, for a part of a photo, `<region>` if it is a word. "classify" is
-there for captioners with a recogniser, whose "beams" have another input, `shifts` (1,
-vocabulary), see `keras_sat.beyond.known_objects`. The signatures are the captioner's
-search as a graph of built-in LiteRT operations, and share their weights.
+(1,), is `<start>` or, for a part of a photo, `<region>` if it is a word. The signatures
+are the captioner's search as a graph of built-in LiteRT operations, and share their
+weights.
 """
 
 import tempfile
@@ -27,14 +25,13 @@ from keras_sat.accelerated.switch import without_fast_twins
 SIGNATURES = ("serving_default", "encode", "beams", "attend")
 
 
-def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, recognises=False):
+def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
     """Convert a captioner to a LiteRT file; return the content of the file as bytes.
 
     Args:
         captioner: Captioner.
         greedy, beams: see `search_arguments`.
         signatures: names from SIGNATURES.
-        recognises: whether to include the captioner's recogniser.
     """
 
     def serving_default(images):
@@ -44,48 +41,34 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES, recognises=F
     def encode(images):
         return {"features": captioner.photo_encoder(images)}
 
-    def best(features, visible, start_id, shifts=None):
+    def best(features, visible, start_id):
         visible = tf.cast(tf.reshape(visible, (1, -1)), tf.bool)
         search_result = captioner.search(
-            features, visible=visible, shifts=shifts, start_token_id=start_id[0], **beams
+            features, visible=visible, start_token_id=start_id[0], **beams
         )
         captions = _without_photo_axis(search_result)
         outputs = outputs_of(captioner, captions)
         if captioner.confidence is not None:
             # It is calibrated for whole photos. What describes parts leaves it out.
             features = equations.only_visible(features, visible)
-            compared_probs = captions.compared_probs()[None]
-            outputs["confidence"] = captioner.confidence(compared_probs, features)[0]
-        if shifts is not None:
-            outputs["log_prob_shift"] = tf.reduce_sum(captions.log_prob_shifts, axis=-1)
+            outputs["confidence"] = captioner.confidence(captions.word_probs[None], features)[0]
         return outputs
 
     def attend(features, token_ids):
         search_result = captioner.forced_search(features, token_ids)
         return outputs_of(captioner, _without_photo_axis(search_result))
 
-    # Its weights are set when it is first asked for, which must not be in a graph.
-    classifier = captioner.recogniser.classifier if recognises else None
-
-    def classify(images):
-        return {"probabilities": classifier.probabilities(images)}
-
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")
     visible = tf.TensorSpec((1, *captioner.rows_and_columns()), tf.uint8, "visible")
     start_id = tf.TensorSpec((1,), tf.int32, "start_id")
     token_ids = tf.TensorSpec((1, greedy["max_length"]), tf.int32, "token_ids")
-    shifts = tf.TensorSpec((1, len(captioner.vocabulary)), tf.float32, "shifts")
     functions = {
         "serving_default": as_function(serving_default, images),
         "encode": as_function(encode, images),
         "beams": as_function(best, features, visible, start_id),
         "attend": as_function(attend, features, token_ids),
     }
-    if recognises:
-        signatures = [*signatures, "classify"]
-        functions["beams"] = as_function(best, features, visible, start_id, shifts)
-        functions["classify"] = as_function(classify, images)
     with without_fast_twins(), tempfile.TemporaryDirectory() as folder:
         save(tf.Module(), folder, {name: functions[name] for name in signatures})
         converter = tf.lite.TFLiteConverter.from_saved_model(

@@ -6,11 +6,12 @@ Loading the file and captioning a photo take less time than importing TensorFlow
 converted once by TensorFlow, with float32 weights; for bundled ones, `litert_graph`
 makes the same file without TensorFlow:
 
-    KERAS_HOME/keras_sat/litert-DIGEST/    see `keras_sat.deploy.litert_folder`
+    KERAS_HOME/keras_sat/litert-VERSION-DIGEST/    see `keras_sat.deploy.litert_folder`
 
-DIGEST is the digest of config.json, which contains the digests of the captioner's other
-files; for bundled captioners, of the graph, which contains that of config.json. A
-folder with config.json is a saved captioner: a LiteRT file in it is never run.
+VERSION is that of the signatures. DIGEST is the digest of config.json, which contains
+the digests of the captioner's other files; for bundled captioners, of the graph, which
+contains that of config.json. A folder with config.json is a saved captioner: a LiteRT
+file in it is never run.
 """
 
 from __future__ import annotations
@@ -43,19 +44,17 @@ from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
-from keras_sat.beyond.known_objects import without_network
 from keras_sat.deploy.litert_folder import (
     MANIFEST,
     MODEL,
     PACKED,
+    SIGNATURES_VERSION,
     read_index,
     read_litert,
-    read_recogniser,
-    read_second_opinion,
     write_litert,
 )
 from keras_sat.deploy.litert_graph import GRAPH, filled, has_graph
-from keras_sat.files.model_folder import INDEX, OBJECTS, model_digest, model_directory
+from keras_sat.files.model_folder import model_digest, model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
 from keras_sat.search.result import CaptionResult, with_image_paths
 from keras_sat.weight_paths import keras_home
@@ -134,7 +133,7 @@ def made_folder(model):
     """Return the folder in which the LiteRT file of a saved captioner is cached."""
     directory = model_directory(model)
     digest = file_digest(directory / GRAPH) if has_graph(directory) else model_digest(directory)
-    return keras_home() / "keras_sat" / f"litert-{digest[:32]}"
+    return keras_home() / "keras_sat" / f"litert-{SIGNATURES_VERSION}-{digest[:32]}"
 
 
 def is_made(model):
@@ -181,25 +180,16 @@ def converted(directory):
     from keras_sat.captioner import Captioner
     from keras_sat.deploy.export import check_captioner, search_arguments
     from keras_sat.deploy.litert import litert_file
-    from keras_sat.files.records import parts_of
 
     captioner = Captioner.load(directory)  # checks the files
     check_captioner(captioner, in_float32=True)
     consensus_options = captioner.consensus_options(SearchOptions())
-    recognises = captioner.recognises(SearchOptions())
-    is_used = {INDEX: consensus_options is not None, OBJECTS: recognises}
-    parts = {
-        name: without_network(arrays)
-        for name, arrays in parts_of(captioner).items()
-        if is_used[name]
-    }
-    width = {} if consensus_options is None else {"num_beams": CONSENSUS_BEAMS}
-    greedy, beams = search_arguments(captioner, **width)
-    content = litert_file(captioner, greedy, beams, recognises=recognises)
-    records = {"consensus": consensus_options, "second_opinion": None}
-    if captioner.second_opinion is not None:
-        records["second_opinion"] = captioner.second_opinion.to_dict()
-    return content, captioner.vocabulary, parts, records
+    if consensus_options is None:
+        content = litert_file(captioner, *search_arguments(captioner))
+        return content, captioner.vocabulary, None, None
+    greedy, beams = search_arguments(captioner, num_beams=CONSENSUS_BEAMS)
+    content = litert_file(captioner, greedy, beams)
+    return content, captioner.vocabulary, captioner.consensus.arrays, consensus_options
 
 
 class LiteRTCaptioner:
@@ -213,8 +203,6 @@ class LiteRTCaptioner:
         photo_size: (height, width) to which photos are resized.
         has_confidence: whether its captions have a confidence.
         consensus: Consensus that chooses among beams, or None.
-        recogniser: Recogniser that changes which words are said, or None.
-        second_opinion: SecondOpinion that corrects the confidence, or None.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
@@ -227,8 +215,6 @@ class LiteRTCaptioner:
         self._folder = Path(directory).expanduser()
         self._network, self.vocabulary = read_litert(self._folder)
         self.consensus, self._consensus_options = read_index(self._folder, self.vocabulary)
-        self.recogniser = read_recogniser(self._folder, self.vocabulary)
-        self.second_opinion = read_second_opinion(self._folder)
         self._num_threads = _num_cores() if num_threads is None else num_threads
         self._open_network(self._num_threads)
         with self._interpreting():
@@ -251,11 +237,15 @@ class LiteRTCaptioner:
         _, height, width, _ = inputs["serving_default"]["images"]["shape"]
         self.photo_size = (int(height), int(width))
         self.has_confidence = False
+        self._more_inputs = {}  # of files that 0.1.0 exported
         self._grid = None  # of a file from `export --tflite`, which cannot describe parts
         if "beams" in inputs:
             _, rows, columns = inputs["beams"]["visible"]["shape"]
             self._grid = (int(rows), int(columns))
             self.has_confidence = "confidence" in self._runners["beams"].get_output_details()
+            if "shifts" in inputs["beams"]:  # of logits
+                shifts = np.zeros(inputs["beams"]["shifts"]["shape"], np.float32)
+                self._more_inputs["shifts"] = shifts
         self._most_ids = 0  # nor can it read captions
         if "attend" in inputs:
             _, most_ids = inputs["attend"]["token_ids"]["shape"]
@@ -353,22 +343,8 @@ class LiteRTCaptioner:
             outputs = self._run("serving_default", images=photo[None])
             return self._best_result(outputs, photo)
         features = self._run("encode", images=photo[None])
-        result = self._found(photo, features)
-        if self.recogniser is not None:
-            recognised = self.recogniser.recognised(**self._run("classify", images=photo[None]))
-            (result,) = recognised.revised(
-                [result], lambda rows, shifts: [self._found(photo, features, shifts)]
-            )
-        if self.second_opinion is not None:
-            (result,) = self.second_opinion([result])
-        return result
-
-    def _found(self, photo, features, shifts=None):
-        """Return the CaptionResult of a photo, chosen by consensus if there is an
-        index; see `_described`.
-        """
         all_cells, start_id = np.ones(self._grid), self.vocabulary.start_token_id
-        best = self._described(photo, features, all_cells, start_id, shifts)
+        best = self._described(photo, features, all_cells, start_id)
         if self.consensus is None:
             return best
         (chosen,) = self.consensus(
@@ -386,7 +362,7 @@ class LiteRTCaptioner:
             results.append(result.of_region(region))
         return results
 
-    def _described(self, photo, features, visible, start_id, shifts=None):
+    def _described(self, photo, features, visible, start_id):
         """Return the CaptionResult of the visible cells of a photo.
 
         Args:
@@ -394,16 +370,14 @@ class LiteRTCaptioner:
             features: outputs of the signature "encode".
             visible: (rows, columns).
             start_id: the id of `<start>` or `<region>`.
-            shifts: of the logits, (1, vocabulary); None: nothing.
         """
-        inputs = {
-            "visible": visible[None].astype(np.uint8),
-            "start_id": np.array([start_id], np.int32),
-        }
-        if self.recogniser is not None:
-            no_shifts = np.zeros((1, len(self.vocabulary)), np.float32)
-            inputs["shifts"] = no_shifts if shifts is None else shifts
-        outputs = self._run("beams", **features, **inputs)
+        outputs = self._run(
+            "beams",
+            **features,
+            visible=visible[None].astype(np.uint8),
+            start_id=np.array([start_id], np.int32),
+            **self._more_inputs,
+        )
         return self._best_result(outputs, photo)
 
     # === Attention for given captions ===
@@ -520,11 +494,9 @@ class LiteRTCaptioner:
         if words is None:
             words = [tokens[token_id] for token_id in token_ids[:num_words]]
         extras = {name: outputs[name][number, :num_words] for name in EXTRAS if name in outputs}
-        confidence, log_prob_shift = None, 0.0
+        confidence = None
         if "confidence" in outputs:
             confidence = float(outputs["confidence"][number])
-        if "log_prob_shift" in outputs:
-            log_prob_shift = float(outputs["log_prob_shift"][number])
         return CaptionResult(
             caption=" ".join(words),
             words=words,
@@ -535,7 +507,6 @@ class LiteRTCaptioner:
             is_finished=num_words < len(token_ids),
             confidence=confidence,
             image=photo,
-            log_prob_shift=log_prob_shift,
         )
 
 

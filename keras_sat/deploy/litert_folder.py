@@ -7,9 +7,6 @@ their digests.
     litert.json                        the manifest
     index-DIGEST.npz                   optional: the index of training photos, see
                                        `keras_sat.beyond.consensus`
-    objects-DIGEST.npz                 optional: the recogniser without its classifier,
-                                       which is part of the network, see
-                                       `keras_sat.beyond.known_objects`
 
 LiteRT's parser trusts its input: a damaged file can crash it or silently change
 captions. So it only reads bytes whose digest was checked. Digests detect damage, not
@@ -28,11 +25,10 @@ from data_utils.atomic_files import (
 )
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.beyond.known_objects import Recogniser
-from keras_sat.beyond.second_opinion import SecondOpinion
-from keras_sat.files.model_folder import INDEX, OBJECTS, read_arrays, write_parts
+from keras_sat.files.model_folder import INDEX, read_arrays, write_index
 
 FORMAT_VERSION = 2
+SIGNATURES_VERSION = 2  # of the network's inputs and outputs; files that are cached have its number
 MANIFEST, MODEL, PACKED, WORDS = "litert.json", "model.tflite", "model.tflite.gz", "vocabulary.txt"
 MOST_BYTES = 1_000_000_000
 HINT = (
@@ -41,15 +37,14 @@ HINT = (
 )
 
 
-def write_litert(folder, content, vocabulary, parts=None, records=None, *, packed=False):
+def write_litert(folder, content, vocabulary, index=None, options=None, *, packed=False):
     """Write a LiteRT captioner.
 
     Args:
         content: the network, bytes.
         vocabulary: Vocabulary.
-        parts: dict from names in `model_folder.PARTS` to their arrays, or None.
-        records: a dict with the options of the "consensus" and the arguments of the
-            "second_opinion", or None.
+        index: the arrays of a Consensus, or None.
+        options: of the consensus, a dict, or None.
         packed: compress the network.
     """
     model = {PACKED: gzip.compress(content, mtime=0)} if packed else {MODEL: content}
@@ -58,9 +53,9 @@ def write_litert(folder, content, vocabulary, parts=None, records=None, *, packe
         "format": "litert",
         "version": FORMAT_VERSION,
         "sha256": digests,
-        **(records or {}),
+        "consensus": options,
     }
-    write_sealed_json(folder / MANIFEST, {**manifest, **write_parts(folder, parts or {})})
+    write_sealed_json(folder / MANIFEST, {**manifest, **write_index(folder, index)})
 
 
 def write_files(folder, files, vocabulary):
@@ -111,17 +106,3 @@ def read_index(folder, vocabulary):
     arrays = read_arrays(folder / manifest[INDEX], *HINT)
     consensus = Consensus(vocabulary, arrays, arrays["mean"].size)
     return consensus, manifest["consensus"]
-
-
-def read_second_opinion(folder):
-    """Return the SecondOpinion in a folder, or None."""
-    arguments = read_sealed_json(folder / MANIFEST, *HINT).get("second_opinion")
-    return None if arguments is None else SecondOpinion(**arguments)
-
-
-def read_recogniser(folder, vocabulary):
-    """Return the Recogniser in a folder, or None."""
-    manifest = read_sealed_json(folder / MANIFEST, *HINT)
-    if OBJECTS not in manifest:
-        return None
-    return Recogniser(vocabulary, read_arrays(folder / manifest[OBJECTS], *HINT))

@@ -17,8 +17,7 @@ import hashlib
 import numpy as np
 
 from data_utils.atomic_files import file_digest, read_sealed_json, write_sealed_json
-from keras_sat.beyond.known_objects import float_weights, without_network
-from keras_sat.files.model_folder import OBJECTS, PARTS, PRETRAINED, read_model
+from keras_sat.files.model_folder import INDEX, PRETRAINED, read_model
 
 GRAPH = "graph.json"
 SMALLEST = 1024  # bytes: smaller weights stay in the graph
@@ -37,8 +36,7 @@ def write_graph(directory, content, options):
     """Write the graph of a bundled captioner, given its LiteRT network (bytes) and its
     options for consensus.
     """
-    settings, _, arrays = read_model(directory)
-    arrays = _all_weights(settings, arrays)
+    _, _, arrays = read_model(directory)
     places = []  # (start, name, axis) of each array in the network
     for name, array in arrays.items():
         place = _place_in(content, array)
@@ -77,11 +75,10 @@ def _place_in(content, array):
 
 def filled(directory):
     """Return the arguments of `write_litert` for a bundled captioner with a graph: its
-    network (bytes), Vocabulary, parts and records.
+    network (bytes), Vocabulary, the index's arrays or None, and options for consensus.
     """
     graph = read_sealed_json(directory / GRAPH, *HINT)
     settings, vocabulary, arrays = read_model(directory)
-    arrays = _all_weights(settings, arrays)
     rest = memoryview(gzip.decompress(base64.b64decode(graph["rest"])))
     parts, end = [], 0
     for gap, name, axis in graph["pieces"]:
@@ -95,17 +92,7 @@ def filled(directory):
         raise ValueError(
             f"{directory / GRAPH}: this graph belongs to another captioner. Expected: {HINT[0]}."
         )
-    parts = {name: without_network(settings[name]) for name in PARTS if name in settings}
-    records = {
-        "consensus": graph["consensus"],
-        "second_opinion": settings.get("second_opinion"),
-    }
-    return content, vocabulary, parts, records
-
-
-def _all_weights(settings, arrays):
-    """Return the arrays of a captioner, and those of its recogniser's classifier."""
-    return {**arrays, **float_weights(settings.get(OBJECTS, {}))}
+    return content, vocabulary, settings.get(INDEX), graph["consensus"]
 
 
 def _as_bytes(array, axis):

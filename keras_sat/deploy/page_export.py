@@ -99,12 +99,9 @@ def write_page(
         missing = error
     if examples is None:
         examples = "people" in captioner.vocabulary
-    # The page has neither index nor recogniser, and says so.
+    # The page has no index, and says so.
     has_index = captioner.consensus_options(SearchOptions()) is not None
-    has_advice = has_index or captioner.recognises(SearchOptions())
-    corrects_confidence = has_index and captioner.second_opinion is not None
-    photo = {"folder": PHOTO, "name": name, "has_advice": has_advice}
-    photo["corrects_confidence"] = corrects_confidence
+    photo = {"folder": PHOTO, "name": name, "has_index": has_index}
     page = {"photo": photo, "scenes": SCENES if scenes else [], "examples": examples}
     # Nothing is written before all networks are converted.
     number = 1 + len(page["scenes"])

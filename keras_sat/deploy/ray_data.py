@@ -49,7 +49,6 @@ COLUMNS = (
     "error",
     "consensus",
     "similar_photos",
-    "known_objects",
 )
 
 

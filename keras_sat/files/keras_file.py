@@ -28,8 +28,8 @@ from data_utils.atomic_files import (
 )
 from data_utils.foreign_text import brief
 from keras_sat.beyond.extensions import HOOKS
-from keras_sat.files.model_folder import PARTS, read_arrays, round_trip, write_parts
-from keras_sat.files.records import parts_of, records_of, restore_records
+from keras_sat.files.model_folder import INDEX, read_arrays, round_trip, write_index
+from keras_sat.files.records import index_of, records_of, restore_records
 from keras_sat.files.untrusted import reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.options import one_of
@@ -151,7 +151,6 @@ def _rounded(captioner, precision):
     kept = {name: options[name] for name in HOOKS if name in options}
     rounded = captioner.adapted(dtype=captioner.decoder.dtype_policy.name, **kept)
     rounded.confidence, rounded.consensus = captioner.confidence, captioner.consensus
-    rounded.recogniser, rounded.second_opinion = captioner.recogniser, captioner.second_opinion
     variables = rounded.named_weights()
     arrays = {name: np.asarray(variable) for name, variable in variables.items()}
     for name, array in round_trip(arrays, precision).items():
@@ -235,7 +234,7 @@ def check_encoder(captioner):
 def save_assets(captioner, directory):
     """Write what a captioner's captions depend on besides its weights into a folder."""
     directory = Path(directory)
-    records = {**records_of(captioner), **write_parts(directory, parts_of(captioner))}
+    records = {**records_of(captioner), **write_index(directory, index_of(captioner))}
     write_sealed_json(directory / RECORDS, records)
 
 
@@ -245,8 +244,7 @@ def load_assets(captioner, directory):
     if not (directory / RECORDS).is_file():
         return
     records = read_sealed_json(directory / RECORDS, EXPECTED)
-    for part in PARTS:
-        if part in records:
-            # The name alone: the file lies beside its record.
-            records[part] = read_arrays(directory / Path(records[part]).name, EXPECTED)
+    if INDEX in records:
+        # The name alone: the file lies beside its record.
+        records[INDEX] = read_arrays(directory / Path(records[INDEX]).name, EXPECTED)
     restore_records(captioner, records)

@@ -8,8 +8,6 @@ a trained captioner.
                               scale per column (matrices)
     index-DIGEST.npz          optional: the index of training photos, see
                               `keras_sat.beyond.consensus`
-    objects-DIGEST.npz        optional: the recogniser, see
-                              `keras_sat.beyond.known_objects`
     encoder-DIGEST.npz        the encoder's arrays; bundled models with equal encoders
                               share it, in pretrained/encoders
     graph.json                of bundled models, see `keras_sat.deploy.litert_graph`
@@ -53,17 +51,17 @@ ENCODERS = PRETRAINED / "encoders"
 WEIGHTS_LICENSE = PRETRAINED / "WEIGHTS_LICENSE.txt"
 EXPECTED = "a captioner that Captioner.save wrote"
 WAY_OUT = "Copy the whole folder again, or save the captioner again."
+# `objects` are from version 0.1.0: they are not read, and the next save removes them.
 OURS = re.compile(
     r"lock(-journal)?|config\.json|vocabulary-[0-9a-f]{16}\.json"
     r"|(weights|encoder|index|objects)-[0-9a-f]{16}\.npz"
     r"|\.(config|weights|vocabulary|encoder|index|objects).*\.part"
 )
 ENCODER = "encoder"  # may have a separate file; prefix of the names of its arrays
-INDEX, OBJECTS = "index", "objects"
-PARTS = (INDEX, OBJECTS)  # a captioner may have these besides its weights
+INDEX = "index"
 
 
-def write_model(directory, settings, vocabulary, arrays, precision="float32", parts=None):
+def write_model(directory, settings, vocabulary, arrays, precision="float32", index=None):
     """Write a model folder, or replace the model in it.
 
     Args:
@@ -72,7 +70,7 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", pa
         vocabulary: Vocabulary.
         arrays: dict from names to numpy arrays.
         precision: of the arrays on disk: "float32", "float16" or "int8".
-        parts: dict from names in PARTS to their arrays, or None.
+        index: the arrays of a Consensus, or None.
     """
     one_of("float32", "float16", "int8").check("precision", precision)
     directory = Path(directory).expanduser()
@@ -82,22 +80,19 @@ def write_model(directory, settings, vocabulary, arrays, precision="float32", pa
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         weights = write_arrays(directory, "weights", arrays)
         files = {"weights": weights, "vocabulary": f"vocabulary-{vocabulary.digest}.json"}
-        files |= write_parts(directory, parts or {})
+        files |= write_index(directory, index)
         content = {"format": "captioner", "version": FORMAT_VERSION, "files": files, **settings}
         vocabulary.save(directory / files["vocabulary"])
         write_sealed_json(directory / "config.json", content)
         remove_others(directory, OURS, ["config.json", "lock", "lock-journal", *files.values()])
 
 
-def write_parts(directory, parts):
-    """Write parts of a captioner into a folder.
+def write_index(directory, arrays):
+    """Write the arrays of a Consensus, or None, into a folder.
 
-    Args:
-        parts: dict from names in PARTS to their arrays.
-
-    Return a dict from the same names to the names of their files.
+    Return a dict from INDEX to the name of the file, which is empty without arrays.
     """
-    return {name: write_arrays(directory, name, arrays) for name, arrays in parts.items()}
+    return {} if arrays is None else {INDEX: write_arrays(directory, INDEX, arrays)}
 
 
 def copy_of_model(directory, copy):
@@ -148,9 +143,9 @@ def _reject_foreign_files(directory):
 def read_model(directory):
     """Read a model folder and return the settings, the Vocabulary and a dict of arrays.
 
-    The names of the encoder's arrays start with "encoder/". Under each name in PARTS,
-    the settings have the arrays of that part, if any. An incomplete or damaged folder
-    is a ValueError.
+    The names of the encoder's arrays start with "encoder/". Under INDEX, the settings
+    have the arrays of the index, if any. An incomplete or damaged folder is a
+    ValueError.
     """
     directory = Path(directory).expanduser()
     config, inside = directory / "config.json", directory / "model"
@@ -207,9 +202,8 @@ def _read_files(directory, settings):
         encoder_path = _path_of(directory, files[ENCODER])
         stored = _unrounded(read_arrays(encoder_path, EXPECTED, WAY_OUT), encoder_path)
         arrays |= {f"{ENCODER}/{name}": array for name, array in stored.items()}
-    for part in PARTS:
-        if part in files:
-            settings[part] = read_arrays(_path_of(directory, files[part]), EXPECTED, WAY_OUT)
+    if INDEX in files:
+        settings[INDEX] = read_arrays(_path_of(directory, files[INDEX]), EXPECTED, WAY_OUT)
     return settings, vocabulary, arrays
 
 
@@ -218,7 +212,7 @@ def _path_of(directory, name):
     bundled models share.
     """
     is_shared = (
-        name.startswith((ENCODER, *PARTS)) and directory.resolve().parent == PRETRAINED.resolve()
+        name.startswith((ENCODER, INDEX)) and directory.resolve().parent == PRETRAINED.resolve()
     )
     return (ENCODERS if is_shared else directory) / name
 

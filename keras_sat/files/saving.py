@@ -10,21 +10,19 @@ import numpy as np
 from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
 from data_utils.foreign_text import brief
 from data_utils.training_photos import from_settings
-from keras_sat.beyond.known_objects import network_of
 from keras_sat.checks import checked_path
 from keras_sat.files.keras_file import load_file, save_file
 from keras_sat.files.model_folder import (
     EXPECTED,
-    OBJECTS,
     PRETRAINED,
     WAY_OUT,
     assign_arrays,
     is_keras_file,
     read_model,
+    write_index,
     write_model,
-    write_parts,
 )
-from keras_sat.files.records import parts_of, records_of, restore_records
+from keras_sat.files.records import index_of, records_of, restore_records
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
@@ -66,12 +64,11 @@ def save(captioner, directory, overwrite, precision):
         **records_of(captioner),
     }
     arrays = {name: np.asarray(variable) for name, variable in captioner.named_weights().items()}
-    write_model(directory, settings, captioner.vocabulary, arrays, precision, parts_of(captioner))
+    write_model(directory, settings, captioner.vocabulary, arrays, precision, index_of(captioner))
 
 
 def save_records(captioner, directory, *, consensus_weight=None):
-    """Add confidence, second opinion, index, recogniser and `consensus_weight` to a
-    captioner's folder.
+    """Add confidence, index and `consensus_weight` to a captioner's folder.
 
     None saves the captioner's own weight.
     """
@@ -82,10 +79,9 @@ def save_records(captioner, directory, *, consensus_weight=None):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
         if captioner.confidence is not None:
             settings["confidence"] = captioner.confidence.to_dict()
-            settings.pop("second_opinion", None)  # it corrects another confidence
-        if captioner.second_opinion is not None:
-            settings["second_opinion"] = captioner.second_opinion.to_dict()
-        settings["files"] |= write_parts(directory, parts_of(captioner))
+            # Version 0.1.0 would correct the new confidence by it.
+            settings.pop("second_opinion", None)
+        settings["files"] |= write_index(directory, index_of(captioner))
         settings["captioner"]["consensus_weight"] = consensus_weight
         write_sealed_json(directory / "config.json", settings)
 
@@ -184,14 +180,6 @@ def bundled_encoder(name):
     names = sorted(name for name in arrays if name.startswith("encoder/"))
     encoder_arrays = [arrays[name] for name in names]
     return encoder_arrays, settings["captioner"]["photo_blur"], from_settings(settings)
-
-
-def bundled_classifier():
-    """Return the bundled captioner's ImageNet classifier, for `Recogniser.build`."""
-    settings, _, _ = read_model(PRETRAINED / DEFAULT_MODEL)
-    if OBJECTS not in settings:
-        raise ValueError(f"The bundled captioner {DEFAULT_MODEL} has no classifier.")
-    return network_of(settings[OBJECTS])
 
 
 def restore_weights(captioner, directory):

@@ -239,8 +239,3 @@ class OptionAttributes:
     def consensus_weight(self) -> float:
         """Weight of the agreement with captions of similar photos."""
         return self.options.consensus_weight
-
-    @property
-    def known_objects(self) -> bool:
-        """Whether what the recogniser sees in photos changes captions."""
-        return self.options.known_objects

@@ -150,8 +150,7 @@ class Trainer(keras.Model):
         for batches, name in ((x, "x"), (validation_batches, "validation_data")):
             if isinstance(batches, tf.data.Dataset):
                 self.build_for(batches, name)
-        # They were fitted with the old weights.
-        self.confidence = self.second_opinion = None
+        self.confidence = None  # it was calibrated with the old weights
         self._forget_index_of_other_encoder()
         if self.built and self.compiled:
             with self.distribute_strategy.scope():

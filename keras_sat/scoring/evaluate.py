@@ -128,7 +128,7 @@ def evaluate(
     boxes = None if boxes is None else read_boxes(boxes, images)
     other_rows = _other_rows(compare_with, data, images)
 
-    search_options = _search_options(captioner, search, reads_photos=cache is None)
+    search_options = _search_options(captioner, search)
     reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
     votes_option = {"votes": True} if votes else {}
     results = caption_photos(captioner, images, **reading, **search_options, **votes_option)
@@ -274,12 +274,9 @@ def caption_photos(
     return [result for _, result in Progress.over(results, len(captioned_images), **shown)]
 
 
-def _search_options(captioner, search, *, reads_photos):
+def _search_options(captioner, search):
     """Return the options for `caption_each` as a dict, with the captioner's own values
     for those that `search`, ConsensusOptions, leaves None.
-
-    `reads_photos` is False where features are read from a cache: there no objects are
-    recognised.
     """
     names = ("length_penalty", "no_repeat_ngram", "no_repeat_around")
     options = {name: getattr(captioner.options, name) for name in names}
@@ -290,8 +287,6 @@ def _search_options(captioner, search, *, reads_photos):
     else:
         options["num_beams"] = search.num_beams or CONSENSUS_BEAMS
         options["consensus_weight"] = consensus["consensus_weight"]
-    if reads_photos:
-        options["known_objects"] = captioner.recognises(SearchOptions(**search.to_dict()))
     return options
 
 

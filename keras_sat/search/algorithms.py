@@ -13,13 +13,6 @@ All searches take these keyword arguments:
     max_length          maximum number of tokens, `<end>` included
     start_token_id, end_token_id, pad_token_id
     forbidden_token_ids tokens that are never chosen, besides `<pad>` and `<start>`
-
-Greedy and beam search also take
-
-    shifts              (photos, vocabulary), added to the logits of each step before
-                        words are compared; None: nothing. Words with positive shifts
-                        are raised until one of them has been said. Log p of a caption
-                        stays that of the logits without them.
 """
 
 from collections.abc import Callable
@@ -48,17 +41,6 @@ class SearchResult(NamedTuple):
     # p of each token given the previous ones, (photos, results, max_length), 0 after
     # `<end>`
     word_probs: Any
-    # By how much `shifts` changed log p of each token, (photos, results, max_length); 0
-    # after `<end>`
-    log_prob_shifts: Any
-
-    def compared_log_probs(self):
-        """Return log p of each caption, as the search compares them."""
-        return self.log_probs + ops.sum(self.log_prob_shifts, axis=-1)
-
-    def compared_probs(self):
-        """Return p of each token, as the search compares them; see `word_probs`."""
-        return self.word_probs * ops.exp(self.log_prob_shifts)
 
 
 def run_search(
@@ -117,7 +99,6 @@ def greedy_search(
     *,
     no_repeat_ngram: int = 0,
     joining_token_id: int | None = None,
-    shifts: Any = None,
     first_ids: Any = None,
     **options,
 ) -> SearchResult:
@@ -148,7 +129,7 @@ def greedy_search(
         _, first = ops.top_k(best, 1)
         return ops.take_along_axis(token_ids, first, axis=1)[:, 0]
 
-    return _choose_word_by_word(step, state, choose, 1, shifts, **options)
+    return _choose_word_by_word(step, state, choose, 1, **options)
 
 
 def forced_search(step: Callable, state: Any, token_ids: Any, **options) -> SearchResult:
@@ -197,26 +178,25 @@ def sample_search(
     return _choose_word_by_word(step, state, draw, num_samples, **options)
 
 
-def _choose_word_by_word(step, state, choose, num_results, shifts=None, **options):
+def _choose_word_by_word(step, state, choose, num_results, **options):
     """Search each row independently.
 
     `choose(logits, t, said)` returns the next token of each row, given the previous
-    ones, `said` (rows, max_length). `shifts` is (rows, vocabulary), or None.
+    ones, `said` (rows, max_length).
     """
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
 
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
         logits = ops.cast(result.logits, "float32")
-        compared = _shifted(logits, shifts, captions.token_ids)
-        token_ids = choose(allowed_logits(compared, **options), t, captions.token_ids)
+        token_ids = choose(allowed_logits(logits, **options), t, captions.token_ids)
         token_ids = ops.cast(token_ids, "int32")  # (rows,)
-        log_prob, shift = _log_probs_of(token_ids[:, None], logits, compared)  # (rows, 1)
+        chosen_logits = ops.squeeze(ops.take_along_axis(logits, token_ids[:, None], axis=-1), -1)
+        log_prob = chosen_logits - ops.logsumexp(logits, axis=-1)
         token_ids = ops.where(captions.is_finished, pad_token_id, token_ids)
-        log_prob = ops.where(captions.is_finished, 0.0, log_prob[:, 0])
-        shift = ops.where(captions.is_finished, 0.0, shift[:, 0])
+        log_prob = ops.where(captions.is_finished, 0.0, log_prob)
         outputs = _kept_outputs(result, captions)
-        captions = _append(captions, t, token_ids, log_prob, shift, outputs, end_token_id)
+        captions = _append(captions, t, token_ids, log_prob, outputs, end_token_id)
         return t + 1, token_ids, result.state, captions
 
     captions = _empty(state, **options)
@@ -236,7 +216,6 @@ def beam_search(
     length_penalty: float = 0.0,
     no_repeat_ngram: int = 0,
     joining_token_id: int | None = None,
-    shifts: Any = None,
     **options,
 ) -> SearchResult:
     """Keep the `num_beams` best hypotheses for each photo; return a SearchResult with
@@ -266,8 +245,6 @@ def beam_search(
     # All beams of a photo are equal at first: only the first one may be chosen.
     log_probs = ops.where(ops.arange(num_beams) > 0, -float("inf"), 0.0)
     captions = captions._replace(log_probs=ops.tile(log_probs, [photos]))
-    if shifts is not None:
-        shifts = ops.repeat(shifts, num_beams, axis=0)  # (rows, vocabulary)
 
     def advance(t, input_ids, state, captions):
         result = step(input_ids, state)
@@ -277,23 +254,18 @@ def beam_search(
         # beam: (rows, choices).
         num_choices = num_beams + rules.most_forbidden(captions.token_ids)
         num_choices = min(num_choices, logits.shape[-1])
-        compared = _shifted(logits, shifts, captions.token_ids)
-        best, token_ids = ops.top_k(allowed_logits(compared, **options), num_choices)
-        word_log_probs = best - ops.logsumexp(compared, axis=-1, keepdims=True)
-        word_shifts = ops.zeros_like(word_log_probs)
-        if shifts is not None:
-            _, word_shifts = _log_probs_of(token_ids, logits, compared)
+        best, token_ids = ops.top_k(allowed_logits(logits, **options), num_choices)
+        word_log_probs = best - ops.logsumexp(logits, axis=-1, keepdims=True)
         word_log_probs = rules.apply(word_log_probs, token_ids, captions.token_ids, t)
 
         # A finished beam goes on with `<pad>`, which costs nothing, and nothing else.
         is_finished = captions.is_finished[:, None]
         only_pad = ops.where(ops.arange(num_choices) > 0, -float("inf"), 0.0)
         word_log_probs = ops.where(is_finished, only_pad, word_log_probs)
-        word_shifts = ops.where(is_finished, 0.0, word_shifts)
         token_ids = ops.where(is_finished, pad_token_id, token_ids)
 
         # The best of the choices of all beams of a photo: (photos, num_beams).
-        log_probs = word_log_probs + captions.compared_log_probs()[:, None]
+        log_probs = word_log_probs + captions.log_probs[:, None]
         lengths = captions.lengths + ops.cast(~captions.is_finished, "int32")
         scores = caption_score(log_probs, ops.cast(lengths[:, None], "float32"), length_penalty)
         scores = ops.reshape(scores, (photos, num_beams * num_choices))
@@ -303,16 +275,15 @@ def beam_search(
 
         places = parents * num_choices + choices
         token_ids = ops.take(ops.reshape(token_ids, (-1,)), places)  # (rows,)
-        shift = ops.take(ops.reshape(word_shifts, (-1,)), places)
-        log_prob = ops.take(ops.reshape(word_log_probs, (-1,)), places) - shift
+        log_prob = ops.take(ops.reshape(word_log_probs, (-1,)), places)
         outputs = _kept_outputs(result, captions)
         state, outputs, captions = _take_rows((result.state, outputs, captions), parents)
-        captions = _append(captions, t, token_ids, log_prob, shift, outputs, end_token_id)
+        captions = _append(captions, t, token_ids, log_prob, outputs, end_token_id)
         return t + 1, token_ids, state, captions
 
     captions = _until_all_finished(advance, state, captions, **options)
     lengths = ops.cast(captions.lengths, "float32")
-    scores = caption_score(captions.compared_log_probs(), lengths, length_penalty)
+    scores = caption_score(captions.log_probs, lengths, length_penalty)
     unfinished_last = ops.where(captions.is_finished, scores, scores - 1e6)
     unfinished_last = ops.reshape(unfinished_last, (photos, num_beams))
     _, best = ops.top_k(unfinished_last, num_results)
@@ -394,32 +365,6 @@ def allowed_logits(logits, *, pad_token_id, start_token_id, forbidden_token_ids=
     return ops.where(forbidden, -float("inf"), logits)
 
 
-def _shifted(logits, shifts, said):
-    """Return the logits with which words are compared, (rows, vocabulary).
-
-    Args:
-        shifts: (rows, vocabulary), or None.
-        said: the captions so far, (rows, max_length).
-    """
-    if shifts is None:
-        return logits
-    is_raised_word_said = ops.any(
-        ops.take_along_axis(shifts, said, axis=-1) > 0, axis=-1, keepdims=True
-    )
-    return logits + ops.where(is_raised_word_said, ops.minimum(shifts, 0.0), shifts)
-
-
-def _log_probs_of(token_ids, logits, compared):
-    """Return log p of tokens (rows, choices), given logits (rows, vocabulary), and by
-    how much log p is greater with the logits `compared`.
-    """
-    log_probs, compared_log_probs = (
-        ops.take_along_axis(x, token_ids, axis=-1) - ops.logsumexp(x, axis=-1, keepdims=True)
-        for x in (logits, compared)
-    )
-    return log_probs, compared_log_probs - log_probs
-
-
 def _most_probable(logits, top_k, top_p):
     """Return logits with -inf for all but the most probable words."""
     if top_k is not None:
@@ -451,7 +396,6 @@ def _empty(state, *, num_regions, max_length, pad_token_id, extra_dims=None, **_
             name: ops.zeros((rows, max_length, dim)) for name, dim in (extra_dims or {}).items()
         },
         word_probs=ops.zeros((rows, max_length)),
-        log_prob_shifts=ops.zeros((rows, max_length)),
     )
 
 
@@ -460,14 +404,14 @@ def _kept_outputs(result, captions):
     return result.attention_weights, {name: result.extras[name] for name in captions.extras}
 
 
-def _append(captions, t, token_ids, log_prob, shift, outputs, end_token_id):
+def _append(captions, t, token_ids, log_prob, outputs, end_token_id):
     """Return captions with one more token.
 
     Args:
         captions: SearchResult with a caption in each row.
         t: number of tokens before this one.
-        token_ids, log_prob, shift: the token, its log p, and by how much `shifts`
-            changed that, (rows,). For a finished caption they must be `<pad>`, 0 and 0.
+        token_ids, log_prob: the token and its log p, (rows,). For a finished caption
+            they must be `<pad>` and 0.
         outputs: see `_kept_outputs`; those of finished captions become 0.
     """
     is_open = ~captions.is_finished
@@ -491,7 +435,6 @@ def _append(captions, t, token_ids, log_prob, shift, outputs, end_token_id):
         attention_weights=attention_weights,
         extras=extras,
         word_probs=ops.scatter_update(captions.word_probs, places, word_prob),
-        log_prob_shifts=ops.scatter_update(captions.log_prob_shifts, places, shift),
     )
 
 

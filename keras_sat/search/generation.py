@@ -26,7 +26,6 @@ from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from keras_sat import equations
-from keras_sat.checks import ArgumentError
 from keras_sat.model.forks import reject_fork
 from keras_sat.option_types import CaptionKeywords, SearchKeywords
 from keras_sat.options import (
@@ -93,23 +92,17 @@ class CaptionGenerator:
         confidence: None, or a function of the words' probabilities and the features
             that returns the probability that each caption is right.
         consensus: None, or a function that chooses one of the beams of each photo.
-        recogniser: None, or a Recogniser, which says which words a photo makes more and
-            less probable.
-        second_opinion: None, or a function that corrects the confidence of results.
         has_votes: whether there is a method `with_votes`, which returns results with
             their `votes`, given results, features and visible cells.
 
     This module calls these, and does not know what they compute: see
-    `keras_sat.beyond.confidence`, `keras_sat.beyond.consensus`,
-    `keras_sat.beyond.known_objects`, `keras_sat.beyond.second_opinion` and
+    `keras_sat.beyond.confidence`, `keras_sat.beyond.consensus` and
     `keras_sat.trace.votes`.
     """
 
     photo_loader = None
     confidence = None
     consensus = None
-    recogniser = None
-    second_opinion = None
     has_votes = False
 
     @property
@@ -145,7 +138,6 @@ class CaptionGenerator:
         no_repeat_ngram: int | None = None,
         no_repeat_around: str | None = None,
         consensus_weight: float | None = None,
-        known_objects: bool | None = None,
         num_results: int = 1,
         temperature: float | None = None,
         top_k: int | None = None,
@@ -171,15 +163,12 @@ class CaptionGenerator:
                 consensus.
             max_length: maximum number of words, including `<end>`.
             length_penalty: values above 0 favour longer captions. None: the captioner's
-                own value, as for the next four.
+                own value, as for the next three.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit.
             no_repeat_around: say no word twice in a row or on both sides of this word,
                 such as "and"; "": no limit.
             consensus_weight: weight of the agreement with captions of similar training
                 photos, if the captioner has an index of them; 0: no consensus.
-            known_objects: say what an ImageNet classifier is sure to see and leave out
-                what it excludes, if the captioner has one; see
-                `keras_sat.beyond.known_objects`.
             num_results: captions for each photo; the others are in `alternatives`.
             temperature: sample words at this temperature instead of searching.
             top_k, top_p: sample only from the k most probable words, or from the most
@@ -195,7 +184,6 @@ class CaptionGenerator:
             "no_repeat_ngram": no_repeat_ngram,
             "no_repeat_around": no_repeat_around,
             "consensus_weight": consensus_weight,
-            "known_objects": known_objects,
             "num_results": num_results,
             "temperature": temperature,
             "top_k": top_k,
@@ -249,7 +237,6 @@ class CaptionGenerator:
         """
         options = SearchOptions.of("caption_features", options)
         self.check_votes(options.votes)
-        _reject_known_objects(options)
         features = self._checked_features(features)
         all_numbers = range(_num_photos(features))
         results = []
@@ -258,14 +245,12 @@ class CaptionGenerator:
             rows = slice(start, start + options.batch_size)
             photos = None if images is None else images[rows]
             batch = Batch([], [], numbers, _rows_of(features, rows), photos)
-            results += self._captions(batch, options, recognises=False)
+            results += self._captions(batch, options)
         return results
 
     def _caption_each(self, images, options, regions=None, cache=None, errors="raise"):
         """Do what `caption_each` does, given SearchOptions."""
         self.check_votes(options.votes)
-        if cache is not None:
-            _reject_known_objects(options)
         batches = self.batches(images, options.batch_size, cache, errors)
         if regions is None:
             return with_image_paths(self._captions_of_batches(batches, options))
@@ -286,40 +271,20 @@ class CaptionGenerator:
             regions_of_photos = [regions[number] for number in batch.numbers]
             yield from batch.with_errors(self._phrases(batch, options, regions_of_photos))
 
-    def _captions(self, batch, options, confidence=None, recognises=True):
+    def _captions(self, batch, options, confidence=None):
         """Return the CaptionResult of each photo of a Batch.
 
         Args:
             confidence: replaces the captioner's own; see the class.
-            recognises: whether the photos of the batch may be shown to the recogniser.
         """
         consensus_options = self.consensus_options(options)
         arguments = self.arguments_of_search(options, consensus_options)
-
-        def found(part, **shifts):
-            results = self._results(part, options, arguments, confidence=confidence, **shifts)
-            if consensus_options is None:
-                return results
-            return self.consensus(
-                results, part.features, consensus_options, num_results=options.num_results
+        results = self._results(batch, options, arguments, confidence=confidence)
+        if consensus_options is not None:
+            results = self.consensus(
+                results, batch.features, consensus_options, num_results=options.num_results
             )
-
-        results = found(batch)
-        if self.recognises(options) and recognises and batch.photos is not None:
-            recognised = self.recogniser.recognised(self._probabilities(batch.photos))
-            results = recognised.revised(
-                results, lambda rows, shifts: found(batch.rows(rows), shifts=shifts)
-            )
-        if options.votes:
-            results = self.with_votes(results, batch.features)
-        if self.second_opinion is None or confidence is not None:
-            return results
-        return self.second_opinion(results)
-
-    def _probabilities(self, photos):
-        """Return the probabilities of the recogniser's classes, (photos, classes)."""
-        classify = self.recogniser.classifier.probabilities
-        return np.concatenate([self._run(classify, group) for group in _groups(photos)])
+        return self.with_votes(results, batch.features) if options.votes else results
 
     def _phrases(self, batch, options, regions_of_photos):
         """Return for each photo of a batch the CaptionResults of its regions."""
@@ -341,31 +306,25 @@ class CaptionGenerator:
                 results[row].append(phrase.of_region(region))
         return results
 
-    def _results(self, batch, options, arguments, *, visible=None, shifts=None, confidence=None):
+    def _results(self, batch, options, arguments, *, visible=None, confidence=None):
         """Search, and return a CaptionResult for each photo of a Batch.
 
         Args:
             arguments: those of `search`, see `arguments_of_search`.
             visible: boolean (photos, regions), the cells that can be seen; None: all.
-            shifts: added to the logits, (photos, vocabulary); None: nothing. Either
-                this or `visible`.
             confidence: see `_captions`.
         """
         rows_per_photo = _rows_per_photo(arguments)
         word_noise, region_noise = _noise(options, batch.numbers, rows_per_photo, self.num_regions)
         tensors = [batch.features, word_noise, region_noise]
-        if shifts is not None:
-            search_result = self._run(self.shifted_search, *tensors, shifts, **arguments)
-        elif visible is not None:
-            search_result = self._run(self.search, *tensors, visible, **arguments)
-        else:
-            search_result = self._run(self.search, *tensors, **arguments)
+        if visible is not None:
+            tensors.append(visible)
+        search_result = self._run(self.search, *tensors, **arguments)
         if confidence is None:
             confidence = self.confidence
         confidences = None
         if confidence is not None and visible is None:  # it is fitted on whole photos
-            compared_probs = search_result.compared_probs()
-            confidences = np.asarray(confidence(compared_probs, batch.features))
+            confidences = np.asarray(confidence(search_result.word_probs, batch.features))
         return results_of(
             search_result, self.vocabulary, self.rows_and_columns(), batch.photos, confidences
         )
@@ -400,19 +359,6 @@ class CaptionGenerator:
         if self.consensus is None or not values["consensus_weight"] or not has_beams:
             return None
         return values
-
-    def recognises(self, options: SearchOptions) -> bool:
-        """Return whether the objects that the recogniser knows change captions: not
-        without a recogniser, and not in sampling.
-        """
-        if self.recogniser is None and options.known_objects:
-            raise ArgumentError(
-                "Known objects require a captioner with a recogniser, such as the bundled one; "
-                "see keras_sat.beyond.known_objects.",
-                known_objects=True,
-            )
-        is_wanted = self._value(options, "known_objects") and options.temperature is None
-        return self.recogniser is not None and is_wanted
 
     def arguments_of_search(
         self, options: SearchOptions, consensus_options: dict | None = None
@@ -616,8 +562,12 @@ class CaptionGenerator:
             )
         if not self.built:
             self.build_once(photos.shape)
+        groups = (
+            photos[start : start + ENCODED_TOGETHER]
+            for start in range(0, len(photos), ENCODED_TOGETHER)
+        )
         encode = self.photo_encoder.__call__
-        features = np.concatenate([self._run(encode, group) for group in _groups(photos)])
+        features = np.concatenate([self._run(encode, group) for group in groups])
         return self._checked_features(features)
 
     def encode_each(
@@ -675,12 +625,6 @@ class CaptionGenerator:
         step, state = self._steps(features, _rows_per_photo(options), noise, visible)
         options |= {"extra_dims": self.extra_dims, "for_region": visible is not None}
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
-
-    def shifted_search(self, features, word_noise, region_noise, shifts, **options):
-        """Do what `search` does, with `shifts` (photos, vocabulary) added to the logits
-        of every step.
-        """
-        return self.search(features, word_noise, region_noise, shifts=shifts, **options)
 
     def forced_search(self, features, token_ids):
         """Return the SearchResult of given captions, `token_ids` of shape (photos,
@@ -787,25 +731,7 @@ def _result_of(search_result, place, vocabulary, rows_and_columns, image, confid
         is_finished=is_finished,
         confidence=confidence,
         image=image,
-        log_prob_shift=float(search_result.log_prob_shifts[place].sum()),
-        word_shifts=search_result.log_prob_shifts[place][: search_result.lengths[place]],
     )
-
-
-def _reject_known_objects(options):
-    """Raise ValueError for a search in features that asks for known objects."""
-    if options.known_objects:
-        raise ArgumentError(
-            "Objects are recognised in photos, not in features: caption the photos, without a "
-            "cache.",
-            known_objects=True,
-        )
-
-
-def _groups(photos):
-    """Yield photos in groups that a convolutional network processes together."""
-    for start in range(0, len(photos), ENCODED_TOGETHER):
-        yield photos[start : start + ENCODED_TOGETHER]
 
 
 def _num_photos(features):

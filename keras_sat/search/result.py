@@ -52,22 +52,12 @@ class CaptionResult:
         consensus: similarity from 0 to 1 to the captions of similar training photos;
             None without an index.
         similar_photos: the ids of the most similar training photos, or an empty list.
-        nearness: how similar the photo is to them, from -1 to 1; None without an index.
         image_path: the photo's file, if it was given as a path; AttentionDisplay reads
             it again, in its own shape.
         region: the rectangle (left, top, right, bottom) that it describes, in fractions
             of the photo's sides, or None.
         word_probs: p of each word given the previous words, (words,); p(`<end>`) is
             only in `log_prob`.
-        known_objects: what a recogniser changed, a list of dicts: "word", its
-            "probability" in the photo, and whether it "came" into the caption or left
-            it; see `keras_sat.beyond.known_objects`.
-        evidence: for a noun of the caption, see `Recognised.evidence`; None without a
-            recogniser.
-        log_prob_shift: what known objects added to `log_prob` where the search compared
-            captions.
-        word_shifts: what they added for each word, and for `<end>` if the caption is
-            finished, (words + 1,); None if nothing was searched.
         votes: (words, rows, columns): what each region added to the logit of each word,
             compared with the mean of the photo, positive or negative; None without the
             option `votes`. See `keras_sat.equations.votes`.
@@ -89,18 +79,8 @@ class CaptionResult:
     word_probs: np.ndarray | None = field(default=None, repr=False)
     region: tuple | None = None
     image_path: str | None = field(default=None, repr=False)
-    nearness: float | None = field(default=None, repr=False)
-    known_objects: list = field(default_factory=list, repr=False)
-    evidence: float | None = field(default=None, repr=False)
-    log_prob_shift: float = field(default=0.0, repr=False)
-    word_shifts: np.ndarray | None = field(default=None, repr=False)
     votes: np.ndarray | None = field(default=None, repr=False)
     compared: list = field(default_factory=list, repr=False)
-
-    @property
-    def compared_log_prob(self) -> float:
-        """Log p of the caption, as the search compared it with others."""
-        return self.log_prob + self.log_prob_shift
 
     @property
     def from_photo(self) -> np.ndarray | None:
@@ -130,8 +110,6 @@ class CaptionResult:
             parts["confidence"] = round(self.confidence, 4)
         if self.consensus is not None:
             parts |= {"consensus": round(self.consensus, 4), "similar_photos": self.similar_photos}
-        if self.known_objects:
-            parts["known_objects"] = self.known_objects
         for name in EXTRAS:
             if name in self.extras:
                 parts[name] = _rounded(self.extras[name], 4)

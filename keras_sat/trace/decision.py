@@ -28,14 +28,12 @@ class ChoiceRule:
         length_penalty: the search compares log p / length ** length_penalty.
         has_consensus: whether agreement with captions of similar training photos chose
             one of the beams.
-        has_known_objects: whether a recogniser's words may have come in.
     """
 
     kind: str
     num_beams: int = 1
     length_penalty: float = 0.0
     has_consensus: bool = False
-    has_known_objects: bool = False
 
 
 GIVEN = ChoiceRule("given")
@@ -60,7 +58,6 @@ def rule_of(captioner: Any, options: Any, *, is_given: bool) -> ChoiceRule:
         num_beams=num_beams,
         length_penalty=arguments.get("length_penalty", 0.0),
         has_consensus=consensus is not None,
-        has_known_objects=bool(captioner.recognises(options)),
     )
 
 
@@ -115,8 +112,6 @@ def decision_at(trace, t, alternatives):
     else:
         because, captions = _why_not_the_first(trace, t, alternatives)
         reason = f"{_comparison(first, said)}; “{said.word}” was said because {because}."
-    if step.bonus:
-        reason += f" Known objects added {_rounded(step.bonus)} to log p of “{said.word}”."
     return {"reason": reason, "captions": captions}
 
 
@@ -136,15 +131,12 @@ def _comparison(first, said):
 
 def _why_not_the_first(trace, t, alternatives):
     """Return why a search did not say the most probable word, and both captions."""
-    step, rule = trace.steps[t], trace.choice_rule
-    first = step.top[0].word
+    first = trace.steps[t].top[0].word
     found = [other for other in alternatives if other.word == first]
     if not found:
         return f"the search may not say “{first}”", []
     if trace.repeats(t, first):
         return f"the search may not say “{first}” here: it would repeat what was said", []
-    if rule.kind == "greedy":
-        return "known objects decided", []
     if trace.result.compared:
         return _by_consensus(trace, t, first)
     return _by_score(trace, found[0])
@@ -205,7 +197,7 @@ def _by_score(trace, other):
     """Return why a beam search did not say an Alternative, and both captions."""
     result, rule = trace.result, trace.choice_rule
     captions = [
-        _with_score(rule, result.words, result.compared_log_prob, result.is_finished),
+        _with_score(rule, result.words, result.log_prob, result.is_finished),
         _with_score(rule, other.words, other.log_prob, other.is_finished),
     ]
     ours, theirs = ([*caption["numbers"].values()][-1] for caption in captions)
@@ -213,8 +205,6 @@ def _by_score(trace, other):
     if ours >= theirs:
         return f"its whole caption scores more {scores}", captions
     dropped = f"the search dropped the beginning with “{other.word}” on the way"
-    if rule.has_known_objects:
-        dropped += ", or known objects decided"
     return f"{dropped}, though its caption scores more {scores}", captions
 
 

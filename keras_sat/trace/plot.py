@@ -216,7 +216,7 @@ def _draw_bars(panel, trace, step, word, candidates):
         handlelength=1,
         columnspacing=1,
     )
-    draw_title(panel, f"logit and probability{_bonus_text(step)}")
+    draw_title(panel, "logit and probability")
 
 
 def _beside_bars(candidates, width):
@@ -246,13 +246,6 @@ def _labels_of_parts(trace):
     if trace.left_out:
         del labels["previous_word"]
     return labels
-
-
-def _bonus_text(step):
-    """Return what raised the word in the search besides the network, or ""."""
-    if step.bonus == 0:
-        return ""
-    return f"\nknown objects: {_signed(step.bonus)} for {visible(step.word)}"
 
 
 # === The figure ===
@@ -315,7 +308,7 @@ def _new_axes(width, aspect, trace, t, candidates, note):
         bars_height = max(bars_height, maps_bottom - panels_top - below_bars)
     else:
         bars_left = MARGIN + labels
-        bars_top = maps_bottom + (2.3 if trace.steps[t].bonus else 1.3) * line
+        bars_top = maps_bottom + 1.3 * line
     bars_width = width - MARGIN - probabilities - bars_left
     height = max(maps_bottom, bars_top + bars_height + below_bars) + MARGIN
 

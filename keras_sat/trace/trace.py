@@ -3,8 +3,8 @@ probable.
 
 `make_trace` captions a photo, or takes a given caption, and reads it once more with
 `keras_sat.trace.reading`. Everything in a Trace is the network's own. What decides in a
-search besides it stands beside it: `TraceStep.bonus` and `Trace.result`. With
-dtype="mixed_bfloat16", parts sum to the logit up to the network's rounding.
+search besides it stands beside it, in `Trace.result`. With dtype="mixed_bfloat16",
+parts sum to the logit up to the network's rounding.
 """
 
 import dataclasses
@@ -80,8 +80,6 @@ class TraceStep:
         cell_state: c_t of the top layer, (hidden_dim,); None for a GRU.
         top: list of the most probable Candidates, best first; the word that was said
             comes last if it is not among them.
-        bonus: by how much known objects raised log p of the word in the search; 0 where
-            they did not, and for a given caption. It is in no other number of the step.
     """
 
     previous_word: str
@@ -95,7 +93,6 @@ class TraceStep:
     cell_state: np.ndarray | None = dataclasses.field(repr=False)
     top: list[Candidate] = dataclasses.field(repr=False)
     sentinel_score: float | None = None
-    bonus: float = 0.0
 
     @property
     def said(self) -> Candidate:
@@ -114,7 +111,7 @@ class Trace:
         words: list of the caption's words, without `<end>`.
         steps: list of TraceStep, one for each word and one for `<end>`.
         result: the CaptionResult of the search, or of the given caption: the photo,
-            and what decided besides the network (`consensus`, `known_objects`).
+            and what decided besides the network (`consensus`).
         left_out: a sentence that says what the parts do not show, or "".
         network: a dict that says how the network computes a step; see
             `keras_sat.trace.diagram.network_of`.
@@ -326,8 +323,6 @@ class Trace:
         scores = of_step(reading.attention_scores)
         sentinel_score = of_step(reading.sentinel_score)
         (share,) = of_step(reading.share).tolist()
-        shifts = self.result.word_shifts
-        has_bonus = shifts is not None and t < len(shifts)
         return TraceStep(
             previous_word=self._vocabulary.tokens[self._previous_ids[t]],
             word=self._vocabulary.tokens[self._said_ids[t]],
@@ -340,7 +335,6 @@ class Trace:
             cell_state=of_step(reading.cell_state),
             sentinel_score=None if sentinel_score is None else float(sentinel_score[0]),
             top=self._top(t, num_words),
-            bonus=float(shifts[t]) if has_bonus else 0.0,
         )
 
     def _top(self, t, num_words):

@@ -21,11 +21,10 @@ from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.training_photos import seen_in_training
 from keras_sat import presets
 from keras_sat.beyond import calibration, consensus
-from keras_sat.beyond.known_objects import Recogniser
 from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
 from keras_sat.files.model_folder import PRETRAINED
-from keras_sat.files.saving import bundled_classifier, save_records
+from keras_sat.files.saving import save_records
 from keras_sat.option_types import FitKeywords
 from keras_sat.options import with_options
 from keras_sat.training.distributed import Cluster
@@ -194,8 +193,7 @@ def fit(
     At the end, 100 training photos or more are indexed if there is a
     `consensus_weight` (`keras_sat.beyond.consensus`), and the `confidence` is fitted on
     100 dev photos or more (`keras_sat.beyond.calibration`). With fewer, the captioner
-    goes without, and `fit` says so. With `known_objects`, it gets the classifier of the
-    bundled captioner (`keras_sat.beyond.known_objects`).
+    goes without, and `fit` says so.
     """
     started = time.monotonic()
     if from_scratch and initial_model is not None:
@@ -319,7 +317,6 @@ def _carry_out(job):
         folder = job.folder / REWARDS
     if is_whole:
         _index(job, captioner, folder / "model")
-        _add_recogniser(job, captioner, folder / "model")
         if not job.was_interrupted:
             _calibrate(job, captioner, folder / "model")
     captioner.history = Curves(epochs, was_interrupted=job.was_interrupted)
@@ -342,23 +339,6 @@ def _index(job, captioner, folder):
         reading = {"cache": job.photos.cache, "show_progress": job.photos.show_progress}
         train_images = job.photos.images_in("train")
         captioner.consensus = consensus.Consensus.build(captioner, train_images, **reading)
-        save_records(captioner, folder)
-
-
-def _add_recogniser(job, captioner, folder):
-    """Make the recogniser for `known_objects` and save it, unless there is one or
-    several hosts.
-    """
-    is_wanted = captioner.known_objects and captioner.recogniser is None
-    if not is_wanted or job.cluster.num_hosts > 1:
-        return
-    with _completing(job, "known objects"):
-        captioner.recogniser = Recogniser.build(
-            captioner,
-            job.photos.images_in("train"),
-            bundled_classifier(),
-            show_progress=job.photos.show_progress,
-        )
         save_records(captioner, folder)
 
 

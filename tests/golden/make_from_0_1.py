@@ -21,8 +21,6 @@ from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, ma
 from data_utils.vocabulary import REGION_TOKEN
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.beyond.known_objects import Recogniser
-from keras_sat.beyond.second_opinion import CLUES, SecondOpinion
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from small_training import At  # noqa: E402
@@ -85,6 +83,10 @@ def with_advice(captioner, images):
     """Give a captioner an index, a recogniser without a network, a confidence and a
     second opinion.
     """
+    # Later versions lack these.
+    from keras_sat.beyond.known_objects import Recogniser
+    from keras_sat.beyond.second_opinion import CLUES, SecondOpinion
+
     captioner.note_training_photos([image.image_id for image in images])
     captioner.consensus = Consensus.build(captioner, images, show_progress=False)
     word_id = captioner.vocabulary.tokens.index("circle")

@@ -53,7 +53,7 @@ const start = {
   photo: async (view) => {
     const captioner = await loadCaptioner(settings.photo.folder);
     view.set({ state: "ready", message: "Choose a photo." });
-    return startPhotoTab(find, view, captioner, settings.examples, settings.photo.corrects_confidence);
+    return startPhotoTab(find, view, captioner, settings.examples);
   },
   scenes: async (view) => {
     const captioners = [];
@@ -118,7 +118,7 @@ try {
   find('[role="tablist"]').hidden = !settings.scenes.length;
   find('[data-role="name"]').textContent = settings.photo.name;
   for (const name of ["examples", "credits"]) find(`[data-role="${name}"]`).hidden = !settings.examples;
-  find('[data-role="no-index"]').hidden = !settings.photo.has_advice;
+  find('[data-role="no-index"]').hidden = !settings.photo.has_index;
   listen();
   show();
 } catch (error) {

@@ -16,8 +16,8 @@ const HINT = matchMedia("(hover: hover)").matches
   ? "Point at a word: where did the network look? Drag over a part of the photo: what is there?"
   : "Tap a word: where did the network look?";
 
-// Start the tab; return a function that captions a file. `isCorrected`: Python corrects the confidence by similar photos.
-export function startPhotoTab(find, view, captioner, hasExamples, isCorrected) {
+// Start the tab; return a function that captions a file.
+export function startPhotoTab(find, view, captioner, hasExamples) {
   const input = find('[data-role="photo"]'), result = find('[data-role="result"]'), list = find('[data-role="several"]');
   const player = find('[data-role="player"]'), change = find('[data-role="change"]'), size = captioner.settings.photo_size;
   const examples = [...find('[data-role="examples"]').querySelectorAll("button")];
@@ -109,8 +109,7 @@ export function startPhotoTab(find, view, captioner, hasExamples, isCorrected) {
   function itemOf(one) {
     const button = element("button", { type: "button", textContent: one.words.join(" ") || "(nothing)" });
     const logProb = `log probability ${one.logProb.toFixed(2)}`;
-    const without = isCorrected ? ", without similar photos" : "";
-    const note = one.confidence === null ? logProb : `confidence ${Math.round(100 * one.confidence)} %${without}`;
+    const note = one.confidence === null ? logProb : `confidence ${Math.round(100 * one.confidence)} %`;
     button.addEventListener("click", () => attempt("", async () => {
       press(list.querySelectorAll("button"), button);
       show(one);

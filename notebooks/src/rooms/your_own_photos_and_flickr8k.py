@@ -413,9 +413,8 @@ axes[-1].set_xlabel("epoch")
 #
 # </details>
 #
-# Finally, the weights of stages 5 and 6 are averaged and quantised to 8 bits. Two things are added at captioning time:
-# the captions of similar training photos help to choose among the candidates of beam search, and a classifier
-# recognises objects that Flickr8k's captions hardly mention.
+# Finally, the weights of stages 5 and 6 are averaged and quantised to 8 bits. At captioning time, the captions of
+# similar training photos help to choose among the candidates of beam search.
 
 # %%
 best = {name: max(curves["val_cider"]) for name, curves in stages.items()}
