@@ -117,6 +117,10 @@ def test_it_chooses_by_consensus(home, captioner, pictures, tmp_path):
             one.consensus == pytest.approx(other.consensus, abs=1e-3) and len(one.alternatives) == 9
         )
     assert quick.consensus and not load_litert("scenes").consensus
+    (index,) = litert_captioner.made_folder(tmp_path / "model").glob("index-*.npz")
+    content = index.read_bytes()
+    index.write_bytes(content[:-1])
+    assert load_litert(tmp_path / "model").consensus and index.read_bytes() == content
 
 
 def test_a_caption_that_is_given_is_read(quick, captioner, pictures):

@@ -139,7 +139,7 @@ def test_a_page_has_all_that_it_needs(page, captioner):
         captioner.rows_and_columns()
     )
     assert settings["feature_shape"] == list(captioner.feature_shape)
-    assert read_litert(page / "photo") == (b"a network", captioner.vocabulary)
+    assert read_litert(page / "photo") == (b"a network", captioner.vocabulary, None, None)
     assert export_folder(page) == page / "photo" and "WEIGHTS_LICENSE.txt" in names
 
 

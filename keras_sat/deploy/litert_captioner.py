@@ -44,12 +44,12 @@ from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, regions_for, visible_cells
 from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
+from keras_sat.beyond.consensus import Consensus
 from keras_sat.deploy.litert_folder import (
     MANIFEST,
     MODEL,
     PACKED,
     SIGNATURES_VERSION,
-    read_index,
     read_litert,
     write_litert,
 )
@@ -213,8 +213,10 @@ class LiteRTCaptioner:
         people you trust.
         """
         self._folder = Path(directory).expanduser()
-        self._network, self.vocabulary = read_litert(self._folder)
-        self.consensus, self._consensus_options = read_index(self._folder, self.vocabulary)
+        self._network, self.vocabulary, index, self._consensus_options = read_litert(self._folder)
+        self.consensus = None
+        if index is not None:
+            self.consensus = Consensus(self.vocabulary, index, index["mean"].size)
         self._num_threads = _num_cores() if num_threads is None else num_threads
         self._open_network(self._num_threads)
         with self._interpreting():

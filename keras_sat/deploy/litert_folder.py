@@ -24,7 +24,6 @@ from data_utils.atomic_files import (
     write_whole,
 )
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
-from keras_sat.beyond.consensus import Consensus
 from keras_sat.files.model_folder import INDEX, read_arrays, write_index
 
 FORMAT_VERSION = 2
@@ -70,7 +69,7 @@ def write_files(folder, files, vocabulary):
 
 
 def read_litert(folder):
-    """Return the network (bytes) and the Vocabulary in a folder.
+    """Return what `write_litert` wrote: network, Vocabulary, index and options.
 
     Raise ValueError if a file is damaged.
     """
@@ -95,14 +94,6 @@ def read_litert(folder):
             )
     content = gzip.decompress(files[PACKED]) if PACKED in files else files[MODEL]
     tokens = files[WORDS].decode().split("\n")[:-1]
-    return content, Vocabulary(tokens[len(SPECIAL_TOKENS) :])
-
-
-def read_index(folder, vocabulary):
-    """Return the Consensus in a folder and its options, a dict; or (None, None)."""
-    manifest = read_sealed_json(folder / MANIFEST, *HINT)
-    if INDEX not in manifest:
-        return None, None
-    arrays = read_arrays(folder / manifest[INDEX], *HINT)
-    consensus = Consensus(vocabulary, arrays, arrays["mean"].size)
-    return consensus, manifest["consensus"]
+    index = read_arrays(folder / manifest[INDEX], *HINT) if INDEX in manifest else None
+    vocabulary = Vocabulary(tokens[len(SPECIAL_TOKENS) :])
+    return content, vocabulary, index, manifest.get("consensus")
