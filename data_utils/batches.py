@@ -23,15 +23,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from data_utils.captions import CaptionedImage, Skipped
-from data_utils.datasets.phrase_boxes import Boxes, covered_cells, described_regions
+from data_utils.datasets.phrase_boxes import Boxes, covered_cells
 from data_utils.features.build import reading_options
 from data_utils.features.cache import FeatureCache
 from data_utils.foreign_text import brief
 from data_utils.images import height_and_width, load_image
 from data_utils.photo_augmentation import jittered
-from data_utils.photo_regions import visible_cells
 from data_utils.tf_logging import import_tensorflow
-from data_utils.views import region_in_view, view_of
+from data_utils.views import view_of
 from data_utils.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -56,7 +55,6 @@ def make_batches(
     shares: tuple[list[int], int] | None = None,
     boxes: Boxes | None = None,
     grid_shape: tuple[int, int] | None = None,
-    num_phrases: int = 0,
 ) -> tf.data.Dataset:
     """Return a tf.data.Dataset of ((features, input_ids), target_ids, token_weights).
 
@@ -101,10 +99,6 @@ def make_batches(
             token_weights): covered, (.., time, regions), is the fraction of each region
             that is covered by the boxes of each target word; 0 for words without boxes.
         grid_shape: (rows, columns) of the regions; only with `boxes`.
-        num_phrases: with `boxes`, the number of phrases to draw for each photo, see
-            `described_regions`. The inputs then end with phrase_ids (photos,
-            num_phrases, time), words and `<end>`, and visible (photos, num_phrases,
-            regions), see `visible_cells`. Missing phrases have only `<pad>`.
     """
     if group_by is None:
         group_by = "length" if image_size is None else "image"
@@ -117,16 +111,16 @@ def make_batches(
             "Expected a Vocabulary, such as captioner.vocabulary or Vocabulary(words). Received: "
             f"vocabulary={brief(vocabulary)}"
         )
-    is_complete = (boxes is None) == (grid_shape is None) and not (num_phrases and boxes is None)
+    is_complete = (boxes is None) == (grid_shape is None)
     counts = (batch_size, num_views)
     are_counts = all(isinstance(count, numbers.Integral) and count >= 1 for count in counts)
     is_strength = isinstance(jitter, numbers.Real) and 0 <= jitter <= 1
     if not (are_counts and is_strength and is_complete):
         raise ValueError(
             "`batch_size` and `num_views` must be whole numbers from 1, `jitter` must be from 0 to "
-            "1, `boxes` and `grid_shape` must be passed together, and `num_phrases` requires "
-            f"both. Received: {batch_size=}, {num_views=}, {jitter=}, boxes of type "
-            f"{type(boxes).__name__}, {grid_shape=}, {num_phrases=}"
+            "1, and `boxes` and `grid_shape` must be passed together. Received: "
+            f"{batch_size=}, {num_views=}, {jitter=}, boxes of type {type(boxes).__name__}, "
+            f"{grid_shape=}"
         )
     caches = _as_list(cache)
     changes_photos = jitter or num_views > 1
@@ -161,7 +155,6 @@ def make_batches(
         num_shares=num_shares,
         boxes=boxes,
         grid_shape=grid_shape,
-        num_phrases=num_phrases,
     )
     return batches.as_dataset()
 
@@ -212,19 +205,6 @@ class _Batches:
     num_shares: int
     boxes: Boxes | None
     grid_shape: tuple | None
-    num_phrases: int
-
-    def __post_init__(self):
-        # For each image, a list of (word ids, region) of its phrases.
-        self.phrases = []
-        if self.num_phrases:
-            self.phrases = [
-                [
-                    (self.vocabulary.caption_to_ids(words), region)
-                    for words, region in described_regions(image, self.boxes)
-                ]
-                for image in self.images
-            ]
 
     def as_dataset(self):
         """Return the tf.data.Dataset of `make_batches`."""
@@ -261,9 +241,6 @@ class _Batches:
         if self.boxes is not None:
             num_regions = self.grid_shape[0] * self.grid_shape[1]
             specs.append(((*words_shape, num_regions), "float32"))
-            if self.num_phrases:
-                specs.append(((None, self.num_phrases, None), "int32"))
-                specs.append(((None, self.num_phrases, num_regions), "bool"))
         return specs
 
     def parts_of_an_epoch(self):
@@ -307,11 +284,7 @@ class _Batches:
                 jittered(photo, chance, self.jitter) for photo, chance in zip(features, chances)
             ]
             features = np.stack(jittered_photos)
-        arrays = [features, *self._word_arrays(rows, views, longest, is_empty)]
-        if self.num_phrases:
-            chances = [np.random.default_rng([self.seed, epoch, 3, member]) for member in members]
-            arrays += self._phrase_arrays(photos, views, chances, is_empty)
-        return arrays
+        return [features, *self._word_arrays(rows, views, longest, is_empty)]
 
     def _word_arrays(self, rows, views, longest, is_empty):
         """Return input_ids, target_ids and token_weights of rows, padded to `longest`
@@ -345,33 +318,6 @@ class _Batches:
         # With whole photos: (photos, captions, time), without the second axis else.
         shape = (len(rows), *self.grouping.captions_axis)
         return [array.reshape(*shape, *array.shape[1:]) for array in arrays]
-
-    def _phrase_arrays(self, photos, views, chances, is_empty):
-        """Draw phrases of photos; return phrase_ids and visible, see `num_phrases`.
-
-        Args:
-            photos, views, chances: the index, view and random generator of each photo.
-            is_empty: whether the phrases are left out.
-        """
-        ids, visible = [], []
-        for photo, view, chance in zip(photos, views, chances):
-            image_id = self.images[photo].image_id
-            seen = [
-                (words, region_in_view(region, view, image_id))
-                for words, region in self.phrases[photo]
-            ]
-            seen = [(words, region) for words, region in seen if region]
-            chance.shuffle(seen)
-            drawn = seen[: self.num_phrases]
-            num_missing = self.num_phrases - len(drawn)
-            ids += [words for words, _ in drawn] + [None] * num_missing
-            visible += [visible_cells(region, self.grid_shape) for _, region in drawn]
-            visible += [np.ones(self.grid_shape, bool)] * num_missing
-        if is_empty:
-            ids = [None] * len(ids)
-        _, phrase_ids, _ = inputs_and_targets(ids, self.vocabulary)
-        shape = (len(photos), self.num_phrases, -1)
-        return [np.reshape(phrase_ids, shape), np.reshape(visible, shape)]
 
 
 def inputs_and_targets(captions, vocabulary, longest=None):

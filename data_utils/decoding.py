@@ -6,6 +6,7 @@ NumPy and Pillow are enough for this module: an export's caption.py contains it.
 
 import contextlib
 import itertools
+import math
 import re
 import threading
 import warnings
@@ -45,16 +46,19 @@ MOST_EXIF_SEGMENTS = 1000  # one is usual, and Pillow copies all earlier ones at
 SCAN, EXIF_SEGMENT, END_OF_JPEG = b"\xff\xda", b"\xff\xe1", b"\xff\xd9"
 # The end, and the segments that start with their length. Any other marker stands alone.
 JPEG_MARKER = re.compile(rb"\xff[\xc0-\xc4\xc9-\xcc\xd9-\xdf\xe0-\xef\xfe]")
+WHOLE = (0.0, 0.0, 1.0, 1.0)
 _one_at_a_time = threading.Lock()
 
 
-def decoded_picture(image, size, name):
+def decoded_picture(image, size, name, sides=WHOLE):
     """Decode a picture; see `data_utils.load_image`.
 
     Args:
         image: a PIL image, or an open binary file.
         size: (height, width), or None for the picture's own.
         name: of the picture, for error messages.
+        sides: of the part to return, (left, top, right, bottom), as fractions of the
+            sides of the upright picture.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -64,7 +68,7 @@ def decoded_picture(image, size, name):
         elif image.format in ("JPEG", "MPO") and getattr(image, "fp", None) is not None:
             _check_jpeg(image.fp)  # it is not decoded yet
         width, height = image.size  # before a JPEG is drafted
-        needed_bytes = _prepared(image, size)
+        needed_bytes = _prepared(image, size, sides)
         if needed_bytes > MOST_BYTES:
             raise ValueError(
                 f"too large: {width} x {height} pixels need {needed_bytes / 1e9:.1f} GB "
@@ -72,13 +76,13 @@ def decoded_picture(image, size, name):
                 "with fewer pixels, or as a non-progressive JPEG"
             )
         if needed_bytes <= MANY_BYTES:
-            return _upright_rgb(image, size)
+            return _upright_rgb(image, size, sides)
         # The C library would never return smaller blocks to the system, in any thread.
         with _one_at_a_time:
             usual_block_bytes = Image.core.get_block_size()
             Image.core.set_block_size(BLOCK_BYTES)
             try:
-                return _upright_rgb(image, size)
+                return _upright_rgb(image, size, sides)
             finally:
                 Image.core.set_block_size(usual_block_bytes)
     except UnidentifiedImageError:
@@ -90,7 +94,7 @@ def decoded_picture(image, size, name):
         raise ValueError(f"{name}: the picture cannot be read ({error}).") from None
 
 
-def _prepared(image, size):
+def _prepared(image, size, sides):
     """Prepare a PIL image for decoding, and return how many bytes decoding needs (0 if
     it is already decoded).
     """
@@ -103,7 +107,9 @@ def _prepared(image, size):
         coefficient_bytes = 2 * len(image.getbands()) * image.width * image.height
     if size is not None and image.format == "JPEG":
         # Large JPEGs are decoded at a fraction of their size.
-        image.draft(None, (2 * max(size), 2 * max(size)))
+        left, top, right, bottom = sides
+        least = math.ceil(2 * max(size) / min(right - left, bottom - top))
+        image.draft(None, (least, least))
     pixel_bytes = BYTES_OF_A_PIXEL.get(image.format, 4 if image.mode in ("L", "RGB") else 8)
     if image.mode == "F":
         pixel_bytes = 14
@@ -203,9 +209,9 @@ def _jpeg_markers(content):
         position = found.end() + num_bytes
 
 
-def _upright_rgb(image, size):
-    """Decode a PIL image into an upright RGB array with a white background, resized to
-    `size`.
+def _upright_rgb(image, size, sides):
+    """Decode a PIL image into an upright RGB array with a white background, cropped to
+    `sides` and resized to `size`.
     """
     from PIL import ExifTags, Image, ImageOps
 
@@ -227,6 +233,8 @@ def _upright_rgb(image, size):
             strip = image.crop((0, top, image.width, bottom))
             whole.paste(_strip_as_rgb(strip), (0, top))
         image = whole
+    if sides != WHOLE:
+        image = image.crop(pixels_of(sides, image.size))
     if size is not None:
         # In a single call, the order of the two sides depends on Pillow's version, and
         # it changes the last bits.
@@ -235,6 +243,18 @@ def _upright_rgb(image, size):
             if image.size != new_size:
                 image = image.resize(new_size, Image.Resampling.BILINEAR)
     return np.array(image)
+
+
+def pixels_of(sides, size):
+    """Return the pixels of a rectangle, (left, top, right, bottom), in a picture of the
+    size (width, height): at least one.
+    """
+    width, height = size
+    left, top, right, bottom = (
+        math.floor(side * length + 0.5) for side, length in zip(sides, (*size, *size))
+    )
+    left, top = min(left, width - 1), min(top, height - 1)
+    return left, top, max(right, left + 1), max(bottom, top + 1)
 
 
 def _strip_as_rgb(image):

@@ -13,8 +13,9 @@ import numpy as np
 
 from data_utils.atomic_files import check_is_file
 from data_utils.captions import CaptionedImage, pictures_by_folder
-from data_utils.decoding import as_uint8, decoded_picture
+from data_utils.decoding import WHOLE, as_uint8, decoded_picture
 from data_utils.photo_digests import photo_of
+from data_utils.photo_regions import Crop
 from data_utils.progress import Progress
 
 
@@ -29,7 +30,8 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
 
     Args:
         image: a path, an open binary file, a PIL image, or an array or tensor (height,
-            width, 3) or (height, width) with values 0..255.
+            width, 3) or (height, width) with values 0..255; or a
+            `data_utils.photo_regions.Crop` of one of these.
         image_size: the side of a square, or (height, width); None keeps the original
             size.
 
@@ -40,12 +42,16 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
     from PIL import Image
 
     size = None if image_size is None else tuple(map(int, height_and_width(image_size)))
+    sides = WHOLE
+    if isinstance(image, Crop):
+        image, sides = image.image, image.sides
     if isinstance(image, Image.Image):
-        return decoded_picture(image, size, "the picture")
+        return decoded_picture(image, size, "the picture", sides)
     if hasattr(image, "__array__"):
-        return decoded_picture(Image.fromarray(as_uint8(np.asarray(image))), size, "the array")
+        picture = Image.fromarray(as_uint8(np.asarray(image)))
+        return decoded_picture(picture, size, "the array", sides)
     if hasattr(image, "read"):
-        return decoded_picture(image, size, "the file")
+        return decoded_picture(image, size, "the file", sides)
     if not isinstance(image, (str, os.PathLike)):
         raise ValueError(
             "Expected a path, a PIL image, or an array. Received: an image of type "
@@ -57,7 +63,7 @@ def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> n
     if not os.path.isfile(path):
         check_is_file(path, "picture")
     with open(path, "rb") as file:
-        return decoded_picture(file, size, path)
+        return decoded_picture(file, size, path, sides)
 
 
 def height_and_width(size):

@@ -1,13 +1,31 @@
-"""Rectangles within a photo, and the cells of a grid that they cover."""
+"""Rectangles within a photo: the regions to caption, the crops that show them, and the
+cells of a grid that boxes cover.
+"""
 
 import contextlib
-import warnings
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from data_utils.foreign_text import brief
 
-HALF = 0.5 - 1e-9  # of a cell, up to rounding
+# A crop shows so much around its region, on each side, as a fraction of the region's
+# side: see benchmarks/flickr8k/tried.md. The web page has the same number.
+MARGIN = 0.15
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A part of a photo, which `load_image` reads as it reads a photo.
+
+    Attributes:
+        image: the photo: a path, an open binary file, a PIL image or an array.
+        sides: (left, top, right, bottom), fractions of the sides of the upright photo.
+    """
+
+    image: Any
+    sides: tuple
 
 
 def checked_region(region):
@@ -39,33 +57,43 @@ def regions_for(photos, region):
     return [photo_regions] * len(photos), is_one
 
 
-def checked_regions(regions, num_photos, grid_shape):
-    """Return the regions of each photo, checked.
-
-    Warn of those that cover less than half of any cell.
-    """
+def checked_regions(regions, num_photos):
+    """Return the regions of each photo, checked."""
     if len(regions) != num_photos:
         raise ValueError(
             f"Expected a list of regions for each of {num_photos} photos. Received: "
             f"{len(regions)} lists"
         )
-    regions = [[*map(checked_region, photo_regions)] for photo_regions in regions]
-    for region in {region for photo_regions in regions for region in photo_regions}:
-        if covered_fraction([region], grid_shape).max() < HALF:
-            warnings.warn(
-                f"The region {region} covers less than half of any cell of the grid: the "
-                "cells that it covers most are used.",
-                stacklevel=4,
-            )
-    return regions
+    return [[*map(checked_region, photo_regions)] for photo_regions in regions]
 
 
-def visible_cells(region, grid_shape):
-    """Return the cells of a region, boolean (rows, columns): those it covers by half,
-    or else those it covers most.
+def crop_of(image, region):
+    """Return the Crop of an image that shows a region with MARGIN around it; None: the
+    image itself.
+
+    >>> crop_of("photo.jpg", (0.5, 0.0, 0.75, 1.0)).sides
+    (0.4625, 0.0, 0.7875, 1.0)
     """
-    covered = covered_fraction([region], grid_shape)
-    return covered >= min(HALF, covered.max() * (1 - 1e-9))
+    if region is None:
+        return image
+    left, top, right, bottom = region
+    across, down = MARGIN * (right - left), MARGIN * (bottom - top)
+    sides = max(left - across, 0.0), max(top - down, 0.0), right + across, bottom + down
+    return Crop(image, tuple(min(side, 1.0) for side in sides))
+
+
+def crops_of(images, regions):
+    """Return a list with the Crop of each region; see `crop_of`.
+
+    Args:
+        images: paths, PIL images, arrays or CaptionedImages.
+        regions: a list of regions for each image.
+    """
+    return [
+        crop_of(getattr(image, "image_path", image), region)
+        for image, image_regions in zip(images, regions)
+        for region in image_regions
+    ]
 
 
 def covered_fraction(boxes, grid_shape):

@@ -46,25 +46,6 @@ def boxes_in_view(boxes, view, image_id):
     return tuple(map(tuple, visible_boxes.tolist()))
 
 
-def region_in_view(region, view, image_id):
-    """Return the visible part of a region in a view; None if less than half of the
-    region is visible. See `boxes_in_view`.
-    """
-    visible_boxes = boxes_in_view([region], view, image_id)
-    if not visible_boxes:
-        return None
-    (visible,) = visible_boxes
-    crop = part_of_photo(view, image_id)
-    visible_area = area(crop) * area(visible)  # as a fraction of the photo
-    return visible if 2 * visible_area >= area(region) else None
-
-
-def area(region):
-    """Return the area of (left, top, right, bottom)."""
-    left, top, right, bottom = region
-    return (right - left) * (bottom - top)
-
-
 def part_of_photo(view, image_id):
     """Return the crop of a view as an array (left, top, right, bottom), each from 0 to
     1.

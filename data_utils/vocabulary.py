@@ -13,7 +13,8 @@ from data_utils.captions import CaptionedImage, tokenise
 from data_utils.foreign_text import UNSEEN, brief
 
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
-# a word that starts a phrase for a region, if the captioner was trained on phrases
+# In the vocabulary of captioners of version 0.1.0, where it started a phrase. No search
+# says it.
 REGION_TOKEN = "<region>"
 FORMAT_VERSION = 1
 MOST_LETTERS_IN_WORD = 1_000  # a longer word would not fit into any plot
@@ -28,8 +29,6 @@ class Vocabulary:
         tokens: the special tokens and the words; the id is the index in this list.
         pad_token_id, start_token_id, end_token_id, unk_token_id: the ids of the special
             tokens.
-        region_token_id: the id of the token that starts a phrase: `<region>` or, if it
-            is not a word, `<start>`.
     """
 
     words: list[str]
@@ -38,7 +37,6 @@ class Vocabulary:
     start_token_id: int
     end_token_id: int
     unk_token_id: int
-    region_token_id: int
 
     def __init__(self, words: list[str]):
         words = list(words)
@@ -56,7 +54,6 @@ class Vocabulary:
             len(SPECIAL_TOKENS)
         )
         self._ids = {token: token_id for token_id, token in enumerate(self.tokens)}
-        self.region_token_id = self._ids.get(REGION_TOKEN, self.start_token_id)
 
     @classmethod
     def build(

@@ -14,7 +14,7 @@ from data_utils.captions import words_of_captions
 from data_utils.foreign_text import brief
 from data_utils.images import photos_of
 from data_utils.training_photos import digests_of, union
-from data_utils.vocabulary import REGION_TOKEN, Vocabulary
+from data_utils.vocabulary import Vocabulary
 from keras_sat.beyond.extensions import make_decoder, terms_of
 from keras_sat.files import keras_file, saving, transfer
 from keras_sat.files.hub import is_on_hub, pinned
@@ -86,7 +86,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         if "dtype" in keras_options:
             keras_options["dtype"] = resolved_dtype(keras_options["dtype"])
         self.options = options = CaptionerOptions(**own_options)
-        self.vocabulary = _as_vocabulary(vocabulary, has_regions=bool(options.region_weight))
+        self.vocabulary = _as_vocabulary(vocabulary)
         self.decoder = make_decoder(
             len(self.vocabulary), own_options, name="decoder", **keras_options
         )
@@ -313,11 +313,11 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
             **search,
         )
 
-    def with_votes(self, results: list, features: Any, visible: Any = None) -> list:
+    def with_votes(self, results: list, features: Any) -> list:
         """Return CaptionResults with their `votes`; see `keras_sat.trace.votes`."""
         from keras_sat.trace.votes import with_votes
 
-        return with_votes(self, results, features, visible)
+        return with_votes(self, results, features)
 
     def save(
         self, directory: str | os.PathLike, overwrite: bool = True, *, precision: str = "float32"
@@ -478,10 +478,8 @@ def network_in_words(options: dict[str, Any]) -> str:
     return f"{attention}, {encoder}, {layers}{options['cell'].upper()} of {options['hidden_dim']}"
 
 
-def _as_vocabulary(vocabulary: Any, *, has_regions: bool) -> Vocabulary:
-    """Return a Vocabulary, given one or its list of words, with the token that phrases
-    for regions start with, if the captioner learns them.
-    """
+def _as_vocabulary(vocabulary: Any) -> Vocabulary:
+    """Return a Vocabulary, given one or its list of words."""
     if not isinstance(vocabulary, (Vocabulary, list, tuple)):
         raise ValueError(
             f"Expected a Vocabulary or a list of words. Received: vocabulary={brief(vocabulary)}"
@@ -493,6 +491,4 @@ def _as_vocabulary(vocabulary: Any, *, has_regions: bool) -> Vocabulary:
             "A captioner needs at least one word; Vocabulary.build collects those of captions. "
             "Received: a vocabulary without words"
         )
-    if has_regions and REGION_TOKEN not in vocabulary:
-        vocabulary = Vocabulary([*vocabulary.words, REGION_TOKEN])
     return vocabulary

@@ -21,16 +21,6 @@ def mean_annotation(features):
     return ops.mean(features, axis=1)
 
 
-def only_visible(features, visible):
-    """Replace the hidden regions of features by the mean of the visible ones; `visible`
-    is (photos, regions).
-    """
-    visible = ops.expand_dims(visible, -1)
-    number = ops.sum(ops.cast(visible, features.dtype), axis=1, keepdims=True)
-    mean = ops.sum(ops.where(visible, features, 0.0), axis=1, keepdims=True) / number
-    return ops.where(visible, features, mean)
-
-
 def lstm(gates, cell_state):
     """Return h_t and c_t of an LSTM, equations (1) to (3).
 
@@ -122,14 +112,6 @@ def dot_scores(features, query):
     query = ops.reshape(query, (photos, -1, feature_dim))
     scores = ops.matmul(query, ops.transpose(features, (0, 2, 1)))  # (photos, captions, regions)
     return ops.reshape(scores, (-1, regions))
-
-
-def visible_scores(attention_scores, visible):
-    """Return scores (rows, regions) with -inf where `visible`, (photos, regions), is
-    False.
-    """
-    rows_per_photo = ops.shape(attention_scores)[0] // ops.shape(visible)[0]
-    return ops.where(ops.repeat(visible, rows_per_photo, axis=0), attention_scores, -float("inf"))
 
 
 def attention_weights(attention_scores):

@@ -36,7 +36,6 @@ class CaptionerKeywords(TypedDict, total=False):
     attention_penalty_weight: float
     guide_weight: float
     box_weight: float
-    region_weight: float
     sharpness_weight: float
     label_smoothing: float
     num_samples: int
@@ -133,7 +132,6 @@ class FitKeywords(TypedDict, total=False):
     sentinel: bool | None
     guide_weight: float | None
     box_weight: float | None
-    region_weight: float | None
     sharpness_weight: float | None
     num_samples: int | None
     reward_weight: float | None

@@ -404,9 +404,6 @@ class CaptionerOptions(DecoderOptions):
     box_weight: float = option(
         "loss", 0.0, "supervise attention with the boxes of phrases", at_least_zero
     )
-    region_weight: float = option(
-        "loss", 0.0, "also train phrases for the boxes' regions; try 1", at_least_zero
-    )
     sharpness_weight: float = option(
         "loss", 0.0, "weight of the entropy of attention in the loss; try 0.02", at_least_zero
     )

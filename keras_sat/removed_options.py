@@ -35,6 +35,10 @@ REMOVED: dict[str, Removed] = {
         False, "Captions are chosen without an ImageNet classifier.", is_harmless=True
     ),
     "num_drawn": Removed(5, "Self-critical training samples 5 captions of each photo."),
+    "region_weight": Removed(
+        0.0,
+        "Train without it: `region=` crops the photo, and any captioner captions the crop.",
+    ),
     "use_baseline": Removed(True, "The baseline b is always subtracted, as in the paper."),
 }
 

@@ -52,7 +52,7 @@ KINDS = {
     "none": {"attention": "none"},
     "gru of two layers": {"cell": "gru", "num_layers": 2},
     "after reading, sentinel": {"attends": "after", "scoring": "bilinear", "sentinel": True},
-    "with phrases for regions": {"region_weight": 1.0, "box_weight": 1.0},
+    "with boxes": {"box_weight": 1.0},
     "frozen encoder": {"encoder_training": "frozen"},
     "own frozen encoder": {"encoder": own_encoder, "encoder_training": "frozen"},
     "own trained encoder": {"encoder": own_encoder, "encoder_training": "fine-tuned"},

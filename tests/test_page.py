@@ -15,7 +15,7 @@ from PIL import Image
 from data_utils import draw_scenes, tokenise
 from data_utils.atomic_files import write_json
 from data_utils.images import load_image
-from data_utils.photo_regions import visible_cells
+from data_utils.photo_regions import crop_of
 from data_utils.scenes import COLOURS, SHAPES
 from keras_sat import Captioner
 from keras_sat.deploy.page_export import PAGE, write_page
@@ -448,81 +448,72 @@ def test_a_patch_changes_the_caption_and_its_removal_restores_it(page, captioner
     np.testing.assert_array_equal(page.shown(), peak)
 
 
-def test_a_part_that_is_drawn_is_described_and_pointing_stays_what_it_was(
+def test_a_part_that_is_drawn_is_captioned_and_pointing_stays_what_it_was(
     page, captioner, tmp_path
 ):
     from selenium.webdriver import ActionChains, Keys
 
-    (path,), same, note = scenes_in(tmp_path, 1, seed=8), [], '[data-role="note"]'
+    (path,), note = scenes_in(tmp_path, 1, seed=8), '[data-role="note"]'
+    picture = load_image(path)
     page.give(path)
     whole, button = page.caption, page.find('[data-action="region"]')
-    stage = page.find(".sat-result .sat-stage")
-    width, height = stage.size["width"], stage.size["height"]
 
     def at(x, y):
         stage = page.find(".sat-result .sat-stage")
-        return ActionChains(page.browser).move_to_element_with_offset(
+        width, height = stage.size["width"], stage.size["height"]
+        place = ActionChains(page.browser).move_to_element_with_offset(
             stage, int(x * width), int(y * height)
         )
+        return place, width, height
 
     def compare():
-        expected = captioner.caption(path, region=patch_of(page), num_beams=3, num_results=3)
-        same.append(
-            page.texts(".sat-several button")
-            == [one.caption for one in (expected, *expected.alternatives)]
-        )
-        assert all(text.startswith("log probability") for text in page.texts(".sat-several small"))
-        assert "Confidence" not in page.find(note).text, "it is fitted on whole photos"
+        """Compare the captions with Python's for the crop that is shown; return it."""
+        crop = page.shown()[:, :, :3].astype(np.uint8)
+        expected = captioner.caption(crop, num_beams=3, num_results=3)
+        assert page.texts(".sat-several button") == [
+            one.caption for one in (expected, *expected.alternatives)
+        ]
+        assert all("confidence" in text for text in page.texts(".sat-several small"))
+        return crop
 
-    at(0, 0).click().perform()
+    at(0, 0)[0].click().perform()
     assert page.find(note).text.startswith("Here:") and not page.texts(".sat-rectangle"), (
         "a click is no drag"
     )
-    for x, y, across, down in ((-0.4, -0.4, 0.4, 0.5), (0.4, 0.4, -0.6, -0.3)):
-        drag = at(x, y).click_and_hold().move_by_offset(int(across * width), int(down * height))
-        page.after(drag.release().perform)
-        corners = np.sort([(x, y), (x + across, y + down)], axis=0).ravel() + 0.5
-        assert patch_of(page) == pytest.approx(corners, abs=0.02)
-        compare()
-        assert not page.find(note).text.startswith("Here:") and button.text == "Whole photo"
-        page.until(lambda: page.spoken == f"This part: {page.caption}")
-    at(0, 0.3).click().perform()
+    place, width, height = at(-0.3, -0.3)
+    drag = place.click_and_hold().move_by_offset(int(0.4 * width), int(0.5 * height))
+    page.after(drag.release().perform)
+    found = compare()
+    expected = load_image(crop_of(picture, (0.2, 0.2, 0.6, 0.7)))
+    assert np.abs(np.subtract(found.shape, expected.shape)).max() <= 2
+    assert not page.find(note).text.startswith("Here:") and button.text == "Whole photo"
+    page.until(lambda: page.spoken == f"This part: {page.caption}")
+    frame = patch_of(page)  # in the crop
+    assert frame == pytest.approx((0.15 / 1.3, 0.15 / 1.3, 1.15 / 1.3, 1.15 / 1.3), abs=0.02)
+
+    # Dragged, the frame moves in the photo, and the crop follows.
+    place, width, height = at(0, 0)
+    page.after(place.click_and_hold().move_by_offset(width // 5, 0).release().perform)
+    moved = compare()
+    assert moved.shape == found.shape and (moved != found).any()
+    at(0, 0.3)[0].click().perform()
     assert page.find(note).text.startswith("Here:") and len(page.texts(".sat-rectangle")) == 1
     page.after(lambda: page.press(Keys.ESCAPE))
     assert page.caption == whole and not page.texts(".sat-rectangle")
+
+    # With the keyboard.
     page.after(button.click)
-    before = patch_of(page)
+    before = compare()
     page.browser.execute_script("arguments[0].focus()", page.find(".sat-rectangle"))
-    page.after(lambda: page.press(Keys.ARROW_RIGHT if before[0] < 0.35 else Keys.ARROW_LEFT))
-    left, top, right, bottom = patch_of(page)
-    assert abs(left - before[0]) == pytest.approx(0.05) and (top, bottom) == before[1::2]
-    page.after(
-        ActionChains(page.browser)
-        .key_down(Keys.SHIFT)
-        .send_keys(Keys.ARROW_LEFT)
-        .key_up(Keys.SHIFT)
-        .perform
-    )
-    assert patch_of(page) == pytest.approx((left, top, right - 0.05, bottom))
+    for _ in range(2):
+        smaller = (
+            ActionChains(page.browser).key_down(Keys.SHIFT).send_keys(Keys.ARROW_LEFT)
+        ).key_up(Keys.SHIFT)
+        page.after(smaller.perform)
+    assert compare().shape[1] < before.shape[1]
     assert page.browser.switch_to.active_element == page.find(".sat-rectangle")
-    compare()
-    assert sum(same) >= 2
     page.after(button.click)
     assert page.caption == whole
-
-
-def test_visible_cells_are_those_of_python(page):
-    corners = np.sort(np.random.default_rng(4).random((40, 2, 2)).round(2), axis=1) + [
-        [0, 0],
-        [0.01, 0.01],
-    ]
-    regions = [(0, 0, 1, 1), (0.25, 0.5, 0.75, 1), *np.minimum(corners, 1).reshape(-1, 4).tolist()]
-    sides = json.dumps([dict(zip(BORDERS, region)) for region in regions])
-    script = "const { visibleCells } = await import('./rectangle.js');"
-    found = page.ask(f"{script} return {sides}.map((one) => [...visibleCells(one, 7, 5)[0]])")
-    np.testing.assert_array_equal(
-        found, [visible_cells(region, (7, 5)).ravel() for region in regions]
-    )
 
 
 def test_words_that_change_are_found_and_light_under_a_patch_is_summed(page):
@@ -908,6 +899,33 @@ def test_pictures_are_stretched_as_in_python(page, tmp_path, size):
             np.reshape(found, (96, 112, 3)) - load_image(path, (96, 112)).astype(int)
         )
         assert differences.mean() <= most / 4 and (most or differences.max() == 0), kind
+
+
+@pytest.mark.parametrize("size", [(64, 64), (31, 500), (900, 1300)])
+def test_parts_are_cropped_as_in_python(page, tmp_path, size):
+    rng = np.random.default_rng(sum(size))
+    coarse = Image.fromarray(rng.integers(0, 256, (9, 9, 3), np.uint8))
+    picture = coarse.resize(size[::-1], Image.Resampling.BICUBIC)
+    regions = [(0, 0, 1, 1), (0.25, 0.5, 0.75, 1), (0.03, 0.1, 0.04, 0.13), (0.9, 0.9, 1, 1)]
+    regions += [(0.05, 0.1, 0.95, 0.8), (0.412, 0.333, 0.779, 0.651)]
+    for kind, most in (("png", 0), ("jpeg", 8)):
+        path = tmp_path / f"a.{kind}"
+        picture.save(path, quality=95)
+        content = base64.b64encode(path.read_bytes()).decode()
+        sides = json.dumps([dict(zip(BORDERS, region)) for region in regions])
+        found = page.ask(
+            "const { readPhoto } = await import('./read_photo.js');"
+            "const { cropAround } = await import('./rectangle.js');"
+            f"const bytes = Uint8Array.from(atob('{content}'), (x) => x.charCodeAt(0));"
+            f"const file = new File([bytes], 'a', {{ type: 'image/{kind}' }}), crops = [];"
+            f"for (const one of {sides}) "
+            "crops.push(await readPhoto(file, [48, 56], cropAround(one)));"
+            "return crops.map(({ pixels }) => Array.from(pixels));"
+        )
+        for pixels, region in zip(found, regions, strict=True):
+            expected = load_image(crop_of(path, region), (48, 56)).astype(int)
+            differences = np.abs(np.reshape(pixels, (48, 56, 3)) - expected)
+            assert differences.max() <= most, (kind, region)
 
 
 # === Many things at once ===

@@ -79,14 +79,6 @@ def test_without_the_option_there_are_none(photos):
     assert captioner.attend(photos[0], "a dog").votes is None
 
 
-def test_hidden_regions_have_no_votes(photos):
-    captioner = photo_captioner()
-    left = (0.0, 0.0, 0.5, 1.0)
-    result = captioner.caption(photos[0], region=left, **GREEDY, votes=True)
-    assert result.words and np.abs(result.votes[:, :, :2]).max() > 0
-    np.testing.assert_allclose(result.votes[:, :, 2:], 0, atol=1e-6)
-
-
 def test_a_caption_without_words_has_no_votes(photos):
     captioner = photo_captioner()
     bias = captioner.decoder.readout.word_logits.bias

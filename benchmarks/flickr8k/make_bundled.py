@@ -78,7 +78,6 @@ _PRESET = {"preset": "flickr8k-efficientnet_lite0", "dtype": "mixed_bfloat16"}
 _CROSS_ENTROPY = {**_PRESET, "self_critical_epochs": 0}
 _REWARDS = {**_PRESET, "epochs": 0, "num_views": 1}
 _BOXES = {"box_weight": 1.0}
-_PHRASES = {"box_weight": 1.0, "region_weight": 1.0}
 _FROZEN = {
     "encoder_training": "frozen",
     "encoder_rate": 1.0,
@@ -90,22 +89,14 @@ _HARD = {"attention": "hard", **_FROZEN, "num_views": 1}
 STAGES = {
     "flickr8k-words": Stage(None, {**_CROSS_ENTROPY, **_BOXES, "epochs": 10}),
     "flickr8k-rewards": Stage("flickr8k-words", {**_REWARDS, **_BOXES, "self_critical_epochs": 3}),
-    "flickr8k-phrases": Stage(
-        "flickr8k-rewards", {**_CROSS_ENTROPY, **_PHRASES, "epochs": 4, "learning_rate": 6e-4}
-    ),
-    "flickr8k-phrases-rewards": Stage(
-        "flickr8k-phrases", {**_REWARDS, **_PHRASES, "self_critical_epochs": 3}
-    ),
     "flickr8k-last-rewards": Stage(
-        "flickr8k-phrases-rewards", {**_REWARDS, **_PHRASES, "self_critical_epochs": 5}
+        "flickr8k-rewards", {**_REWARDS, **_BOXES, "self_critical_epochs": 5}
     ),
     "hard-words": Stage(
         "flickr8k-last-rewards",
-        {**_CROSS_ENTROPY, **_PHRASES, **_HARD, "epochs": 2, "learning_rate": 3e-4},
+        {**_CROSS_ENTROPY, **_BOXES, **_HARD, "epochs": 2, "learning_rate": 3e-4},
     ),
-    "hard-rewards": Stage(
-        "hard-words", {**_REWARDS, **_PHRASES, **_HARD, "self_critical_epochs": 1}
-    ),
+    "hard-rewards": Stage("hard-words", {**_REWARDS, **_BOXES, **_HARD, "self_critical_epochs": 1}),
     "paper-words": Stage(
         None,
         {
@@ -137,7 +128,7 @@ PHASES = ("epochs", "self_critical_epochs")
 
 _SEARCH = {"length_penalty": 0.4, "consensus_weight": 40.0}
 FINISHES = {
-    "flickr8k": Finish({"flickr8k-phrases-rewards": 0.4, "flickr8k-last-rewards": 0.6}, _SEARCH),
+    "flickr8k": Finish({"flickr8k-rewards": 0.4, "flickr8k-last-rewards": 0.6}, _SEARCH),
     "flickr8k-hard": Finish({"hard-words": 0.5, "hard-rewards": 0.5}, _SEARCH),
     "flickr8k-paper": Finish({"paper-words": 1.0}),
 }

@@ -265,22 +265,6 @@ def _boxes_in(path):
     return boxes
 
 
-def described_regions(image, boxes):
-    """Return a list of (words, smallest rectangle around the boxes) for a photo's
-    phrases that name something.
-    """
-    phrases_and_regions = []
-    for phrase in boxes.phrases.get(image.image_id, ()):
-        words = tokenise(image.captions[phrase.caption])
-        if PLACELESS.issuperset(words[number] for number in phrase.naming_words(words)):
-            continue
-        lefts, tops, rights, bottoms = zip(*phrase.boxes)
-        region = (min(lefts), min(tops), max(rights), max(bottoms))
-        phrase_words = words[phrase.first_word : phrase.first_word + phrase.num_words]
-        phrases_and_regions.append((phrase_words, region))
-    return phrases_and_regions
-
-
 def covered_cells(rows, views, boxes, grid_shape, shape):
     """Return the fraction of each region covered by each word's boxes, as an array of
     shape (rows, time, regions).

@@ -178,21 +178,13 @@ class Ensemble(CaptionGenerator):
             "`ensemble.captioners[0]`."
         )
 
-    def visible_cells(self, regions: list) -> tuple[np.ndarray, ...]:
-        """Return which cells of each captioner's grid are visible in each region."""
-        return tuple(captioner.visible_cells(regions) for captioner in self.captioners)
-
-    def _steps(self, features, rows_per_photo, region_noise=None, visible=None):
+    def _steps(self, features, rows_per_photo, region_noise=None):
         """Return `step` and `state` for a search, like `CaptionGenerator.steps`; the
         state is a tuple of those of the members.
         """
-        if visible is None:
-            visible = [None] * len(self.captioners)
         member_steps, member_states = [], []
-        for member, member_features, member_visible in zip(self.captioners, features, visible):
-            step, state = member.steps(
-                member.adapter(member_features), rows_per_photo, visible=member_visible
-            )
+        for member, member_features in zip(self.captioners, features):
+            step, state = member.steps(member.adapter(member_features), rows_per_photo)
             member_steps.append(step)
             member_states.append(state)
         grids = self._grids

@@ -7,7 +7,6 @@ from keras_sat.beyond.boxes import AttentionOnBoxes
 from keras_sat.beyond.guide import Guide
 from keras_sat.beyond.hook import Hook
 from keras_sat.beyond.label_smoothing import LabelSmoothing
-from keras_sat.beyond.regions import RegionPhrases
 from keras_sat.beyond.sentinel import WithSentinel
 from keras_sat.beyond.sharpness import Sharpness
 from keras_sat.model.decoder import CaptionDecoder
@@ -18,7 +17,6 @@ HOOKS = {
     "attends": Hook(decoder=AttendAfter),
     "label_smoothing": Hook(term=LabelSmoothing),
     "box_weight": Hook(term=AttentionOnBoxes, needs="boxes"),
-    "region_weight": Hook(term=RegionPhrases, needs="boxes"),
     "guide_weight": Hook(term=Guide),
     "sharpness_weight": Hook(term=Sharpness),
 }

@@ -19,7 +19,6 @@ from keras import ops
 
 from keras_sat import equations
 from keras_sat.beyond.boxes import AttentionOnBoxes
-from keras_sat.beyond.regions import RegionPhrases
 from keras_sat.model.metrics import Objective
 from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean
 from keras_sat.model.teacher_forcing import as_rows
@@ -38,9 +37,8 @@ class SelfCritical:
 
     Batches need group_by="image": the captions of a photo are the references.
     Attention, including hard attention, uses its expectation. The attention penalty,
-    label smoothing, word detectors, and dropout of words are not used.
-    The losses of `box_weight` and `region_weight` are computed on the references and
-    their phrases.
+    label smoothing, word detectors, and dropout of words are not used. The loss of
+    `box_weight` is computed on the references.
 
     Args:
         captions: the captions of each training photo, a list of lists, for the document
@@ -95,9 +93,7 @@ class SelfCritical:
             "baseline_reward": (ops.reshape(baseline, (-1,)), is_caption),
         }
         terms = [
-            term
-            for term in captioner.paper_objective.terms
-            if isinstance(term, (AttentionOnBoxes, RegionPhrases))
+            term for term in captioner.paper_objective.terms if isinstance(term, AttentionOnBoxes)
         ]
         if terms and extra:
             input_ids, target_ids, token_weights = (

@@ -69,7 +69,7 @@ class WithSentinel(CaptionDecoder):
         attention = self.attention_layer
         sentinel = self.sentinel_of(state)
         query = attention.project_state(state.hidden_states[-1])
-        attention_scores = attention.scores(query, projected_features)  # (rows, regions)
+        attention_scores = attention.score(query, projected_features)  # (rows, regions)
         sentinel_score = self.sentinel_score(query, sentinel)
 
         attended = attention.look(attention_scores, features, selection_inputs)

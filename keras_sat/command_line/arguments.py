@@ -306,7 +306,7 @@ def _add_fit(parser):
     owners = {name: options for options in classes for name in options.names()}
     for name in FIRST:
         _add_options(parser, owners[name], name)
-    _add_values(group, "PATH", boxes=f"with --box-weight or --region-weight: {BOXES}")
+    _add_values(group, "PATH", boxes=f"with --box-weight: {BOXES}")
     devices = group.add_mutually_exclusive_group()
     devices.add_argument(
         "--gpus", type=int, metavar="N", help="train on the first N GPUs; default: one"
@@ -328,7 +328,7 @@ def _add_caption(parser):
     _add_options(parser, ConsensusOptions)
     _add_options(parser, SearchOptions, "num_results")
     text = (
-        "describe only this part: left,top,right,bottom, as fractions of the sides, such as "
+        "caption only this part: left,top,right,bottom, as fractions of the sides, such as "
         ".1,.2,.4,.9; repeatable"
     )
     parser.add_argument("--region", action="append", metavar="SIDES", help=text)

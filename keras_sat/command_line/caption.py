@@ -128,14 +128,13 @@ def _results(captioner, paths, request):
     if request.say is not None:
         _print_unknown_words(request.say, captioner.vocabulary)
         return captioner.attend_each(paths, request.say, errors="yield", **votes)
-    if runs_on_litert(captioner):  # with the default search only
-        return captioner.caption_each(paths, errors="yield")
-    search = request.search | votes
-    if not request.regions:
-        return captioner.caption_each(paths, errors="yield", **search)
-    regions = [request.regions] * len(paths)
-    results = captioner.caption_each(paths, errors="yield", regions=regions, **search)
-    return _one_by_one(results)
+    options = {"errors": "yield"}
+    if request.regions:
+        options["regions"] = [request.regions] * len(paths)
+    if not runs_on_litert(captioner):  # which has the default search only
+        options |= request.search | votes
+    results = captioner.caption_each(paths, **options)
+    return _one_by_one(results) if request.regions else results
 
 
 def _print_unknown_words(sentence, vocabulary):
@@ -290,10 +289,12 @@ def _draw(result, path, drawing, style):
     Return why not if its caption lacks one of the --words, as some of many captions
     may, else None.
     """
+    from data_utils.photo_regions import crop_of
     from keras_sat.pictures.display import AttentionDisplay
 
     map_kind = style.get("map_kind", "attention")
-    display = AttentionDisplay.from_result(result, image=path, map_kind=map_kind)
+    image = crop_of(path, result.region)
+    display = AttentionDisplay.from_result(result, image=image, map_kind=map_kind)
     try:
         words = display.positions(style.get("words", "content"))
     except ValueError as error:
@@ -366,10 +367,12 @@ def kept_in_files(results, files, page, min_confidence):
 
 
 def _add_to_page(page, path, result):
+    from data_utils.photo_regions import crop_of
+
     if isinstance(result, Exception):
         page.errors.append(_why_unreadable(path, result))
     else:
-        page.add(visible(path), result, path)
+        page.add(visible(path), result, crop_of(path, result.region))
 
 
 def _add_to_files(files, path, caption):

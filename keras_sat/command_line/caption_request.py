@@ -41,7 +41,7 @@ class CaptionRequest:
         images, recursive: pictures, folders and patterns, and whether subfolders count.
         models, encoder_weights: the captioner. Several models form an
             ensemble; None is the bundled one.
-        regions: list of the parts of each picture to describe; empty for whole
+        regions: list of the parts of each picture to caption; empty for whole
             pictures.
         say: a caption that is used in place of the captioner's, or None.
         json, maps, min_confidence: what is printed.
@@ -157,11 +157,6 @@ def _check_say(request):
 
 
 def _check_regions(request):
-    if request.regions and request.min_confidence is not None:
-        raise ValueError(
-            "--min-confidence cannot be combined with --region: the confidence is that of "
-            "captions of whole photos."
-        )
     outputs = [*request.drawings, *request.files]
     if outputs and len(request.regions) > 1:
         raise ValueError(

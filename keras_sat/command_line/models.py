@@ -44,8 +44,8 @@ def load_captioner(models, request):
 
 
 def fits_litert(models, request):
-    """Return whether LiteRT can be used: it supports one model, its own weights, whole
-    photos, default search, short sentences, no votes and no traces.
+    """Return whether LiteRT can be used: it supports one model, its own weights,
+    default search, short sentences, no votes and no traces.
     """
     from keras_sat.deploy.litert_captioner import is_installed
 
@@ -53,7 +53,7 @@ def fits_litert(models, request):
     is_default_search = request.search in ({}, {"num_beams": default.beams})
     is_short = len(tokenise(request.say or "")) < default.max_length
     is_one_model = len(models) == 1 and request.encoder_weights is None
-    is_supported = is_default_search and is_short and is_one_model and not request.regions
+    is_supported = is_default_search and is_short and is_one_model
     needs_network = request.votes or "trace" in request.drawings
     return is_supported and not needs_network and is_installed()
 

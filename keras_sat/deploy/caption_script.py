@@ -73,7 +73,7 @@ def load():
         shape = details["images"]["shape"]
 
         def outputs_of(photo):
-            return run(interpreter, words, photo)
+            return run(interpreter, photo)
 
     _, height, width, _ = shape
     return outputs_of, (height, width), words
@@ -90,16 +90,12 @@ def read_photo(path, height, width):
         return decoded_picture(file, (height, width), path)[None]
 
 
-def run(interpreter, words, photo):
+def run(interpreter, photo):
     """Return LiteRT's outputs of beam search or, if it has none, of greedy search."""
     runner = interpreter.get_signature_runner
     if "beams" not in interpreter.get_signature_list():
         return runner("serving_default")(images=photo)
-    beams, start_id = runner("beams"), np.array([words.index("<start>")], np.int32)
-    visible = np.ones(beams.get_input_details()["visible"]["shape"], np.uint8)
-    return beams(
-        features=runner("encode")(images=photo)["features"], visible=visible, start_id=start_id
-    )
+    return runner("beams")(features=runner("encode")(images=photo)["features"])
 
 
 def main(paths):

@@ -5,21 +5,17 @@ Each signature of the file processes one photo:
 
     serving_default   images                 -> the caption of greedy search
     encode            images                 -> features
-    beams             features, visible,     -> the captions of beam search, best first
-                      start_id
+    beams             features               -> the captions of beam search, best first
     attend            features, token_ids    -> a given caption with its attention maps
 
-`visible`, uint8 (1, rows, columns), is 1 for the cells to describe. `start_id`, int32
-(1,), is `<start>` or, for a part of a photo, `<region>` if it is a word. The signatures
-are the captioner's search as a graph of built-in LiteRT operations, and share their
-weights.
+The signatures are the captioner's search as a graph of built-in LiteRT operations, and
+share their weights.
 """
 
 import tempfile
 
 import tensorflow as tf
 
-from keras_sat import equations
 from keras_sat.accelerated.switch import without_fast_twins
 
 SIGNATURES = ("serving_default", "encode", "beams", "attend")
@@ -41,16 +37,10 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
     def encode(images):
         return {"features": captioner.photo_encoder(images)}
 
-    def best(features, visible, start_id):
-        visible = tf.cast(tf.reshape(visible, (1, -1)), tf.bool)
-        search_result = captioner.search(
-            features, visible=visible, start_token_id=start_id[0], **beams
-        )
-        captions = _without_photo_axis(search_result)
+    def best(features):
+        captions = _without_photo_axis(captioner.search(features, **beams))
         outputs = outputs_of(captioner, captions)
         if captioner.confidence is not None:
-            # It is calibrated for whole photos. What describes parts leaves it out.
-            features = equations.only_visible(features, visible)
             outputs["confidence"] = captioner.confidence(captions.word_probs[None], features)[0]
         return outputs
 
@@ -60,13 +50,11 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")
-    visible = tf.TensorSpec((1, *captioner.rows_and_columns()), tf.uint8, "visible")
-    start_id = tf.TensorSpec((1,), tf.int32, "start_id")
     token_ids = tf.TensorSpec((1, greedy["max_length"]), tf.int32, "token_ids")
     functions = {
         "serving_default": as_function(serving_default, images),
         "encode": as_function(encode, images),
-        "beams": as_function(best, features, visible, start_id),
+        "beams": as_function(best, features),
         "attend": as_function(attend, features, token_ids),
     }
     with without_fast_twins(), tempfile.TemporaryDirectory() as folder:

@@ -42,7 +42,7 @@ from data_utils.atomic_files import (
 from data_utils.captions import tokenise
 from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
-from data_utils.photo_regions import checked_regions, regions_for, visible_cells
+from data_utils.photo_regions import checked_regions, crops_of, regions_for
 from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.deploy.litert_folder import (
@@ -56,7 +56,7 @@ from keras_sat.deploy.litert_folder import (
 from keras_sat.deploy.litert_graph import GRAPH, filled, has_graph
 from keras_sat.files.model_folder import model_digest, model_directory
 from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
-from keras_sat.search.result import CaptionResult, with_image_paths
+from keras_sat.search.result import CaptionResult, by_photo, with_image_paths
 from keras_sat.weight_paths import keras_home
 
 FEWEST_IN_PARALLEL = 32  # photos; for fewer, preparing several interpreters takes longer
@@ -239,16 +239,17 @@ class LiteRTCaptioner:
         _, height, width, _ = inputs["serving_default"]["images"]["shape"]
         self.photo_size = (int(height), int(width))
         self.has_confidence = False
-        self._more_inputs = {}  # of files that 0.1.0 exported
-        self._grid = None  # of a file from `export --tflite`, which cannot describe parts
         if "beams" in inputs:
-            _, rows, columns = inputs["beams"]["visible"]["shape"]
-            self._grid = (int(rows), int(columns))
             self.has_confidence = "confidence" in self._runners["beams"].get_output_details()
-            if "shifts" in inputs["beams"]:  # of logits
-                shifts = np.zeros(inputs["beams"]["shifts"]["shape"], np.float32)
-                self._more_inputs["shifts"] = shifts
-        self._most_ids = 0  # nor can it read captions
+        # The file of an export of version 0.1.0 also asks which cells to describe, with
+        # which word to start, and what to add to the logits.
+        old_inputs = {"visible": 1, "start_id": self.vocabulary.start_token_id, "shifts": 0}
+        self._old_inputs = {
+            name: np.full(details["shape"], old_inputs[name], details["dtype"])
+            for name, details in inputs.get("beams", {}).items()
+            if name in old_inputs
+        }
+        self._most_ids = 0  # a file from `export --tflite` cannot read captions
         if "attend" in inputs:
             _, most_ids = inputs["attend"]["token_ids"]["shape"]
             self._most_ids = int(most_ids)
@@ -309,7 +310,7 @@ class LiteRTCaptioner:
             images: a path, a PIL image or an array with values 0..255, a list of these,
                 a folder, or a pattern such as "photos/*.jpg".
             recursive: include photos in subfolders.
-            region: describe only this part of each photo, see `Captioner.caption`.
+            region: caption only this part of each photo, see `Captioner.caption`.
         """
         photos, many = photos_of(images, recursive=recursive)
         regions, is_one = regions_for(photos, region)
@@ -327,60 +328,28 @@ class LiteRTCaptioner:
             images: list of paths, PIL images or arrays.
             errors: what to do if a photo cannot be read: "raise" the error, or "yield"
                 (image, error).
-            regions: a list of regions for each photo, see `caption`. A photo is encoded
-                once for all its regions.
+            regions: a list of regions for each photo, see `caption`.
         """
         if regions is None:
             return with_image_paths(self._each(images, errors, LiteRTCaptioner._caption))
-        if self._grid is None:
-            raise ValueError(
-                "This LiteRT file cannot describe a part of a photo; use one from `export --web`."
-            )
-        regions = checked_regions(regions, len(images), self._grid)
-        return with_image_paths(self._each(images, errors, LiteRTCaptioner._phrases, regions))
+        regions = checked_regions(regions, len(images))
+        results = self._each(crops_of(images, regions), errors, LiteRTCaptioner._caption)
+        return with_image_paths(by_photo(images, regions, results))
 
     def _caption(self, photo):
         """Return the CaptionResult of a photo, (height, width, 3)."""
-        if self._grid is None:
+        if "beams" not in self._runners:
             outputs = self._run("serving_default", images=photo[None])
             return self._best_result(outputs, photo)
         features = self._run("encode", images=photo[None])
-        all_cells, start_id = np.ones(self._grid), self.vocabulary.start_token_id
-        best = self._described(photo, features, all_cells, start_id)
+        outputs = self._run("beams", **features, **self._old_inputs)
+        best = self._best_result(outputs, photo)
         if self.consensus is None:
             return best
         (chosen,) = self.consensus(
             [best], features["features"], self._consensus_options, num_results=CONSENSUS_BEAMS
         )
         return chosen
-
-    def _phrases(self, photo, regions):
-        """Return a list with the CaptionResult of each region of a photo."""
-        features = self._run("encode", images=photo[None])
-        results = []
-        for region in regions:
-            visible = visible_cells(region, self._grid)
-            result = self._described(photo, features, visible, self.vocabulary.region_token_id)
-            results.append(result.of_region(region))
-        return results
-
-    def _described(self, photo, features, visible, start_id):
-        """Return the CaptionResult of the visible cells of a photo.
-
-        Args:
-            photo: for `CaptionResult.image`.
-            features: outputs of the signature "encode".
-            visible: (rows, columns).
-            start_id: the id of `<start>` or `<region>`.
-        """
-        outputs = self._run(
-            "beams",
-            **features,
-            visible=visible[None].astype(np.uint8),
-            start_id=np.array([start_id], np.int32),
-            **self._more_inputs,
-        )
-        return self._best_result(outputs, photo)
 
     # === Attention for given captions ===
 

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 
 from data_utils.foreign_text import brief
-from data_utils.vocabulary import REGION_TOKEN
 from keras_sat.beyond.extensions import HOOKS
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
@@ -92,8 +91,6 @@ def _take_over_weights(captioner, adapted, options):
     """
     tokens, new_tokens = captioner.vocabulary.tokens, adapted.vocabulary.tokens
     place_of = {token: place for place, token in enumerate(tokens)}
-    # Phrases start as captions do.
-    place_of.setdefault(REGION_TOKEN, captioner.vocabulary.start_token_id)
     places = [place for place, token in enumerate(new_tokens) if token in place_of]
     weights, new_weights = captioner.named_weights(), adapted.named_weights()
     word_logits = adapted.decoder.readout.word_logits

@@ -15,7 +15,7 @@ from keras import ops
 
 from keras_sat import equations
 from keras_sat.model import selections
-from keras_sat.model.states import Attended, SelectionInputs, Visible
+from keras_sat.model.states import Attended, SelectionInputs
 
 
 def as_regions(features):
@@ -98,16 +98,6 @@ class Attention(keras.layers.Layer):
         """
         raise NotImplementedError
 
-    def scores(self, query, projected_features):
-        """Return `score`, with -inf for hidden regions if there are any.
-
-        See `CaptionDecoder.reveal`.
-        """
-        if not isinstance(projected_features, Visible):
-            return self.score(query, projected_features)
-        projected_features, visible = projected_features
-        return equations.visible_scores(self.score(query, projected_features), visible)
-
     def look(self, attention_scores, features, selection_inputs):
         """Return Attended, from scores e_ti of shape (rows, regions)."""
         attention_weights = equations.attention_weights(attention_scores)
@@ -130,7 +120,7 @@ class Attention(keras.layers.Layer):
         if projected_features is None:
             projected_features = self.prepare(features)
         query = self.project_state(ops.cast(hidden_state, self.compute_dtype))
-        attention_scores = self.scores(query, projected_features)
+        attention_scores = self.score(query, projected_features)
         return self.look(attention_scores, features, selection_inputs)
 
     def get_config(self):

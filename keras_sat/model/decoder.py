@@ -17,14 +17,7 @@ from keras_sat.model.readers import READERS, has_fast_twin
 from keras_sat.model.readout import Readout
 from keras_sat.model.scorings import make_attention
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import (
-    Decoded,
-    DecoderState,
-    SelectionInputs,
-    Step,
-    Unrolled,
-    Visible,
-)
+from keras_sat.model.states import Decoded, DecoderState, SelectionInputs, Step, Unrolled
 from keras_sat.options import DecoderOptions, with_options
 
 
@@ -152,17 +145,6 @@ class CaptionDecoder(layers.Layer):
         """
         return self.attention_layer.prepare(features)
 
-    def reveal(self, features, visible=None):
-        """Return features (photos, regions, feature_dim) and projected features.
-
-        Of these, only the `visible` regions (photos, regions) can be seen; None: all.
-        """
-        features = as_regions(features)
-        if visible is None:
-            return features, self.project_features(features)
-        features = equations.only_visible(features, visible)
-        return features, Visible(self.project_features(features), visible)
-
     def initial_state(self, features, rows_per_photo=1):
         """Return h_0 and c_0, computed from the mean annotation vector by f_init,h and
         f_init,c.
@@ -187,7 +169,8 @@ class CaptionDecoder(layers.Layer):
         Args:
             input_ids: the previous words, (rows,).
             state: DecoderState.
-            features, projected_features: the outputs of `reveal`.
+            features: (photos, regions, feature_dim).
+            projected_features: the output of `project_features`.
             noise: Gumbel noise (rows, regions), or None.
             training, drop: see Readout.
         """
@@ -262,7 +245,6 @@ class CaptionDecoder(layers.Layer):
         sampled=None,
         token_weights=None,
         training=False,
-        visible=None,
         forced_maps=None,
     ):
         """Run the decoder up to the readout and return Unrolled.
@@ -270,11 +252,11 @@ class CaptionDecoder(layers.Layer):
         Args:
             features, input_ids, noise, sampled, training: see the class.
             token_weights: (rows, time), 0 for padding, which need not be computed.
-            visible: see `reveal`.
             forced_maps: (rows, time, regions). Where such a map is not 0 everywhere, it
                 replaces the selected weights of the context.
         """
-        features, projected_features = self.reveal(ops.cast(features, self.compute_dtype), visible)
+        features = as_regions(ops.cast(features, self.compute_dtype))
+        projected_features = self.project_features(features)
         rows_per_photo = ops.shape(input_ids)[0] // ops.shape(features)[0]
         state = self.initial_state(features, rows_per_photo)
         # All words at once: (time, rows, embedding_dim).

@@ -194,11 +194,6 @@ class OptionAttributes:
         return self.options.box_weight
 
     @property
-    def region_weight(self) -> float:
-        """Weight of the phrases for the boxes' regions."""
-        return self.options.region_weight
-
-    @property
     def sharpness_weight(self) -> float:
         """Weight of the entropy of attention in the loss."""
         return self.options.sharpness_weight

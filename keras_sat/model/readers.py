@@ -36,7 +36,7 @@ def read_words(
         decoder: CaptionDecoder.
         projected_words: the words as the first cell reads them, (time, rows, dim).
         state: the DecoderState before the first word.
-        features, projected_features: see `CaptionDecoder.reveal`.
+        features, projected_features: see `CaptionDecoder.step`.
         selection_inputs: SelectionInputs of whole captions.
         token_weights: (rows, time), 0 for padding, whose outputs nobody uses; or None.
     """

@@ -12,7 +12,7 @@ from keras_sat.accelerated.switch import may_compile
 from keras_sat.model.attention import Attention, as_regions, shape_as_regions
 from keras_sat.model.cells import LoopDense
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import Attended, SelectionInputs, Visible
+from keras_sat.model.states import Attended, SelectionInputs
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -143,9 +143,6 @@ class NoAttention(Attention):
         mean = self.project(features) if projected_features is None else projected_features
         rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
         uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
-        if isinstance(mean, Visible):
-            mean, visible = mean
-            uniform = equations.attention_weights(equations.visible_scores(uniform, visible))
         context = equations.attended_features(ops.ones((rows, 1)), mean)
         return Attended(context, uniform, uniform)
 

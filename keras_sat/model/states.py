@@ -17,16 +17,6 @@ class DecoderState(NamedTuple):
     cell_states: tuple
 
 
-class Visible(NamedTuple):
-    """Projected features of photos that are partly hidden.
-
-    `visible` is boolean, (photos, regions).
-    """
-
-    projected_features: Any
-    visible: Any
-
-
 class SelectionInputs(NamedTuple):
     """What the selection of regions depends on, besides alpha_t.
 

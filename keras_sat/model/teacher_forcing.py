@@ -70,8 +70,7 @@ def read_captions(
             Readout.
         padded: compute padding too: XLA cannot skip it, since its position depends on
             values.
-        training, **other: see CaptionDecoder for `noise` and `sampled`, and its method
-            `reveal` for `visible`.
+        training, **other: see CaptionDecoder.
     """
     unrolled = decoder.unroll(
         features,

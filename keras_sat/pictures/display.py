@@ -16,6 +16,7 @@ from data_utils.atomic_files import write_whole
 from data_utils.datasets.phrase_boxes import content_positions
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
+from data_utils.photo_regions import crop_of
 from keras_sat.checks import checked_path
 from keras_sat.options import MAP_KINDS, one_of
 from keras_sat.pictures.dots import dots_on_photo
@@ -522,18 +523,20 @@ def _below_each_other(displays, rows):
 
 
 def photo_of_result(result):
-    """Return the photo of a CaptionResult, in its own shape if its file can be read.
+    """Return the photo of a CaptionResult, or the crop of a region, in its own shape if
+    its file can be read.
 
     Otherwise, or if another photo has taken the file's place since, return
     `result.image`.
     """
     if result.image_path is None:
         return result.image
+    image = crop_of(result.image_path, result.region)
     try:
-        photo = load_image(result.image_path)
+        photo = load_image(image)
         if result.image is None:
             return photo
-        seen = load_image(result.image_path, result.image.shape[:2]).astype(int)
+        seen = load_image(image, result.image.shape[:2]).astype(int)
     except (OSError, ValueError):
         return result.image
     return photo if np.abs(seen - result.image).mean() < SAME_PHOTO else result.image

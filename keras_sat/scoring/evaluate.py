@@ -91,8 +91,8 @@ def evaluate(
             its other references.
         boxes: boxes of what the words name, to measure attention: Boxes, or a path that
             `data_utils.datasets.phrase_boxes.read_boxes` accepts.
-        regions: with `boxes`, also describe their regions, see
-            `keras_sat.scoring.region_nouns`.
+        regions: with `boxes`, also caption their regions, whose photos are read, even
+            with a cache; see `keras_sat.scoring.region_nouns`.
         map_kind: the maps that `boxes` and `faithfulness` measure: "attention";
             "votes", the regions that speak for each word; or "votes-blurred", as a
             control; see `keras_sat.scoring.measured_maps`.
@@ -142,7 +142,11 @@ def evaluate(
     if boxes is not None:
         table = _add_grounding(table, captioner, images, results, boxes, map_kind, reading)
     if regions:
-        describe = functools.partial(caption_photos, captioner, images, **reading, **search_options)
+        # A crop has features of its own, which no cache has.
+        reading_crops = {**reading, "cache": None}
+        describe = functools.partial(
+            caption_photos, captioner, images, **reading_crops, **search_options
+        )
         nouns = region_nouns(images, boxes, results, describe)
         table = dataclasses.replace(table, regions=nouns)
     if faithfulness:

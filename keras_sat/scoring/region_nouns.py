@@ -1,13 +1,11 @@
-"""Measure whether a captioner that describes a region says the noun (last content word)
+"""Measure whether a captioner that captions a region says the noun (last content word)
 of the annotators' phrase.
 """
 
 import re
-import warnings
 from typing import Any
 
 from data_utils.captions import tokenise
-from data_utils.views import area
 from keras_sat.scoring.phrases import last_content_word, measured_phrases
 
 # Fractions of the photo.
@@ -27,7 +25,7 @@ def region_nouns(images, boxes, results, describe) -> dict[str, Any]:
     """Return a dict of num_regions and the fractions of regions whose noun is said;
     None without regions.
 
-    noun_said and small_noun_said are about the phrases for the regions, whole_noun_said
+    noun_said and small_noun_said are about the captions of the regions, whole_noun_said
     about the caption of the whole photo. Photos of unknown aspect ratio are not
     measured.
 
@@ -38,26 +36,30 @@ def region_nouns(images, boxes, results, describe) -> dict[str, Any]:
             argument is the images' `regions`.
     """
     measured_regions = [_regions_and_nouns(image, boxes) for image in images]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of narrow regions
-        descriptions = describe(
-            regions=[[region for region, _ in regions] for regions in measured_regions]
-        )
-    # Whether the noun of each region is said, in its phrase and in the photo's caption.
-    said_in_phrase, said_in_small_phrase, said_in_caption = [], [], []
-    for regions, photo_result, phrases in zip(measured_regions, results, descriptions):
-        for (region, noun), phrase in zip(regions, phrases):
-            is_said = _says(phrase, noun)
-            said_in_phrase.append(is_said)
-            if area(region) < SMALL:
-                said_in_small_phrase.append(is_said)
-            said_in_caption.append(_says(photo_result, noun))
+    descriptions = describe(
+        regions=[[region for region, _ in regions] for regions in measured_regions]
+    )
+    # Whether the noun of each region is said, in its caption and in that of the photo.
+    said_of_region, said_of_small_region, said_of_photo = [], [], []
+    for regions, photo_result, region_results in zip(measured_regions, results, descriptions):
+        for (region, noun), region_result in zip(regions, region_results):
+            is_said = _says(region_result, noun)
+            said_of_region.append(is_said)
+            if _area(region) < SMALL:
+                said_of_small_region.append(is_said)
+            said_of_photo.append(_says(photo_result, noun))
     return {
-        "num_regions": len(said_in_phrase),
-        "noun_said": _fraction(said_in_phrase),
-        "small_noun_said": _fraction(said_in_small_phrase),
-        "whole_noun_said": _fraction(said_in_caption),
+        "num_regions": len(said_of_region),
+        "noun_said": _fraction(said_of_region),
+        "small_noun_said": _fraction(said_of_small_region),
+        "whole_noun_said": _fraction(said_of_photo),
     }
+
+
+def _area(region):
+    """Return the area of (left, top, right, bottom)."""
+    left, top, right, bottom = region
+    return (right - left) * (bottom - top)
 
 
 def _says(result, noun):
@@ -81,7 +83,7 @@ def _regions_and_nouns(image, boxes):
         if position is None or len(phrase.boxes) != 1:
             continue
         (box,) = phrase.boxes
-        if smallest <= area(box) <= largest:
+        if smallest <= _area(box) <= largest:
             regions.append((box, singular(words[position])))
     return regions
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
+from data_utils.vocabulary import REGION_TOKEN
 from keras_sat.search.result import caption_score
 
 
@@ -51,7 +52,6 @@ def run_search(
     noise=None,
     *,
     allow_unknown=False,
-    for_region=False,
     **options,
 ):
     """Run the search that the options select: beam, sample or greedy search.
@@ -60,7 +60,7 @@ def run_search(
     """
     options = {
         "num_regions": num_regions,
-        **special_tokens(vocabulary, allow_unknown, for_region),
+        **special_tokens(vocabulary, allow_unknown),
         **options,
     }
     joining_word = options.pop("no_repeat_around", "")
@@ -73,17 +73,15 @@ def run_search(
     return greedy_search(step, state, **options)
 
 
-def special_tokens(vocabulary, allow_unknown=False, for_region=False):
-    """Return the search arguments that depend on the vocabulary, as a dict.
-
-    With `for_region`, captions start as phrases for regions do.
-    """
-    forbidden = {vocabulary.start_token_id, vocabulary.region_token_id}
+def special_tokens(vocabulary, allow_unknown=False):
+    """Return the search arguments that depend on the vocabulary, as a dict."""
+    forbidden = {vocabulary.start_token_id}
     if not allow_unknown:
         forbidden.add(vocabulary.unk_token_id)
-    start = vocabulary.region_token_id if for_region else vocabulary.start_token_id
+    if REGION_TOKEN in vocabulary:
+        forbidden.update(vocabulary.caption_to_ids([REGION_TOKEN]))
     return {
-        "start_token_id": start,
+        "start_token_id": vocabulary.start_token_id,
         "end_token_id": vocabulary.end_token_id,
         "pad_token_id": vocabulary.pad_token_id,
         "forbidden_token_ids": tuple(sorted(forbidden)),

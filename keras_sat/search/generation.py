@@ -24,7 +24,7 @@ from data_utils.captions import words_of_captions
 from data_utils.features.cache import FeatureCache
 from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
-from data_utils.photo_regions import checked_regions, regions_for, visible_cells
+from data_utils.photo_regions import checked_regions, crops_of, regions_for
 from keras_sat import equations
 from keras_sat.model.forks import reject_fork
 from keras_sat.option_types import CaptionKeywords, SearchKeywords
@@ -36,7 +36,7 @@ from keras_sat.options import (
     with_options,
 )
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
-from keras_sat.search.result import CaptionResult, with_image_paths
+from keras_sat.search.result import CaptionResult, by_photo, with_image_paths
 
 PROCESS = os.getpid()  # a fork has another process id
 ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
@@ -63,14 +63,6 @@ class Batch(NamedTuple):
     features: Any
     photos: Any
 
-    def rows(self, rows):
-        """Return a Batch of some of the images that could be read, without `images` and
-        `errors`.
-        """
-        photos = None if self.photos is None else self.photos[rows]
-        numbers = [self.numbers[row] for row in rows]
-        return Batch([], [], numbers, _rows_of(self.features, rows), photos)
-
     def with_errors(self, results):
         """Yield (image, its result or error) for each image, given the results of those
         that could be read.
@@ -93,7 +85,7 @@ class CaptionGenerator:
             that returns the probability that each caption is right.
         consensus: None, or a function that chooses one of the beams of each photo.
         has_votes: whether there is a method `with_votes`, which returns results with
-            their `votes`, given results, features and visible cells.
+            their `votes`, given results and features.
 
     This module calls these, and does not know what they compute: see
     `keras_sat.beyond.confidence`, `keras_sat.beyond.consensus` and
@@ -155,9 +147,10 @@ class CaptionGenerator:
                 folder, or a pattern such as "photos/*.jpg" (see
                 `data_utils.find_pictures`).
             recursive: include subfolders.
-            region: describe only this part of each photo, a rectangle (left, top,
-                right, bottom) in fractions of the photo's sides. With a list of
-                regions, each photo has a list of results.
+            region: caption only this part of each photo, a rectangle (left, top,
+                right, bottom) in fractions of the photo's sides: it is cropped with a
+                margin, see `data_utils.photo_regions.crop_of`. With a list of regions,
+                each photo has a list of results.
             num_beams: number of beams of the search; 1 is greedy. None: 3, or
                 `num_results` if that is more, or 10 if captions are chosen by
                 consensus.
@@ -173,7 +166,8 @@ class CaptionGenerator:
             temperature: sample words at this temperature instead of searching.
             top_k, top_p: sample only from the k most probable words, or from the most
                 probable ones with this total probability. None: from all.
-            seed: random seed, combined with the photo's number. None: a new one.
+            seed: random seed, combined with the number of the photo or crop. None: a
+                new one.
             batch_size: photos that are captioned together.
             **options: see `keras_sat.options.SearchOptions`.
         """
@@ -218,7 +212,7 @@ class CaptionGenerator:
                 encodes the photos.
             errors: if a photo cannot be read, "raise" the error, or "yield" (image,
                 error).
-            regions: a list of regions for each image, see `caption`.
+            regions: a list of regions for each image, see `caption`; not with a cache.
             **options: see `keras_sat.options.SearchOptions`.
         """
         options = SearchOptions.of("caption_each", options)
@@ -251,11 +245,18 @@ class CaptionGenerator:
     def _caption_each(self, images, options, regions=None, cache=None, errors="raise"):
         """Do what `caption_each` does, given SearchOptions."""
         self.check_votes(options.votes)
-        batches = self.batches(images, options.batch_size, cache, errors)
         if regions is None:
+            batches = self.batches(images, options.batch_size, cache, errors)
             return with_image_paths(self._captions_of_batches(batches, options))
-        regions = checked_regions(regions, len(images), self.rows_and_columns())
-        return with_image_paths(self._phrases_of_batches(batches, options, regions))
+        if cache is not None:
+            raise ValueError(
+                "A cache has the features of whole photos, and a region is cropped from its photo: "
+                f"leave out `cache` to read the photos. Received: regions with cache={cache}"
+            )
+        regions = checked_regions(regions, len(images))
+        batches = self.batches(crops_of(images, regions), options.batch_size, errors=errors)
+        results = self._captions_of_batches(batches, options)
+        return with_image_paths(by_photo(images, regions, results))
 
     def _captions_of_batches(self, batches, options, confidence=None):
         """Yield (image, CaptionResult or error) for each image; see `_captions`."""
@@ -265,12 +266,6 @@ class CaptionGenerator:
                 results = self._captions(batch, options, confidence)
             yield from batch.with_errors(results)
 
-    def _phrases_of_batches(self, batches, options, regions):
-        """Yield (image, list of CaptionResults of regions, or error)."""
-        for batch in batches:
-            regions_of_photos = [regions[number] for number in batch.numbers]
-            yield from batch.with_errors(self._phrases(batch, options, regions_of_photos))
-
     def _captions(self, batch, options, confidence=None):
         """Return the CaptionResult of each photo of a Batch.
 
@@ -279,55 +274,23 @@ class CaptionGenerator:
         """
         consensus_options = self.consensus_options(options)
         arguments = self.arguments_of_search(options, consensus_options)
-        results = self._results(batch, options, arguments, confidence=confidence)
+        rows_per_photo = _rows_per_photo(arguments)
+        word_noise, region_noise = _noise(options, batch.numbers, rows_per_photo, self.num_regions)
+        tensors = [batch.features, word_noise, region_noise]
+        search_result = self._run(self.search, *tensors, **arguments)
+        if confidence is None:
+            confidence = self.confidence
+        confidences = None
+        if confidence is not None:
+            confidences = np.asarray(confidence(search_result.word_probs, batch.features))
+        results = results_of(
+            search_result, self.vocabulary, self.rows_and_columns(), batch.photos, confidences
+        )
         if consensus_options is not None:
             results = self.consensus(
                 results, batch.features, consensus_options, num_results=options.num_results
             )
         return self.with_votes(results, batch.features) if options.votes else results
-
-    def _phrases(self, batch, options, regions_of_photos):
-        """Return for each photo of a batch the CaptionResults of its regions."""
-        arguments = self.arguments_of_search(options)
-        all_pairs = [
-            (row, region) for row, regions in enumerate(regions_of_photos) for region in regions
-        ]
-        results = [[] for _ in regions_of_photos]
-        for start in range(0, len(all_pairs), options.batch_size):
-            pairs = all_pairs[start : start + options.batch_size]
-            rows = [row for row, _ in pairs]
-            regions = [region for _, region in pairs]
-            visible = self.visible_cells(regions)
-            photos = batch.rows(rows)
-            phrases = self._results(photos, options, arguments, visible=visible)
-            if options.votes:
-                phrases = self.with_votes(phrases, photos.features, visible)
-            for (row, region), phrase in zip(pairs, phrases):
-                results[row].append(phrase.of_region(region))
-        return results
-
-    def _results(self, batch, options, arguments, *, visible=None, confidence=None):
-        """Search, and return a CaptionResult for each photo of a Batch.
-
-        Args:
-            arguments: those of `search`, see `arguments_of_search`.
-            visible: boolean (photos, regions), the cells that can be seen; None: all.
-            confidence: see `_captions`.
-        """
-        rows_per_photo = _rows_per_photo(arguments)
-        word_noise, region_noise = _noise(options, batch.numbers, rows_per_photo, self.num_regions)
-        tensors = [batch.features, word_noise, region_noise]
-        if visible is not None:
-            tensors.append(visible)
-        search_result = self._run(self.search, *tensors, **arguments)
-        if confidence is None:
-            confidence = self.confidence
-        confidences = None
-        if confidence is not None and visible is None:  # it is fitted on whole photos
-            confidences = np.asarray(confidence(search_result.word_probs, batch.features))
-        return results_of(
-            search_result, self.vocabulary, self.rows_and_columns(), batch.photos, confidences
-        )
 
     def check_votes(self, votes: bool) -> None:
         """Raise ValueError if `votes` is true and this is no single captioner."""
@@ -336,12 +299,6 @@ class CaptionGenerator:
                 "`votes` requires a single captioner, since they are what one network adds "
                 f"up. Received: votes=True with {type(self).__name__}"
             )
-
-    def visible_cells(self, regions: list) -> Any:
-        """Return which cells each region shows, boolean (regions, cells)."""
-        return np.stack(
-            [visible_cells(region, self.rows_and_columns()).ravel() for region in regions]
-        )
 
     def consensus_options(self, options: SearchOptions) -> dict | None:
         """Return the options that `consensus` needs, as a dict; None if captions are
@@ -607,7 +564,6 @@ class CaptionGenerator:
         features,
         word_noise=None,
         region_noise=None,
-        visible=None,
         *,
         sample_attention=False,
         **options,
@@ -618,12 +574,11 @@ class CaptionGenerator:
             word_noise: uniform noise (rows, max_length), for sampling words.
             region_noise: uniform noise (rows, max_length, regions), used only with
                 `sample_attention`.
-            visible: see `CaptionDecoder.reveal`.
             **options: see `run_search`.
         """
         noise = region_noise if sample_attention else None
-        step, state = self._steps(features, _rows_per_photo(options), noise, visible)
-        options |= {"extra_dims": self.extra_dims, "for_region": visible is not None}
+        step, state = self._steps(features, _rows_per_photo(options), noise)
+        options["extra_dims"] = self.extra_dims
         return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
 
     def forced_search(self, features, token_ids):
@@ -638,13 +593,11 @@ class CaptionGenerator:
         }
         return forced_search(step, state, token_ids, **options, **special_tokens(self.vocabulary))
 
-    def _steps(self, features, rows_per_photo, region_noise=None, visible=None):
+    def _steps(self, features, rows_per_photo, region_noise=None):
         """Do what `steps` does, given features from the encoder."""
-        return self.steps(
-            self.adapter(features), rows_per_photo, region_noise=region_noise, visible=visible
-        )
+        return self.steps(self.adapter(features), rows_per_photo, region_noise=region_noise)
 
-    def steps(self, features, rows_per_photo, *, region_noise=None, visible=None, drop=None):
+    def steps(self, features, rows_per_photo, *, region_noise=None, drop=None):
         """Return `step` and `state` for the searches of `keras_sat.search.algorithms`.
 
         Args:
@@ -652,14 +605,12 @@ class CaptionGenerator:
             rows_per_photo: number of beams or samples of each photo.
             region_noise: uniform noise (rows, max_length, regions) to sample regions;
                 None uses the expectation.
-            visible: see `CaptionDecoder.reveal`.
             drop: see `keras_sat.model.readout.Readout`.
         """
-        features, projected_features = self.decoder.reveal(features, visible)
         step = functools.partial(
             self.decoder.step,
             features=features,
-            projected_features=projected_features,
+            projected_features=self.decoder.project_features(features),
             drop=drop,
         )
         state = self.decoder.initial_state(features, rows_per_photo)

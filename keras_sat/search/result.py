@@ -44,10 +44,10 @@ class CaptionResult:
         extras: dict from the names in `keras_sat.options.EXTRAS`, such as "from_photo",
             to (words,) or (words, dim).
         is_finished: False if the caption was cut off at `max_length`.
-        confidence: the probability that the caption is right; None without calibration,
-            for a given caption, and for a region.
-        image: the photo in the encoder's size, uint8 (height, width, 3); None if only
-            features were given.
+        confidence: the probability that the caption is right; None without calibration
+            and for a given caption.
+        image: the photo, or the crop of a region, in the encoder's size, uint8 (height,
+            width, 3); None if only features were given.
         alternatives: the other results, best first.
         consensus: similarity from 0 to 1 to the captions of similar training photos;
             None without an index.
@@ -55,7 +55,8 @@ class CaptionResult:
         image_path: the photo's file, if it was given as a path; AttentionDisplay reads
             it again, in its own shape.
         region: the rectangle (left, top, right, bottom) that it describes, in fractions
-            of the photo's sides, or None.
+            of the photo's sides, or None. The maps are those of its crop, see
+            `data_utils.photo_regions.crop_of`.
         word_probs: p of each word given the previous words, (words,); p(`<end>`) is
             only in `log_prob`.
         votes: (words, rows, columns): what each region added to the logit of each word,
@@ -146,13 +147,6 @@ class CaptionResult:
             has_positive, positive / np.where(has_positive, sums, 1), 1 / rows / columns
         )
 
-    def of_region(self, region: tuple) -> "CaptionResult":
-        """Return a copy in which this result and its alternatives describe a region.
-
-        They have no confidence, because it is fitted on captions of whole photos.
-        """
-        return self._with(region=region, confidence=None)
-
     def _with(self, **changes):
         """Return a copy with changes in this result and in its alternatives."""
         alternatives = [replace(other, **changes) for other in self.alternatives]
@@ -184,7 +178,24 @@ def with_image_paths(results):
         if isinstance(path, (str, os.PathLike)):
             path = os.fspath(path)
             if isinstance(result, list):
-                result = [phrase._with(image_path=path) for phrase in result]
+                result = [one._with(image_path=path) for one in result]
             elif isinstance(result, CaptionResult):
                 result = result._with(image_path=path)
         yield image, result
+
+
+def by_photo(images, regions, results):
+    """Yield (image, list of the CaptionResults of its regions) for each image, or
+    (image, error) for an unreadable one.
+
+    Args:
+        images, regions: the images, and a list of regions for each.
+        results: iterator of (crop, its CaptionResult or error) for each region.
+    """
+    for image, image_regions in zip(images, regions):
+        found = [next(results)[1] for _ in image_regions]
+        errors = [result for result in found if isinstance(result, Exception)]
+        if errors:
+            yield image, errors[0]
+        else:
+            yield image, [one._with(region=region) for one, region in zip(found, image_regions)]

@@ -101,7 +101,7 @@ def votes_of(summed, reading, features, word_ids):
 
     Args:
         summed, reading: ReadoutSum of a Reading.
-        features: the first output of `reveal`, (photos, regions, feature_dim).
+        features: the annotation vectors, (photos, regions, feature_dim).
         word_ids: (rows, time).
     """
     votes = equations.votes(

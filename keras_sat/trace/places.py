@@ -17,7 +17,7 @@ def words_of_places(decoder, features, reading, t, states, previous_id):
 
     Args:
         decoder: CaptionDecoder.
-        features: the first output of `reveal`, (1, regions, feature_dim).
+        features: the annotation vectors, (1, regions, feature_dim).
         reading, t: Reading of one caption, and the step.
         states: the DecoderStates before and after the step, each with one row.
         previous_id: the word y_{t-1} that the step reads.

@@ -48,14 +48,16 @@ class Reading(NamedTuple):
     sentinel_context: Any
 
 
-def reveal(captioner, features, visible=None):
-    """Return what the decoder sees of photos; see `CaptionDecoder.reveal`.
+def prepare(captioner, features):
+    """Return what the decoder reads of photos: their annotation vectors (photos,
+    regions, feature_dim), and these projected.
 
     Args:
         features: those of the encoder, (photos, regions, feature_dim).
     """
     with without_fast_twins():  # a few words are not worth compiling anything
-        return captioner.decoder.reveal(captioner.adapter(features), visible)
+        annotations = captioner.adapter(features)
+        return annotations, captioner.decoder.project_features(annotations)
 
 
 def read(decoder, features, projected_features, input_ids):
@@ -66,7 +68,7 @@ def read(decoder, features, projected_features, input_ids):
 
     Args:
         decoder: CaptionDecoder.
-        features, projected_features: the outputs of `reveal`.
+        features, projected_features: the outputs of `prepare`.
         input_ids: the previous words, (rows, time); rows is a multiple of photos.
     """
     rows, time = np.shape(input_ids)
@@ -98,7 +100,7 @@ def read_step(decoder, input_ids, state, features, projected_features):
     Args:
         input_ids: the previous words, (rows,).
         state: the DecoderState before the step.
-        features, projected_features: the outputs of `CaptionDecoder.reveal`.
+        features, projected_features: the outputs of `prepare`.
     """
     embedded = decoder.embed(input_ids, training=False)
     projected_word = decoder.cells[0].input_projection(embedded)
@@ -112,7 +114,7 @@ def read_step(decoder, input_ids, state, features, projected_features):
     attention_scores = sentinel_score = None
     if decoder.chooses:
         query = decoder.attention_layer.project_state(attending_hidden)
-        attention_scores = decoder.attention_layer.scores(query, projected_features)
+        attention_scores = decoder.attention_layer.score(query, projected_features)
 
     share = ops.ones_like(attending_hidden[:, :1])
     sentinel_context = ops.zeros_like(attended.context)

@@ -29,7 +29,7 @@ from keras_sat.trace.diagram import network_of
 from keras_sat.trace.explorer import explorer_frame, explorer_page
 from keras_sat.trace.parts import logit_parts, readout_sum, votes_of, votes_of_mean
 from keras_sat.trace.places import words_of_places
-from keras_sat.trace.reading import read, reveal
+from keras_sat.trace.reading import prepare, read
 
 NO_PREVIOUS_WORD = (
     "The readout of this captioner (deep_output=False) does not read the previous word: its "
@@ -155,7 +155,7 @@ class Trace:
         self._places, self._alternatives = {}, {}
 
         decoder = captioner.decoder
-        self._annotations, projected_features = reveal(captioner, features)
+        self._annotations, projected_features = prepare(captioner, features)
         self._reading, self._states = read(
             decoder, self._annotations, projected_features, self._previous_ids[None]
         )

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_sat.trace.parts import readout_sum, votes_of
-from keras_sat.trace.reading import read, reveal
+from keras_sat.trace.reading import prepare, read
 
 # On a map, the largest vote has the strongest colour, unless it is smaller than this:
 # the map of a word that hardly depends on the photo has hardly any colour.
@@ -18,14 +18,13 @@ LEAST_STRONGEST = 0.03
 READ_TOGETHER = 64  # captions: for each, the scores of all regions are in memory
 
 
-def with_votes(captioner, results, features, visible=None):
+def with_votes(captioner, results, features):
     """Return CaptionResults with their `votes`, and those of their alternatives.
 
     Args:
         captioner: Captioner.
         results: list of the CaptionResult of each photo.
         features: those of the encoder, (photos, regions, feature_dim).
-        visible: boolean (photos, regions), the cells that were seen; None: all.
     """
     families = [[result, *result.alternatives] for result in results]
     captions = [result.words for family in families for result in family]
@@ -33,12 +32,8 @@ def with_votes(captioner, results, features, visible=None):
     votes = []
     for start in range(0, len(captions), READ_TOGETHER):
         rows = photos[start : start + READ_TOGETHER]
-        visible_in_rows = None if visible is None else visible[rows]
         votes += votes_of_captions(
-            captioner,
-            captions[start : start + READ_TOGETHER],
-            np.asarray(features)[rows],
-            visible_in_rows,
+            captioner, captions[start : start + READ_TOGETHER], np.asarray(features)[rows]
         )
 
     votes = iter(votes)
@@ -49,24 +44,23 @@ def with_votes(captioner, results, features, visible=None):
     return with_their_votes
 
 
-def votes_of_captions(captioner, captions, features, visible=None):
+def votes_of_captions(captioner, captions, features):
     """Return a list of the votes of captions, (words, rows, columns) each; see
     `equations.votes`.
 
     Args:
         captions: list of lists of words, one for each photo.
-        features, visible: see `with_votes`.
+        features: see `with_votes`.
     """
     vocabulary = captioner.vocabulary
-    start_id = vocabulary.start_token_id if visible is None else vocabulary.region_token_id
     ids = [vocabulary.caption_to_ids(words) for words in captions]
     word_ids = keras.utils.pad_sequences(ids, padding="post", value=vocabulary.pad_token_id)
     if word_ids.shape[1] == 0:
         return [np.zeros((0, *captioner.rows_and_columns()), np.float32) for _ in captions]
-    previous_ids = np.full_like(word_ids, start_id)
+    previous_ids = np.full_like(word_ids, vocabulary.start_token_id)
     previous_ids[:, 1:] = word_ids[:, :-1]
 
-    annotations, projected_features = reveal(captioner, features, visible)
+    annotations, projected_features = prepare(captioner, features)
     reading, _ = read(captioner.decoder, annotations, projected_features, previous_ids)
     summed = readout_sum(captioner.decoder.readout, reading)
     votes = ops.convert_to_numpy(votes_of(summed, reading, annotations, word_ids))

@@ -13,7 +13,6 @@ from keras_sat.training.run_record import checksum
 
 # Of pixels: up to this size, decoded photos stay in memory between epochs.
 KEEP_IMAGES_BYTES = 1_000_000_000
-NUM_PHRASES = 4  # phrases of each photo in a batch with all its captions, see `region_weight`
 
 
 class TrainingPhotos:
@@ -147,8 +146,6 @@ class TrainingPhotos:
         if self.boxes is not None and split == "train":
             captioner.build_once(captioner.photo_encoder.features_shape)
             options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
-            if captioner.region_weight:
-                options["num_phrases"] = NUM_PHRASES if options["group_by"] == "image" else 1
         return make_batches(self.images_in(split), captioner.vocabulary, caches, **options)
 
 

@@ -154,8 +154,8 @@ def fit(
             if dev is too small for BLEU-4. With any other data: random weights.
         from_scratch: do not start from the bundled captioner.
         skip_unreadable: leave out photos that cannot be read instead of stopping.
-        boxes: for `box_weight` and `region_weight`: boxes of phrases of the training
-            captions, see `data_utils.datasets.phrase_boxes.read_boxes`.
+        boxes: for `box_weight`: boxes of phrases of the training captions, see
+            `data_utils.datasets.phrase_boxes.read_boxes`.
         callbacks: Keras callbacks, called after the scores and before anything is
             saved. Their state is not saved.
         show_progress: False prints nothing.

@@ -88,14 +88,9 @@ class Captioner {
     return (await this.run("encode", { images: [pixels, this.photoShape] })).features;
   }
 
-  // Return the captions of beam search, best first; with `visible`, 1 for each visible cell, those of a part. See `resultsOf`.
-  async captions(features, visible = null) {
-    const { grid } = this.settings, cells = visible ?? new Uint8Array(grid[0] * grid[1]).fill(1);
-    const start = (visible && this.ids.get("<region>")) ?? this.ids.get("<start>");
-    const inputs = { features: [features, this.featureShape], visible: [cells, [1, ...grid]], start_id: [Int32Array.of(start), [1]] };
-    const results = this.resultsOf(await this.run("beams", inputs));
-    if (!visible) return results;
-    return results.map((result) => ({ ...result, confidence: null })); // fitted on whole photos
+  // Return the captions of beam search, best first; see `resultsOf`.
+  async captions(features) {
+    return this.resultsOf(await this.run("beams", { features: [features, this.featureShape] }));
   }
 
   // Return the caption of greedy search, from pixels.

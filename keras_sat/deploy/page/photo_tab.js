@@ -7,7 +7,7 @@ import { coveredCanvas, coveredPixels, covers, keptIn } from "./cover.js";
 import { element, showPlayer } from "./figure.js";
 import { memory, placeless } from "./player.js";
 import { readPhoto } from "./read_photo.js";
-import { Rectangle, rectangleAround, visibleCells } from "./rectangle.js";
+import { cropAround, Rectangle, rectangleAround, WHOLE } from "./rectangle.js";
 import { tokenise } from "./tokenise.js";
 
 const WORD_TIME = 90; // milliseconds from one word of a caption to the next
@@ -22,8 +22,8 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
   const player = find('[data-role="player"]'), change = find('[data-role="change"]'), size = captioner.settings.photo_size;
   const examples = [...find('[data-role="examples"]').querySelectorAll("button")];
   const looks = { cover: coverPart, region: describePart }, rectangle = new Rectangle(player, (kind, sides) => looks[kind](sides));
-  let photo = null; // { pixels, canvas, width, height, whole }; `whole` is what `captioned` returned for it
-  let shown = null; // what `captioned` returned for the photo or for the photo with a patch, or what describes a part
+  let photo = null; // { file, pixels, canvas, width, height, whole }; `whole` is what `captioned` returned for it
+  let shown = null; // what `captioned` returned for the photo, for the photo with a patch, or for a crop
   let found = null, picked = []; // the result in the player, and the words that were chosen in it, last first
   let last = 0; // the number of the latest action, whose result the page shows
 
@@ -39,11 +39,12 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     }
   }
 
-  // Return what the network sees and writes: { kind, sides, address, features, results }, see Rectangle.
-  async function captioned(pixels, canvas, kind = null, sides = null) {
+  // Return what the network sees and writes: { kind, sides, view, address, width, height, features, results }, see
+  // Rectangle. `read` is what `readPhoto` returned.
+  async function captioned({ pixels, canvas, width, height }, kind = null, sides = null, view = WHOLE) {
     const features = await captioner.encode(pixels), results = await captioner.captions(features);
     const format = Math.max(canvas.width, canvas.height) > 128 ? "image/jpeg" : "image/png"; // small ones are drawings
-    return { kind, sides, address: canvas.toDataURL(format, 0.9), features, results };
+    return { kind, sides, view, address: canvas.toDataURL(format, 0.9), width, height, features, results };
   }
 
   // Caption a file (or the promise of one), which may be an example.
@@ -51,11 +52,11 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     press(examples, example);
     result.dataset.old = ""; // it belongs to the previous photo
     try {
-      const read = await readPhoto(await file, size);
+      const chosen = await file, read = await readPhoto(chosen, size);
       if (!isCurrent()) return null;
-      const whole = await captioned(read.pixels, read.canvas);
+      const whole = await captioned(read);
       if (!isCurrent()) return null;
-      photo = { ...read, whole };
+      photo = { file: chosen, ...read, whole };
       result.hidden = false;
       delete result.dataset.old;
       display(whole);
@@ -94,8 +95,8 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
   function show(one, isKept = []) {
     const focused = document.activeElement, hadFocus = player.contains(focused);
     [found, picked] = [one, []];
-    showPlayer(player, found, { ...photo, address: shown.address });
-    rectangle.place(shown.kind, shown.sides, photo.whole.address);
+    showPlayer(player, found, shown);
+    rectangle.place(shown.kind, shown.sides, shown.view, shown.kind === "cover" ? photo.whole.address : shown.address);
     const again = focused.isConnected ? focused : player.querySelector(focused.matches(".sat-stage") ? ".sat-stage" : "button");
     if (hadFocus) again.focus({ preventScroll: true });
     player.querySelectorAll("button[data-step]").forEach((button, i) => {
@@ -130,16 +131,16 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
   });
 
   function coverPart(sides) {
-    const captionsOf = () => captioned(coveredPixels(photo.pixels, size, sides), coveredCanvas(photo.canvas, sides), "cover", sides);
+    const covered = () => ({ ...photo, pixels: coveredPixels(photo.pixels, size, sides), canvas: coveredCanvas(photo.canvas, sides) });
+    const captionsOf = () => captioned(covered(), "cover", sides);
     const end = "Drag over another part, or move the patch with the arrow keys.";
     return lookAt("Looking at the photo without this part …", captionsOf, end);
   }
 
   function describePart(sides) {
-    const [visible, isSmall] = visibleCells(sides, ...captioner.settings.grid), { features } = photo.whole;
-    const captionsOf = async () => ({ ...photo.whole, kind: "region", sides, results: await captioner.captions(features, visible) });
-    const small = "This part covers less than half of any cell of the grid: the cells that it covers most are used.";
-    const end = isSmall ? small : "Drag over another part. Escape shows the whole photo again.";
+    const crop = cropAround(sides);
+    const captionsOf = async () => captioned(await readPhoto(photo.file, size, crop), "region", sides, crop);
+    const end = "This part, with a little around it. Drag the frame to move it. Escape shows the whole photo again.";
     return lookAt("Looking at this part …", captionsOf, end);
   }
 
@@ -172,7 +173,6 @@ export function startPhotoTab(find, view, captioner, hasExamples) {
     attempt("Reading the sentence …", async (isCurrent) => {
       const read = await captioner.attend(shown.features, words);
       if (!isCurrent()) return null;
-      if (shown.kind === "region") display(photo.whole);
       press(list.querySelectorAll("button"), null);
       show(read);
       const unknown = [...new Set(words.filter((word) => !captioner.ids.has(word)))];

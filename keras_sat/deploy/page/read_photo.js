@@ -2,6 +2,7 @@
 
 import { Problem } from "./captioner.js";
 import { element } from "./figure.js";
+import { WHOLE } from "./rectangle.js";
 import { reduced, stretchLines } from "./stretch.js";
 
 const MOST_PIXELS = 60e6;
@@ -11,8 +12,9 @@ const SHOWN_SIDE = 1024; // of the photo on the page
 const KINDS = [[/^$/, "is empty."], [/^\xff\xd8|^\x89PNG|^GIF8|^RIFF.{4}WEBP/s, "is damaged. Choose another photo."],
   [/^.{4}ftyp(?:hei|hev|mif1|msf1)/s, "is a HEIC photo, which this browser cannot read. Save it as JPEG and choose it again."]];
 
-// Return { pixels, canvas, width, height }: RGB pixels in the network's size, the photo to show, and its size.
-export async function readPhoto(file, [height, width]) {
+// Return { pixels, canvas, width, height } of the part of a photo that `sides` show: RGB pixels in the network's size, the
+// picture to show, and its size.
+export async function readPhoto(file, [height, width], sides = WHOLE) {
   const head = String.fromCharCode(...new Uint8Array(await file.slice(0, 12).arrayBuffer()));
   const picture = await createImageBitmap(file, { colorSpaceConversion: "none" }).catch(() => {
     const name = `“${file.name || "the picture"}”`, known = KINDS.find(([start]) => start.test(head));
@@ -24,11 +26,33 @@ export async function readPhoto(file, [height, width]) {
     if (picture.width * picture.height > MOST_PIXELS || Math.max(picture.width, picture.height) > LONGEST_SIDE) {
       throw new Problem(`This picture has ${picture.width} x ${picture.height} pixels; the page accepts up to ${MOST_PIXELS / 1e6} million, and ${LONGEST_SIDE} per side. Make it smaller and choose it again.`);
     }
-    const pixels = pixelsOf(picture, height, width, head.startsWith("\xff\xd8")); // a JPEG, whatever its name
-    return { pixels, canvas: drawn(picture), width: picture.width, height: picture.height };
+    const isJpeg = head.startsWith("\xff\xd8"); // whatever its name
+    const times = isJpeg ? reductionOf(picture, Math.max(height, width), sides) : 1, crop = await cropOf(picture, sides, times);
+    try {
+      return { pixels: pixelsOf(crop, height, width, times), canvas: drawn(crop), width: crop.width, height: crop.height };
+    } finally {
+      crop.close();
+    }
   } finally {
     picture.close();
   }
+}
+
+// Return how much smaller a JPEG is made before a crop of it is resized to `longest`, as in Python.
+function reductionOf({ width, height }, longest, { left, top, right, bottom }) {
+  const least = Math.ceil((2 * longest) / Math.min(right - left, bottom - top));
+  return [8, 4, 2, 1].find((n) => n === 1 || Math.min(width, height) >= n * least);
+}
+
+// Return an ImageBitmap of the part that `sides` show, in whole squares of `times` by `times` pixels; at least one.
+function cropOf(picture, { left, top, right, bottom }, times) {
+  const ends = (length, low, high) => {
+    const squares = Math.ceil(length / times), [from, to] = [low, high].map((side) => Math.floor(side * squares + 0.5));
+    const first = Math.min(from, squares - 1);
+    return [first * times, Math.min(Math.max(to, first + 1) * times, length) - first * times];
+  };
+  const [x, width] = ends(picture.width, left, right), [y, height] = ends(picture.height, top, bottom);
+  return createImageBitmap(picture, x, y, width, height);
 }
 
 // Return a canvas with an ImageBitmap, on white as the network sees it. The file itself may be animated.
@@ -42,11 +66,8 @@ function drawn(picture) {
   return canvas;
 }
 
-// Return the RGB pixels of an ImageBitmap in the network's size.
-function pixelsOf(picture, height, width, isJpeg) {
-  const shortest = Math.min(picture.width, picture.height);
-  // As in Python, large JPEGs are reduced before they are resized.
-  const times = isJpeg ? [8, 4, 2, 1].find((n) => n === 1 || shortest >= n * 2 * Math.max(height, width)) : 1;
+// Return the RGB pixels of an ImageBitmap in the network's size. It is made `times` smaller before it is resized.
+function pixelsOf(picture, height, width, times) {
   const columns = Math.ceil(picture.width / times), lines = Math.ceil(picture.height / times);
   const rows = times * Math.max(Math.floor(STRIP / picture.width / times), 1); // of a strip
   const strip = element("canvas", { width: picture.width, height: Math.min(rows, picture.height) });

@@ -1,12 +1,13 @@
-// A rectangle on the photo in a player: a patch that covers a part ("cover"), or the part to describe ("region").
-// Its sides are { left, top, right, bottom }, fractions of the photo.
+// A rectangle on the photo in a player: a patch that covers a part ("cover"), or the part to describe ("region"), of
+// which the player shows a crop. Its sides are { left, top, right, bottom }, fractions of the photo.
 
 import { element } from "./figure.js";
 
 const SIDE = 0.3; // of a new rectangle
 const STEP = 0.05; // of the arrow keys
-const HALF = 0.5 - 1e-9; // of a cell, up to rounding
-const LEAST = 0.02; // a smaller drag is a click
+const MARGIN = 0.15; // of a crop around a region, as in Python
+const LEAST = 0.02; // of what the player shows: a smaller drag is a click
+export const WHOLE = { left: 0, top: 0, right: 1, bottom: 1 };
 const MOVES = { ArrowLeft: [-STEP, 0], ArrowRight: [STEP, 0], ArrowUp: [0, -STEP], ArrowDown: [0, STEP] };
 const LABELS = { cover: "The grey patch", region: "The part that is described" };
 
@@ -24,26 +25,30 @@ export function coveredCells({ left, top, right, bottom }, rows, columns, side =
   return parts(rows, top, bottom).flatMap((down) => across.map((part) => down * part));
 }
 
-// Return the visible cells of a region as in Python: 1 for those it covers by half, or else for those it covers most;
-// and whether it covers none by half.
-export function visibleCells(sides, rows, columns) {
-  const covered = coveredCells(sides, rows, columns), most = Math.max(...covered);
-  return [Uint8Array.from(covered, (part) => part >= Math.min(HALF, most * (1 - 1e-9))), most < HALF];
+// Return the sides of the crop that shows a region.
+export function cropAround({ left, top, right, bottom }) {
+  const across = MARGIN * (right - left), down = MARGIN * (bottom - top);
+  return { left: Math.max(left - across, 0), top: Math.max(top - down, 0), right: Math.min(right + across, 1), bottom: Math.min(bottom + down, 1) };
 }
 
 // The rectangle is drawn with the pointer, or moved with the arrow keys. Calls `changed(kind, sides)` with every one.
 export class Rectangle {
   constructor(player, changed) {
     const button = element("button", { type: "button", className: "sat-rectangle" });
-    Object.assign(this, { player, changed, button, kind: null, sides: null, grip: null, wasDragged: false });
+    Object.assign(this, { player, changed, button, kind: null, sides: null, view: WHOLE, grip: null, wasDragged: false });
     // In the capturing phase: the player answers neither while there is a patch, nor where a handler returns true.
     const listen = (type, handle) => player.addEventListener(type, (event) => {
       const stage = event.target.closest?.(".sat-stage");
       if (stage && (handle(event, stage) || this.kind === "cover")) event.stopPropagation();
     }, true);
     const pointOf = (event, stage) => {
-      const { left, top, width, height } = stage.getBoundingClientRect();
-      return [(event.clientX - left) / width, (event.clientY - top) / height].map((x) => Math.min(Math.max(x, 0), 1));
+      const { left, top, width, height } = stage.getBoundingClientRect(), { view } = this;
+      const [x, y] = [(event.clientX - left) / width, (event.clientY - top) / height].map((x) => Math.min(Math.max(x, 0), 1));
+      return [view.left + x * (view.right - view.left), view.top + y * (view.bottom - view.top)];
+    };
+    const areLong = ({ left, top, right, bottom }) => {
+      const { view } = this;
+      return [right - left >= LEAST * (view.right - view.left), bottom - top >= LEAST * (view.bottom - view.top)];
     };
     listen("click", (event) => this.wasDragged || (event.target === button && !event.detail)); // by the keyboard
     listen("dragstart", (event) => event.preventDefault()); // of the image
@@ -57,18 +62,18 @@ export class Rectangle {
       if (!this.grip || !event.buttons || !event.isPrimary) return false;
       const [x, y] = pointOf(event, stage), { start: [fromX, fromY], moved: before } = this.grip;
       const [[left, right], [top, bottom]] = [[x, fromX], [y, fromY]].map((ends) => ends.sort((a, b) => a - b));
-      this.wasDragged ||= right - left >= LEAST || bottom - top >= LEAST;
+      this.wasDragged ||= areLong({ left, top, right, bottom }).some(Boolean);
       if (this.wasDragged) this.hold(stage, before ? moved(before, x - fromX, y - fromY) : { left, top, right, bottom });
       return true;
     });
     listen("pointercancel", () => { // the page scrolls
-      if (this.grip && !this.grip.kind) this.place(null, null, this.photo);
+      if (this.grip && !this.grip.kind) this.place(null, null, this.view, this.photo);
     });
     listen("lostpointercapture", (event, stage) => { // the pointer was released
       const { grip, sides } = this;
       this.grip = null;
       if (!grip || !(this.wasDragged || grip.kind === "cover")) return;
-      const isThin = !this.wasDragged || sides.right - sides.left < LEAST || sides.bottom - sides.top < LEAST;
+      const isThin = !this.wasDragged || !areLong(sides).every(Boolean);
       if (isThin && !grip.moved) this.hold(stage, rectangleAround(...grip.start));
       this.changed(this.kind, this.sides);
     });
@@ -89,9 +94,10 @@ export class Rectangle {
     this.show(this.kind ?? "region", sides);
   }
 
-  // Put a rectangle, or none, into a new player. `photo` is the address of the photo without a patch.
-  place(kind, sides, photo) {
-    Object.assign(this, { photo, grip: null });
+  // Put a rectangle, or none, into a new player, which shows the part `view` of the photo. `photo` is the address of what
+  // it shows, without a patch.
+  place(kind, sides, view, photo) {
+    Object.assign(this, { view, photo, grip: null });
     this.button.remove();
     delete this.button.dataset.held;
     delete this.player.dataset.rectangle;
@@ -103,7 +109,8 @@ export class Rectangle {
     if (!kind) return;
     this.player.dataset.rectangle = kind;
     this.button.setAttribute("aria-label", `${LABELS[kind]}. Arrow keys move it; with Shift, they change its size.`);
-    const inset = [sides.top, 1 - sides.right, 1 - sides.bottom, sides.left];
+    const { view } = this, across = view.right - view.left, down = view.bottom - view.top;
+    const inset = [(sides.top - view.top) / down, (view.right - sides.right) / across, (view.bottom - sides.bottom) / down, (sides.left - view.left) / across];
     this.button.style.inset = inset.map((side) => `${100 * side}%`).join(" ");
     if (!this.button.isConnected) this.player.querySelector(".sat-stage").append(this.button);
   }
