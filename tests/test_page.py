@@ -495,7 +495,8 @@ def test_a_part_that_is_drawn_is_captioned_and_pointing_stays_what_it_was(
     place, width, height = at(0, 0)
     page.after(place.click_and_hold().move_by_offset(width // 5, 0).release().perform)
     moved = compare()
-    assert moved.shape == found.shape and (moved != found).any()
+    assert np.abs(np.subtract(moved.shape, found.shape)).max() <= 1
+    assert moved.tobytes() != found.tobytes()
     at(0, 0.3)[0].click().perform()
     assert page.find(note).text.startswith("Here:") and len(page.texts(".sat-rectangle")) == 1
     page.after(lambda: page.press(Keys.ESCAPE))
