@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from small_training import train
 
-from data_utils import FeatureCache, draw_scenes, make_batches
+from data_utils import DATASETS, FeatureCache, draw_scenes, make_batches
 from keras_sat import Captioner, Ensemble, evaluate
 from keras_sat.__main__ import main
 from keras_sat.beyond import consensus
@@ -209,7 +209,10 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_line_builds_and_shows_it(scenes, paths, tmp_path, capsys):
+@pytest.mark.usefixtures("quick_meteor")
+def test_the_command_line_builds_and_shows_it(paths, tmp_path, monkeypatch, capsys):
+    draw = DATASETS["scenes"]
+    monkeypatch.setitem(DATASETS, "scenes", lambda folder: draw(folder, num_scenes=140))
     data = ["--data", "scenes", "--data-dir", str(tmp_path / "scenes")]
     command = ["index", "scenes", *data, "--output-dir", str(tmp_path / "copy")]
     assert main([*command, "--consensus-weight", "-1"]) == 2

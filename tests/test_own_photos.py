@@ -240,7 +240,7 @@ def test_the_cross_entropy_from_before_is_that_of_the_captioner_and_it_resumes(
     assert read_sealed_json(tmp_path / "run" / "before.json", "scores", "") == before, "scored once"
 
 
-@pytest.mark.usefixtures("bundled_with_consensus", "without_graphs")
+@pytest.mark.usefixtures("bundled_with_consensus", "without_graphs", "quick_meteor")
 @pytest.mark.parametrize(
     "train, dev, test",
     all_slow_but(

@@ -410,7 +410,7 @@ def test_a_training_with_views_and_the_last_layers_of_an_encoder_resumes(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("without_graphs")
+@pytest.mark.usefixtures("without_graphs", "quick_meteor")
 def test_a_data_set_of_your_own_by_its_name(tmp_path, monkeypatch):
     images = DATASETS["scenes"](None, num_scenes=20)
     images = [CaptionedImage(image.image_id, image.image_path, image.captions) for image in images]
