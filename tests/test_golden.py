@@ -15,7 +15,9 @@ from PIL import Image
 import keras_sat
 from data_utils import FeatureCache
 from data_utils.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.vocabulary import REGION_TOKEN
 from keras_sat import Captioner
+from keras_sat.deploy.litert_captioner import LiteRTCaptioner
 
 GOLDEN = Path(__file__).parent / "golden"
 FOLDER = GOLDEN / "from_0_1"
@@ -80,6 +82,21 @@ def test_a_litert_folder_captions_without_keras_sat(tmp_path):
         text=True,
     )
     assert ran.returncode == 0 and ran.stdout.split(), ran.stderr
+
+
+def test_the_network_of_a_page_says_what_its_captioner_says():
+    """It asks which cells to describe, and for the word to start with."""
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    captioner = keras.saving.load_model(FOLDER / "soft.keras")
+    exported = LiteRTCaptioner(FOLDER / "page_photo")
+    pictures = maker.pictures()
+    expected = captioner.caption(pictures, num_beams=3, max_length=8)
+    for one, other in zip(exported.caption(pictures), expected, strict=True):
+        assert one.caption == other.caption and REGION_TOKEN not in one.words
+        assert one.log_prob == pytest.approx(other.log_prob, abs=0.1)  # of 8 bits
+    region = (0.0, 0.0, 0.9, 0.9)
+    part, same = (each.caption(pictures[0], region=region) for each in (exported, captioner))
+    assert part.region == same.region and part.words
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from PIL import Image
 from data_utils import draw_scenes, tokenise
 from data_utils.atomic_files import write_json
 from data_utils.images import load_image
-from data_utils.photo_regions import crop_of
+from data_utils.photo_regions import MARGIN, crop_of
 from data_utils.scenes import COLOURS, SHAPES
 from keras_sat import Captioner
 from keras_sat.deploy.page_export import PAGE, write_page
@@ -488,8 +488,8 @@ def test_a_part_that_is_drawn_is_captioned_and_pointing_stays_what_it_was(
     assert np.abs(np.subtract(found.shape, expected.shape)).max() <= 2
     assert not page.find(note).text.startswith("Here:") and button.text == "Whole photo"
     page.until(lambda: page.spoken == f"This part: {page.caption}")
-    frame = patch_of(page)  # in the crop
-    assert frame == pytest.approx((0.15 / 1.3, 0.15 / 1.3, 1.15 / 1.3, 1.15 / 1.3), abs=0.02)
+    around = MARGIN / (1 + 2 * MARGIN)
+    assert patch_of(page) == pytest.approx((around, around, 1 - around, 1 - around), abs=0.02)
 
     # Dragged, the frame moves in the photo, and the crop follows.
     place, width, height = at(0, 0)

@@ -21,6 +21,10 @@ from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, ma
 from data_utils.vocabulary import REGION_TOKEN
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
+from keras_sat.deploy.export import search_arguments
+from keras_sat.deploy.litert import litert_file
+from keras_sat.deploy.litert_folder import write_litert
+from keras_sat.deploy.litert_weights import rounded
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from small_training import At  # noqa: E402
@@ -193,6 +197,8 @@ def main():
         show_progress=False,
     )
     captioner.export(FOLDER / "litert", "litert", max_length=8)
+    network = rounded(litert_file(captioner, *search_arguments(captioner, max_length=8)))
+    write_litert(FOLDER / "page_photo", network, captioner.vocabulary, packed=True)
     with_advice(captioner, images).save(FOLDER / "with_advice", precision="int8")
     captioner = keras_sat.Captioner.load(FOLDER / "with_advice")  # whose weights are rounded
     said["with_advice"] = said_by(captioner, **WITH_ADVICE)

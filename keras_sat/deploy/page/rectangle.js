@@ -5,7 +5,7 @@ import { element } from "./figure.js";
 
 const SIDE = 0.3; // of a new rectangle
 const STEP = 0.05; // of the arrow keys
-const MARGIN = 0.15; // of a crop around a region, as in Python
+const MARGIN = 0.2; // of a crop around a region, as in Python
 const LEAST = 0.02; // of what the player shows: a smaller drag is a click
 export const WHOLE = { left: 0, top: 0, right: 1, bottom: 1 };
 const MOVES = { ArrowLeft: [-STEP, 0], ArrowRight: [STEP, 0], ArrowUp: [0, -STEP], ArrowDown: [0, STEP] };
