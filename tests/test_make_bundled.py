@@ -112,8 +112,8 @@ def test_the_papers_captioner_has_one_encoder(flickr8k_of_scenes, tmp_path):
 def test_a_stage_that_is_left_out_is_no_start():
     stages = make_bundled.without_stages(make_bundled.STAGES, ["flickr8k-rewards"])
     assert "flickr8k-rewards" not in stages
-    assert stages["flickr8k-phrases"].starts_from == "flickr8k-words"
-    assert make_bundled.STAGES["flickr8k-phrases"].starts_from == "flickr8k-rewards"
+    assert stages["flickr8k-last-rewards"].starts_from == "flickr8k-words"
+    assert make_bundled.STAGES["flickr8k-last-rewards"].starts_from == "flickr8k-rewards"
 
 
 def test_changes_of_settings():
