@@ -170,7 +170,7 @@ def test_the_captioner_without_tensorflow_of_export(monkeypatch):
     assert names["result"].caption
 
 
-@pytest.mark.usefixtures("few_scenes")
+@pytest.mark.usefixtures("few_scenes", "quick_meteor")
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", DOCS / "pictures.md"], ids=lambda page: page.name
 )
