@@ -11,9 +11,8 @@ import warnings
 
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.checks import STOPPED_EARLY
-from keras_sat.command_line.arguments import build_parser
-from keras_sat.command_line.commands import COMMANDS
-from keras_sat.command_line.invocation import flag_of
+from keras_sat.command_line.commands import module_of
+from keras_sat.command_line.flags import flag_of
 from keras_sat.command_line.messages import (
     open_closed_streams,
     report_error,
@@ -21,6 +20,7 @@ from keras_sat.command_line.messages import (
     show_warning,
     track_ctrl_c,
 )
+from keras_sat.command_line.parser import parse
 from keras_sat.removed_options import without_removed
 
 
@@ -30,7 +30,7 @@ def main(argv=None):
     # after everything is written, which takes a tenth as long as the first caption.
     atexit.register(gc.freeze)
     open_closed_streams()
-    arguments = vars(build_parser().parse_args(argv))
+    arguments = parse(argv)
     command = arguments.pop("command")
     warnings.showwarning = functools.partial(show_warning, command)
     warnings.filterwarnings("ignore", message=STOPPED_EARLY)  # `report_stop` reports it
@@ -49,7 +49,7 @@ def main(argv=None):
                 import_tensorflow()
             if pressed:
                 raise KeyboardInterrupt  # an import swallowed it
-            COMMANDS[command](**arguments)
+            module_of(command).run(**arguments)
         except KeyboardInterrupt as stop:
             return report_stop(command, str(stop))
         except Exception as error:

@@ -15,7 +15,7 @@ def small_demo(request, tmp_path_factory):
         patch.setattr(demo, "NUM_DEV", 100)
         patch.setattr(demo, "NUM_PICTURES", 2)
         options = {"num_train": 64, "num_test": 12, "epochs": 1, "show_progress": False}
-        report = demo.run_demo(attention=request.param, output_dir=folder, **options)
+        report = demo.run(attention=request.param, output_dir=folder, **options)
     return folder, report
 
 

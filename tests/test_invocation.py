@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keras_sat.command_line import invocation
-from keras_sat.command_line.arguments import build_parser
+from keras_sat.command_line.parser import command_parser
 from keras_sat.shadowed import reject_other_data_utils
 
 
@@ -28,7 +28,7 @@ def test_a_command_is_typed_as_keras_sat_itself_was(started, found, typed, monke
     )
     monkeypatch.setattr(invocation.shutil, "which", lambda name: found)
     assert invocation.command("caption", "my photos") == f"{typed} caption 'my photos'"
-    assert typed.split()[-1] in build_parser().commands["compare"].format_help()
+    assert typed.split()[-1] in command_parser("compare").format_help()
 
 
 def test_what_a_real_process_says_can_be_run(tmp_path):

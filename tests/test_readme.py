@@ -22,7 +22,7 @@ import keras_sat
 from data_utils import DATASETS
 from keras_sat import ENCODERS
 from keras_sat.__main__ import main
-from keras_sat.command_line.arguments import build_parser
+from keras_sat.command_line.parser import parse
 from keras_sat.model import scorings, selections
 
 IN_THE_ROOT = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
@@ -66,7 +66,7 @@ def links(page):
 def arguments_of(command):
     """Return what our command line parses from a line of a page, or exits on."""
     words = shlex.split(command, comments=True)
-    return build_parser().parse_args(words[1:] if words[0] == "keras-sat" else words[3:])
+    return parse(words[1:] if words[0] == "keras-sat" else words[3:])
 
 
 PYTHON = [

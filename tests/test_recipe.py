@@ -16,7 +16,7 @@ import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
 from data_utils.atomic_files import exclusive_lock, write_sealed_json
 from keras_sat import Captioner
-from keras_sat.command_line.arguments import build_parser
+from keras_sat.command_line.parser import command_parser, parse
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.model.precision import multiplies_bfloat16
 from keras_sat.removed_options import REMOVED
@@ -483,11 +483,11 @@ def test_learning_rates():
 
 
 def test_the_command_line_offers_what_fit_takes():
-    arguments = vars(build_parser().parse_args(["fit", "--data", "scenes", "--epochs", "3"]))
+    arguments = parse(["fit", "--data", "scenes", "--epochs", "3"])
     assert arguments == {"command": "fit", "data": "scenes", "epochs": 3}
     known = {*inspect.signature(keras_sat.fit).parameters} - {"options"}
     known |= {name for options in OPTIONS_OF_FIT for name in options.names()}
-    actions = build_parser().commands["fit"]._actions
+    actions = command_parser("fit")._actions
     offered = {action.dest for action in actions} - {"help", "help_all", "gpus", "hosts"}
     assert {*REMOVED} < offered  # to say what is there instead
     offered -= {*REMOVED}

@@ -5,7 +5,7 @@ from small_training import train
 
 from data_utils.atomic_files import write_sealed_json
 from keras_sat.__main__ import main
-from keras_sat.command_line.commands import COMMANDS
+from keras_sat.command_line.commands import module_of
 from keras_sat.options import BeamSearchOptions, split_options
 from keras_sat.removed_options import REMOVED, Removed, without_removed
 from keras_sat.training.run_record import record_arguments
@@ -92,8 +92,12 @@ def test_a_run_with_feature_consistency_says_how_to_go_on_in_one_line(last, tmp_
 def passed_on(monkeypatch):
     """The arguments that `fit` and `caption` get, in a list."""
     passed_on = []
+
+    def run(**arguments):
+        passed_on.append(arguments)
+
     for command in ("fit", "caption"):
-        monkeypatch.setitem(COMMANDS, command, lambda **arguments: passed_on.append(arguments))
+        monkeypatch.setattr(module_of(command), "run", run)
     return passed_on
 
 

@@ -12,6 +12,14 @@ from data_utils.captions import tokenise
 from data_utils.foreign_text import visible, visible_json
 from keras_sat.checks import reason_without_number
 from keras_sat.command_line.caption_request import read_request
+from keras_sat.command_line.flags import (
+    add_models,
+    add_options,
+    add_ray,
+    add_removed,
+    add_switches,
+    add_values,
+)
 from keras_sat.command_line.models import (
     fits_litert,
     load_captioner,
@@ -20,6 +28,12 @@ from keras_sat.command_line.models import (
     runs_on_litert,
 )
 from keras_sat.command_line.paths import drawing_paths
+from keras_sat.options import MAP_KINDS, CaptionerOptions, ConsensusOptions, SearchOptions
+
+DESCRIPTION = """Print a line for each picture: its path, a tab and its caption. On a terminal the
+line also shows the confidence, if the model has one, and starts with "not sure" if
+it is low. Other results (--num-results) follow on lines that start with a tab. The
+exit status is 2 if a picture could not be read."""
 
 # Replaces a caption below --min-confidence; on a terminal, precedes one with low
 # confidence.
@@ -33,7 +47,95 @@ LOW_CONFIDENCE = 0.3
 GROWTH = 1.2
 
 
-def run_caption(**arguments):
+def add_arguments(parser):
+    parser.add_argument(
+        "images", nargs="+", metavar="IMAGE", help="pictures, folders of pictures, or patterns"
+    )
+    add_switches(parser, recursive="include subfolders")
+    add_models(parser)
+    add_options(parser, ConsensusOptions)
+    add_options(parser, SearchOptions, "num_results")
+    text = (
+        "caption only this part: left,top,right,bottom, as fractions of the sides, such as "
+        ".1,.2,.4,.9; repeatable"
+    )
+    parser.add_argument("--region", action="append", metavar="SIDES", help=text)
+    add_values(
+        parser,
+        "SENTENCE",
+        say="do not caption; show where the model looks for each word of this sentence",
+    )
+    add_options(parser, CaptionerOptions, "encoder_weights")
+    _add_printing(parser)
+    _add_drawings(parser)
+    _add_caption_files(parser)
+    _add_style(parser)
+    group = add_ray(parser, part_size=True)
+    add_values(
+        group, "FOLDER", output="with --ray: write the captions of each block into this folder"
+    )
+    group.add_argument(
+        "--file-type", choices=("jsonl", "parquet"), help="of these files; default: jsonl"
+    )
+    add_removed(parser)
+
+
+def _add_printing(parser):
+    parser.add_argument(
+        "--min-confidence", type=float, metavar="X", help='print "not sure" below this confidence'
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each picture")
+    add_switches(parser, maps="with --json: add attention_weights, [word][row][column]")
+
+
+def _add_drawings(parser):
+    add_values(
+        parser,
+        "OUT",
+        plot="draw where the model looked: a picture file, or a folder for many",
+        html="the same as an interactive page: a file, or a folder for many",
+        gif="the same as an animation: a file, or a folder for many",
+        trace="write an interactive page that follows each word from the photo to its "
+        "probability: a file, or a folder for many",
+        gallery="write one page with all pictures into this folder",
+    )
+
+
+def _add_caption_files(parser):
+    add_switches(parser, text_files="write the caption of photo.jpg into photo.txt next to it")
+    add_values(parser, "FILE", csv="write a table for `fit --data folder`")
+    add_switches(
+        parser,
+        metadata="write metadata.jsonl into the folder of the pictures, as Hugging Face's "
+        "imagefolder reads it",
+        overwrite="replace the captions that these files have of these pictures; default: keep "
+        "them, and caption only what is missing",
+    )
+
+
+def _add_style(parser):
+    """Add the flags that say how pictures are drawn."""
+    add_values(
+        parser,
+        "WORDS",
+        words='words to draw: "content" (default), "all", or some, such as "dog,ball"',
+    )
+    parser.add_argument(
+        "--width", type=float, metavar="INCHES", help="with --plot: 3.3 for a column of a paper"
+    )
+    add_switches(
+        parser, shares='with --plot: write above each word, for example, "10 %% of the photo"'
+    )
+    text = "with a folder as --plot: the format of its files; default: png"
+    parser.add_argument("--plot-format", choices=("png", "pdf", "svg"), help=text)
+    text = (
+        "what is drawn, and added by --maps: attention, where the model looked (default), or "
+        "votes, the regions that spoke for each word; one model, with TensorFlow"
+    )
+    parser.add_argument("--map-kind", choices=MAP_KINDS, help=text)
+
+
+def run(**arguments):
     """Caption each picture, or use the caption given by --say.
 
     Report unreadable pictures at the end.

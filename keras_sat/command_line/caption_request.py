@@ -4,7 +4,7 @@ which of them can be combined.
 
 from dataclasses import dataclass, field
 
-from keras_sat.command_line.invocation import flag_of
+from keras_sat.command_line.flags import flag_of
 from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
 from keras_sat.options import BeamSearchOptions, ConsensusOptions, probability
 

@@ -1,22 +1,27 @@
-"""The commands by name. Each is a function of the options that `arguments` parsed."""
+"""The commands: a dict from their names to what the help says of each, in one line.
 
-from keras_sat.command_line.caption import run_caption
-from keras_sat.command_line.evaluate import run_compare, run_evaluate
-from keras_sat.command_line.export import run_app, run_export
-from keras_sat.command_line.info import run_info
-from keras_sat.command_line.saved_models import run_calibrate, run_index
-from keras_sat.command_line.train import run_demo, run_features, run_fit
+A command is a file of this folder, named after it. It has a DESCRIPTION for its help,
+`add_arguments`, which adds its flags to a parser, and `run`, which takes the arguments
+that were parsed. The file is imported when its command is called.
+"""
+
+import importlib
 
 COMMANDS = {
-    "demo": run_demo,
-    "fit": run_fit,
-    "caption": run_caption,
-    "evaluate": run_evaluate,
-    "compare": run_compare,
-    "features": run_features,
-    "calibrate": run_calibrate,
-    "index": run_index,
-    "export": run_export,
-    "app": run_app,
-    "info": run_info,
+    "demo": "train on the built-in scenes, without a download",
+    "fit": "train a captioner",
+    "caption": "caption pictures",
+    "evaluate": "score a captioner on a data set",
+    "compare": "compare two captioners by their scores",
+    "features": "encode the photos of a data set once",
+    "calibrate": "calibrate the confidence of captions",
+    "index": "choose captions by consensus with training photos",
+    "export": "export a captioner for programs without keras_sat, or for browsers",
+    "app": "try a captioner in the browser",
+    "info": "print information for a bug report",
 }
+
+
+def module_of(command):
+    """Import the file of a command."""
+    return importlib.import_module(f"keras_sat.command_line.{command}")

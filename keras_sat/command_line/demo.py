@@ -1,22 +1,19 @@
-"""The demo: train on built-in scenes, score on unseen ones, and draw where the
-captioner looked.
+"""The command `demo`: train on built-in scenes, score on unseen ones, and draw where
+the captioner looked.
+
+Dependencies are imported where they are used, which keeps `--help` fast.
 """
 
 from pathlib import Path
 
-import numpy as np
-
 from data_utils.atomic_files import write_json, write_whole
 from data_utils.captions import CaptionedImage
-from data_utils.scenes import draw_scenes, is_true
-from keras_sat.beyond.calibration import calibrate
+from keras_sat.command_line.flags import add_options, add_values
 from keras_sat.command_line.invocation import command
-from keras_sat.model.selections import ATTENTIONS
-from keras_sat.pictures.display import AttentionDisplay
-from keras_sat.scoring.bleu import bleu
-from keras_sat.scoring.grounding import ground
-from keras_sat.training.recipe import fit
+from keras_sat.options import CaptionerOptions, TrainingOptions
 
+DESCRIPTION = """Train a captioner on synthetic scenes (a few minutes on two CPU cores), score it on
+unseen scenes, and draw where it looked. If killed, it resumes when run again."""
 NUM_TRAIN, NUM_DEV, NUM_TEST = 32_000, 1000, 500
 CAPTIONS_PER_SCENE = 2
 EPOCHS = 6
@@ -53,7 +50,16 @@ SETTINGS = {
 }
 
 
-def run_demo(
+def add_arguments(parser):
+    add_options(parser, CaptionerOptions, "attention")
+    parser.add_argument(
+        "--max-objects", type=int, choices=(1, 2, 3), help="objects per scene; default: 2"
+    )
+    add_options(parser, TrainingOptions, "seed")
+    add_values(parser, "DIR", output_dir="default: demo")
+
+
+def run(
     *,
     attention="soft",
     max_objects=2,
@@ -78,6 +84,9 @@ def run_demo(
 
     Returns: the report as a dict.
     """
+    from data_utils.scenes import draw_scenes
+    from keras_sat.beyond.calibration import calibrate
+
     output_dir = Path(output_dir).expanduser()
     training_scenes = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
     captioner = _train(training_scenes, attention, seed, epochs, output_dir, show_progress)
@@ -114,6 +123,9 @@ def _train(scenes, attention, seed, epochs, output_dir, show_progress):
     There are few captions for each: a new scene helps more than another caption, and
     costs little. There is no dev split: the last epoch tells the truth best.
     """
+    from keras_sat.model.selections import ATTENTIONS
+    from keras_sat.training.recipe import fit
+
     expectation_epochs = 0
     if ATTENTIONS[attention].draws_places:
         expectation_epochs = min(EXPECTATION_EPOCHS, epochs)
@@ -133,6 +145,8 @@ def _write_pictures(scenes, results, output_dir):
     """Write pictures of some scenes, first those of several objects, and where the
     captioner looked in them.
     """
+    from keras_sat.pictures.display import AttentionDisplay
+
     pairs = zip(scenes, results)
     several_first = sorted(pairs, key=lambda pair: len(pair[0].objects) < 2)
     for scene, result in several_first[:NUM_PICTURES]:
@@ -157,6 +171,12 @@ def report_on(captioner, scenes):
     are means over the colour and shape words of true captions, measured on the pixels
     of each object's box.
     """
+    import numpy as np
+
+    from data_utils.scenes import is_true
+    from keras_sat.scoring.bleu import bleu
+    from keras_sat.scoring.grounding import ground
+
     results = captioner.caption([scene.image for scene in scenes], num_beams=1)
     scores = bleu([scene.captions for scene in scenes], [result.caption for result in results])
     are_true = np.array(

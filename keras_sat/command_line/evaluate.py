@@ -1,17 +1,30 @@
-"""The commands `evaluate` and `compare`: score captioners or files of captions, and
-compare the scores.
+"""The command `evaluate`: score a captioner, or a file of captions.
 
 Dependencies are imported where they are used, which keeps `--help` fast.
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from data_utils.foreign_text import visible
-from keras_sat.command_line.arguments import options_of
+from keras_sat.command_line.flags import (
+    BOXES_HELP,
+    add_data,
+    add_models,
+    add_options,
+    add_ray,
+    add_removed,
+    add_switches,
+    add_values,
+    flag_of,
+)
 from keras_sat.command_line.models import models_or_default
 from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
-from keras_sat.command_line.paths import prepare_files, reject_same_file
+from keras_sat.command_line.paths import output_paths
+from keras_sat.options import MEASURED_MAPS, CaptionerOptions, ConsensusOptions
+from keras_sat.presets import DEFAULT_MODEL
+
+DESCRIPTION = """Caption the photos of a split, and score the captions against the references.
+With --captions, score the captions of any other system."""
 
 # Which options belong to what; the others are passed to `keras_sat.evaluate`.
 DATA = ("data", "captions")
@@ -60,12 +73,59 @@ class EvaluationRequest:
         return self.grounding and self.boxes is None
 
 
-def run_evaluate(**arguments):
+def add_arguments(parser):
+    add_models(parser, f'{DEFAULT_MODEL}, or "scenes" with --data scenes')
+    add_values(
+        parser,
+        "FILE",
+        captions="score the captions in this JSON list of objects with image_id and caption",
+    )
+    add_data(parser, split="test")
+    add_options(parser, ConsensusOptions)
+    add_options(parser, CaptionerOptions, "encoder_weights")
+    add_switches(
+        parser, allow_training_photos="also score photos that the captioner was trained on"
+    )
+    parser.add_argument(
+        "--compare-with", nargs="+", choices=("paper", "human"), help="print these scores as well"
+    )
+    add_values(
+        parser,
+        "OUT",
+        json="write scores, settings and captions as JSON",
+        csv="write the scores of each photo",
+        averages_csv="write the averages as a CSV table",
+        latex="write the averages as a LaTeX table",
+        coco_results="write the captions in coco-caption's format",
+        gallery="write a page with the captions, attention and scores of all photos into this "
+        "folder",
+    )
+    add_switches(parser, grounding="measure whether the model looks at the objects that it names")
+    add_switches(parser, regions="with --boxes: measure whether it names what is in a region")
+    text = (
+        "with --grounding or --faithfulness: the maps that are measured, attention (default) or "
+        "votes, the regions that spoke for each word; votes-blurred is a control; one model"
+    )
+    parser.add_argument("--map-kind", choices=MEASURED_MAPS, help=text)
+    add_values(parser, "PATH", boxes=f"with --regions, or --grounding on photos: {BOXES_HELP}")
+    add_switches(
+        parser, faithfulness="measure whether words depend on the regions that the model looks at"
+    )
+    pixels = (
+        "with --faithfulness: blur these regions in N photos too, each encoded some twenty "
+        "times; default: 100"
+    )
+    parser.add_argument("--pixel-photos", type=int, metavar="N", help=pixels)
+    add_ray(parser)
+    add_removed(parser)
+
+
+def run(**arguments):
     """Score a captioner or a file of captions, and write the requested files."""
     from keras_sat.scoring.evaluate import evaluate_captions
 
     request = _read_request(arguments)
-    files = _prepared_files(request.files)
+    files = output_paths(request.files)
     if request.captions is None:
         table = _score_captioner(request)
     else:
@@ -74,21 +134,6 @@ def run_evaluate(**arguments):
     if request.grounds_scenes:
         _ground_scenes(table, request.map_kind)
     _write(table, files)
-
-
-def run_compare(first, second, **files):
-    """Compare two captioners, print the differences in their scores, and write the
-    requested files.
-    """
-    from keras_sat.scoring.comparison import compare
-
-    paths = _prepared_files(files)
-    comparison = compare(first, second)
-    print(comparison)
-    if "csv" in paths:
-        comparison.to_csv(paths["csv"])
-    if "latex" in paths:
-        comparison.to_latex(paths["latex"])
 
 
 # === Reading the options ===
@@ -116,7 +161,7 @@ def _read_request(arguments):
 def _check_fits_captions(arguments):
     others = [name for name in arguments if name not in ALLOWED_WITH_CAPTIONS]
     if others:
-        flag = options_of("evaluate")[others[0]]
+        flag = "--model" if others[0] == "models" else flag_of(others[0])
         raise ValueError(f"--captions scores existing captions and cannot be combined with {flag}.")
 
 
@@ -131,16 +176,6 @@ def _check_boxes(request):
             "Pass --boxes with --grounding or --regions; only --grounding with --data "
             "scenes needs none."
         )
-
-
-def _prepared_files(files):
-    """Return a dict from options to paths that can be written."""
-    paths = {kind: Path(path).expanduser() for kind, path in files.items()}
-    if "gallery" in paths:
-        paths["gallery"] /= "index.html"
-    reject_same_file(paths)
-    prepare_files(paths.values())
-    return paths
 
 
 # === Scoring ===

@@ -10,10 +10,17 @@ import keras_sat
 from data_utils.datasets import DATASETS
 from data_utils.foreign_text import visible
 from data_utils.tf_logging import import_tensorflow
+from keras_sat.command_line.flags import add_values
 from keras_sat.weight_paths import keras_home
 
+DESCRIPTION = "Print versions, devices, and the data, encoder weights and models that were found."
 
-def run_info(data_dir=None):
+
+def add_arguments(parser):
+    add_values(parser, "DIR", data_dir="look for data sets in this folder")
+
+
+def run(data_dir=None):
     """Print the versions, devices and files that a bug report needs."""
     from keras_sat.files.model_folder import WEIGHTS_LICENSE, pretrained_names
 

@@ -29,11 +29,6 @@ def started_as():
     return quoted(script)
 
 
-def flag_of(option):
-    """Return the flag of an option: "--num-beams" for "num_beams"."""
-    return f"--{option.replace('_', '-')}"
-
-
 def quoted(*words):
     """Return words quoted for a shell."""
     words = list(map(str, words))

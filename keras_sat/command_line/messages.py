@@ -14,7 +14,7 @@ import threading
 from data_utils.foreign_text import visible
 from data_utils.tf_logging import reason_of
 from keras_sat.checks import ArgumentError, reason_without_number
-from keras_sat.command_line.arguments import options_of
+from keras_sat.command_line.parser import options_of
 
 RESUMABLE = ("demo", "fit", "features")  # commands that resume where they were stopped
 MAX_LENGTH = 1500  # characters of a message: errors of Keras may quote their arguments in full

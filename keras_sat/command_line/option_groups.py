@@ -2,7 +2,7 @@
 needs.
 """
 
-from keras_sat.command_line.invocation import flag_of
+from keras_sat.command_line.flags import flag_of
 
 # The options of work on a Ray cluster, see `keras_sat.deploy.ray_data`.
 WORKERS = ("ray", "worker_cpus", "worker_gpus", "part_size", "output", "file_type")

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from data_utils.atomic_files import clear_half_written
-from keras_sat.command_line.invocation import flag_of
+from keras_sat.command_line.flags import flag_of
 
 
 def drawing_paths(outputs, paths, *, plot_format=None):
@@ -114,6 +114,16 @@ def reject_same_file(outputs):
     if len({*map(os.path.realpath, outputs.values())}) < len(outputs):
         received = ", ".join(f"{flag_of(option)} {path}" for option, path in outputs.items())
         raise ValueError(f"Each option must write a different file. Received: {received}")
+
+
+def output_paths(files):
+    """Return a dict from options to paths that can be written, from what was passed."""
+    paths = {kind: Path(path).expanduser() for kind, path in files.items()}
+    if "gallery" in paths:
+        paths["gallery"] /= "index.html"
+    reject_same_file(paths)
+    prepare_files(paths.values())
+    return paths
 
 
 def prepare_files(paths):

@@ -1,77 +1,27 @@
-"""The commands `calibrate` and `index`: measure something on photos, and save it with a
-trained captioner.
+"""What `calibrate` and `index` share: a saved model, and photos on which something is
+measured that is saved with it.
 
 Dependencies are imported where they are used, which keeps `--help` fast.
 """
 
-from pathlib import Path
-
-from data_utils.atomic_files import write_json
 from data_utils.foreign_text import visible
-from keras_sat.command_line.paths import prepare_files
+from keras_sat.command_line.flags import MODEL_HELP, add_data, add_options, add_values
 from keras_sat.options import CaptionerOptions
 
 
-def run_calibrate(
-    model,
-    data,
-    split="dev",
-    cache_dir=None,
-    encoder_weights=None,
-    output_dir=None,
-    json=None,
-    skip_unreadable=False,
-    **reading,
-):
-    """Fit and save the confidence of a captioner; print how well calibrated it is."""
-    from keras_sat.beyond.calibration import calibrate
-    from keras_sat.files.saving import save_records
-
-    if json is not None:
-        json = Path(json).expanduser()
-        prepare_files([json])
-    folder = _folder_to_change(model, output_dir)
-    captioner, images, cache = _read(folder, data, split, cache_dir, encoder_weights, reading)
-
-    calibration = calibrate(captioner, images, cache=cache, skip_unreadable=skip_unreadable)
-    print(calibration)
-    save_records(captioner, _folder_of_records(folder, output_dir))
-    if json is not None:
-        write_json(json, calibration.to_dict())
+def add_model_and_photos(parser, split):
+    """Add the flags of the model and of the photos; `split` is their default split."""
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    add_data(parser, split=split)
+    add_options(parser, CaptionerOptions, "encoder_weights")
+    add_values(
+        parser,
+        "DIR",
+        output_dir="save a copy of the model in this folder; default: change MODEL itself",
+    )
 
 
-def run_index(
-    model,
-    data,
-    split="train",
-    cache_dir=None,
-    encoder_weights=None,
-    output_dir=None,
-    consensus_weight=None,
-    skip_unreadable=False,
-    **reading,
-):
-    """Index photos and captions for a choice by consensus, and save the index with the
-    model.
-    """
-    from data_utils.images import readable_photos
-    from keras_sat.beyond.consensus import WEIGHT, Consensus
-    from keras_sat.files.saving import save_records
-
-    weight = WEIGHT if consensus_weight is None else consensus_weight
-    CaptionerOptions.check(consensus_weight=weight)
-    folder = _folder_to_change(model, output_dir)
-    captioner, images, cache = _read(folder, data, split, cache_dir, encoder_weights, reading)
-    if cache is None:
-        images = readable_photos(images, skip=skip_unreadable)
-
-    captioner.consensus = Consensus.build(captioner, images, cache=cache)
-    num_photos = len(captioner.consensus.photo_ids)
-    print(f"{num_photos} photos indexed; consensus weight {weight:g}")
-    save_records(captioner, _folder_of_records(folder, output_dir), consensus_weight=weight)
-
-
-def _folder_to_change(model, output_dir):
+def folder_to_change(model, output_dir):
     """Return the folder of a model that can be changed, or copied to --output-dir.
 
     Raise ValueError before anything is captioned.
@@ -100,14 +50,14 @@ def _folder_to_change(model, output_dir):
     return folder
 
 
-def _folder_of_records(folder, output_dir):
+def folder_of_records(folder, output_dir):
     """Return the folder to save into: the model's own, or a copy in --output-dir."""
     from keras_sat.files.model_folder import copy_of_model
 
     return folder if output_dir is None else copy_of_model(folder, output_dir)
 
 
-def _read(folder, data, split, cache_dir, encoder_weights, reading):
+def read_model_and_photos(folder, data, split, cache_dir, encoder_weights, reading):
     """Return the captioner in a folder, the photos of a split that have captions, and
     the FeatureCache in --cache-dir, or None.
     """

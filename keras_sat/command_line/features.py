@@ -1,4 +1,4 @@
-"""The commands `demo`, `fit` and `features`: train captioners, and encode their photos.
+"""The command `features`: encode the photos of a data set once.
 
 Dependencies are imported where they are used, which keeps `--help` fast.
 """
@@ -6,40 +6,27 @@ Dependencies are imported where they are used, which keeps `--help` fast.
 import sys
 
 from data_utils.foreign_text import visible
-from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
-from keras_sat.options import SelfCriticalOptions, count
+from keras_sat.command_line.flags import add_data, add_options, add_ray, add_switches
+from keras_sat.command_line.option_groups import WORKERS, check_workers, parted
+from keras_sat.options import CaptionerOptions, count
 from keras_sat.presets import LIGHT_ENCODER, WITHOUT_GPU, default_encoder
 
+DESCRIPTION = (
+    "Encode the photos of a data set once and keep their features. If killed, it resumes "
+    "when run again."
+)
 CACHE_OPTIONS = ("batch_size", "verify")  # the other options of `features` are the encoder's
 
 
-def run_demo(**options):
-    """Train on the built-in scenes, see `keras_sat.command_line.demo`."""
-    from keras_sat.command_line.demo import run_demo
-
-    run_demo(**options)
-
-
-def run_fit(data, gpus=None, hosts=False, **options):
-    """Train a captioner with the given options."""
-    epochs, *settings = SelfCriticalOptions.names()
-    for name in settings:
-        if name in options and not options.get(epochs):
-            reject_alone(name, epochs)
-    if hosts or gpus is not None:  # first: hosts can only be connected before TensorFlow computes
-        from keras_sat.training.distributed import several_gpus, several_hosts
-
-        options["strategy"] = several_hosts() if hosts else several_gpus(gpus)
-    from keras_sat.training.recipe import fit
-
-    captioner = fit(data, **options)
-    if not captioner.history and captioner.history.was_interrupted:
-        raise KeyboardInterrupt(
-            "no epoch was completed. Run the same command to start again; features are kept."
-        )
+def add_arguments(parser):
+    add_data(parser, needs_cache=True)
+    add_options(parser, CaptionerOptions, *CaptionerOptions.names("encoder", "photos"))
+    add_ray(parser, part_size=True)
+    parser.add_argument("--batch-size", type=int, metavar="N", help="photos per batch; default: 32")
+    add_switches(parser, verify="check all stored features, and repair damaged ones")
 
 
-def run_features(data, cache_dir, data_dir=None, split_seed=None, skip_unreadable=False, **options):
+def run(data, cache_dir, data_dir=None, split_seed=None, skip_unreadable=False, **options):
     """Build the feature cache of a data set."""
     from data_utils.datasets.read import read_data
     from data_utils.features.cache import FeatureCache

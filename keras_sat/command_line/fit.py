@@ -1,0 +1,90 @@
+"""The command `fit`: train a captioner.
+
+Dependencies are imported where they are used, which keeps `--help` fast.
+"""
+
+import argparse
+
+from keras_sat.command_line.flags import (
+    BOXES_HELP,
+    add_data,
+    add_option,
+    add_removed,
+    add_switches,
+    add_values,
+)
+from keras_sat.command_line.option_groups import reject_alone
+from keras_sat.options import (
+    FIRST,
+    KINDS,
+    CaptionerOptions,
+    SelfCriticalOptions,
+    TrainingOptions,
+)
+from keras_sat.presets import DEFAULT_MODEL, PRESETS
+
+DESCRIPTION = """Train a captioner and keep its best epoch. If killed, it resumes when run again.
+
+  keras-sat fit --data folder --data-dir my_photos --split-seed 0
+
+Flickr8k, Flickr30k and COCO have presets, which change the defaults below."""
+
+
+class FirstHelp(argparse.Action):
+    """Print only the first group of flags in a command's help, and exit."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        for group in parser._action_groups[2:]:
+            for action in group._group_actions:
+                action.help = argparse.SUPPRESS
+        parser.print_help()
+        parser.exit()
+
+
+def add_arguments(parser):
+    """Add the flags: first those that users need first, then the others by kind."""
+    parser.usage = f"{parser.prog} --data DATA [options]"
+    parser.add_argument(
+        "--help", "-h", nargs=0, action=FirstHelp, help="show the most important options"
+    )
+    parser.add_argument("--help-all", action="help", help="show all options")
+    group = parser.add_argument_group("Data and devices")
+    add_data(parser, group)
+    add_values(parser, "DIR", output_dir="default: runs/DATA-ENCODER-ATTENTION")
+    text = "preset settings; default: the preset of the data set"
+    parser.add_argument("--preset", choices=list(PRESETS), metavar="NAME", help=text)
+    add_values(parser, "MODEL", initial_model="start from a saved or a bundled model")
+    add_switches(parser, from_scratch=f"for your own photos: do not start from {DEFAULT_MODEL}")
+    # An option of two classes, such as the seed, is that of the training.
+    fields = CaptionerOptions.fields() | SelfCriticalOptions.fields() | TrainingOptions.fields()
+    for name in FIRST:
+        add_option(parser, name, fields.pop(name))
+    add_values(group, "PATH", boxes=f"with --box-weight: {BOXES_HELP}")
+    devices = group.add_mutually_exclusive_group()
+    devices.add_argument(
+        "--gpus", type=int, metavar="N", help="train on the first N GPUs; default: one"
+    )
+    add_switches(devices, hosts="train on all GPUs of the hosts listed in TF_CONFIG")
+    groups = {kind: parser.add_argument_group(heading) for kind, heading in KINDS.items()}
+    for name, field in fields.items():
+        add_option(groups[field.metadata["kind"]], name, field)
+    add_removed(parser)
+
+
+def run(data, gpus=None, hosts=False, **options):
+    """Train a captioner with the given options."""
+    epochs, *settings = SelfCriticalOptions.names()
+    for name in settings:
+        if name in options and not options.get(epochs):
+            reject_alone(name, epochs)
+    if hosts or gpus is not None:  # first: hosts can only be connected before TensorFlow computes
+        from keras_sat.training.distributed import several_gpus, several_hosts
+
+        options["strategy"] = several_hosts() if hosts else several_gpus(gpus)
+    from keras_sat.training.recipe import fit
+
+    captioner = fit(data, **options)
+    if not captioner.history and captioner.history.was_interrupted:
+        raise KeyboardInterrupt(
+            "no epoch was completed. Run the same command to start again; features are kept."
+        )
