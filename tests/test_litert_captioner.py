@@ -74,7 +74,8 @@ class ShiftingBeams:
         self.runner = runner
 
     def get_input_details(self):
-        return {**self.runner.get_input_details(), "shifts": {"shape": np.array([1, 7])}}
+        shifts = {"shape": np.array([1, 7]), "dtype": np.float32}
+        return {**self.runner.get_input_details(), "shifts": shifts}
 
     def get_output_details(self):
         return self.runner.get_output_details()

@@ -225,7 +225,7 @@ print(f"together {votes('camera').sum() + of_mean:+.2f}: the photo's part is {of
 # %% stored="JPEG"
 foot = 13 * 14 + 10
 print(f"the foot: attention {alpha[foot]:.0%}, vote for camera {votes('camera')[foot]:+.2f}")
-trace.plot(t, width=10)
+trace.plot(t, width=8)
 
 # %% [markdown]
 # <details><summary>What happened</summary>
