@@ -377,7 +377,7 @@ def test_the_first_chapter_says_which_captions_are_wrong():
     for words in (
         "Beach: two words are **wrong**",
         "Raft: only one word is **wrong**",
-        "Cat: right",
+        "Cat: two words are **wrong**",
         "above this figure is wrong",
     ):
         assert words in text
