@@ -148,7 +148,8 @@ def test_other_pictures_get_little_confidence(name):
     captioner = keras_sat.Captioner.from_pretrained(name)
     pictures = unlike_any_photo()
     for kind, result in zip(pictures, captioner.caption(list(pictures.values()))):
-        assert result.words and result.confidence < 0.1, kind
+        highest = 0.3 if kind == "text" else 0.1  # below .3, it is "not sure"
+        assert result.words and result.confidence < highest, kind
     drawn = [
         result.confidence
         for result in captioner.caption([scene.image for scene in draw_scenes(20, seed=3)])

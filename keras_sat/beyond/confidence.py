@@ -1,7 +1,7 @@
 """Confidence: the estimated probability that a caption is correct.
 
 It is a logistic regression on a few inputs, and falls to 0 if the norm of the features
-is unusual for photos, as for black pictures, noise, pages of text or drawings.
+is unusual for photos, as for black pictures or noise.
 
 Source: Platt, 1999, Probabilistic Outputs for Support Vector Machines; for the norm Yu
 et al., 2023, Block Selection Method for Using Feature Norm in Out-of-Distribution
