@@ -221,7 +221,9 @@ def bench_train(bench, attention="soft"):
     batches = training_batches(bench, captioner.vocabulary)
     of_peers, num_words = batches[1::4], number_of_words(batches)
     trainers = (
-        peer_trainers(of_peers, captioner.attention_penalty_weight) if attention == "soft" else {}
+        peer_trainers(of_peers, captioner.settings.loss.attention_penalty_weight)
+        if attention == "soft"
+        else {}
     )
     rates, (own, *peer_seconds) = in_turn_with_rates(
         ("flops", "evaluations"), trainer(captioner, batches), *trainers.values()

@@ -5,7 +5,7 @@
 `__init__.pyi` of both packages says where each public name is defined, because
 `__init__.py` imports names on first use. keras_sat/option_types.py has the types of
 `**options`, because type checkers need a TypedDict for them, and cannot make one from
-the dataclasses of keras_sat/options.py. A test compares the files with the output of
+the dataclasses of keras_sat/settings.py. A test compares the files with the output of
 this script.
 """
 
@@ -40,38 +40,34 @@ def stub_of(package):
 def option_types():
     """Return the text of keras_sat/option_types.py."""
     import_tensorflow()
-    from keras_sat import options
+    from keras_sat import settings
     from keras_sat.captioner import OF_KERAS as OF_LAYERS
     from keras_sat.search.generation import CaptionGenerator
     from keras_sat.training.plan import OF_KERAS as OF_CAPTIONER
-    from keras_sat.training.plan import OPTIONS_OF_FIT
     from keras_sat.training.recipe import fit
 
-    search = options.SearchOptions
-    text = HEAD.format("the types of `**options`, from keras_sat/options.py.")
+    text = HEAD.format("the types of `**options`, from keras_sat/settings.py.")
     text += "from typing import Any, TypedDict\n"
-    text += _typed_dict("CaptionerKeywords", [options.CaptionerOptions], also=OF_LAYERS)
-    text += _typed_dict("CaptionKeywords", [search], CaptionGenerator.caption)
-    text += _typed_dict("SearchKeywords", [search])
-    text += _typed_dict("ConsensusKeywords", [options.ConsensusOptions])
-    text += _typed_dict("BeamSearchKeywords", [options.BeamSearchOptions])
-    text += _typed_dict("FitKeywords", OPTIONS_OF_FIT, fit, also=OF_CAPTIONER, takes_none=True)
+    text += _typed_dict("CaptionerKeywords", settings.CaptionerSettings, also=OF_LAYERS)
+    text += _typed_dict("CaptionKeywords", settings.Search, CaptionGenerator.caption)
+    text += _typed_dict("SearchKeywords", settings.Search)
+    text += _typed_dict("ConsensusKeywords", settings.ConsensusSearch)
+    text += _typed_dict("BeamSearchKeywords", settings.BeamSearch)
+    fit_settings = settings.FitSettings
+    text += _typed_dict("FitKeywords", fit_settings, fit, also=OF_CAPTIONER, takes_none=True)
     return text
 
 
-def _typed_dict(name, classes, function=None, also=(), takes_none=False):
-    """Return a TypedDict with the options of some classes, without the parameters that
-    a function has itself.
+def _typed_dict(name, kind, function=None, also=(), takes_none=False):
+    """Return a TypedDict with the settings of a Part or Settings, without those that a
+    function has as parameters.
 
     Args:
         also: names of other keyword arguments.
         takes_none: whether each option may be None.
     """
     written_out = set() if function is None else inspect.signature(function).parameters.keys()
-    types = {}
-    for options in classes:
-        for option, field in options.fields().items():
-            types.setdefault(option, _text(field.type, takes_none))
+    types = {option: _text(field.type, takes_none) for option, field in kind.fields().items()}
     types |= dict.fromkeys(also, "Any")
     lines = [f"    {option}: {text}" for option, text in types.items() if option not in written_out]
     return f"\n\nclass {name}(TypedDict, total=False):\n" + "\n".join(lines) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any, Unpack
@@ -22,29 +23,29 @@ from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
 from keras_sat.model.forks import reject_fork
 from keras_sat.model.objective import PaperObjective
-from keras_sat.model.option_attributes import OptionAttributes
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
 from keras_sat.option_types import CaptionerKeywords, SearchKeywords
-from keras_sat.options import CaptionerOptions, SearchOptions, split_options, with_options
 from keras_sat.search.generation import CaptionGenerator
+from keras_sat.settings import CaptionerSettings, Search, with_options
 
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
 
 
 @keras.saving.register_keras_serializable("keras_sat")
-@with_options(CaptionerOptions)
-class Captioner(OptionAttributes, CaptionGenerator, Trainer):
+@with_options(CaptionerSettings)
+class Captioner(CaptionGenerator, Trainer):
     """The image captioner of the paper "Show, Attend and Tell", as a Keras model.
 
     Args:
         vocabulary: Vocabulary, or its list of words.
-        **options: see `keras_sat.options.CaptionerOptions`; they are attributes of the
-            same names. A frozen `keras.Model` passed as `encoder` gets trainable=False.
-            `dtype` is the decoder's: a Keras dtype or policy, or "auto".
+        **options: the `settings` by their names, such as hidden_dim=256 for
+            `settings.network.hidden_dim`. A frozen `keras.Model` passed as `encoder`
+            gets trainable=False. `dtype` is the decoder's: a Keras dtype or policy, or
+            "auto".
 
     Call arguments:
         inputs: (features, input_ids): features (photos, regions, feature_dim), or
@@ -55,10 +56,11 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
     Returns: Decoded, with rows = photos * captions.
 
     Attributes:
-        options: CaptionerOptions.
         vocabulary: Vocabulary.
         photo_encoder, adapter, decoder: the parts of the network, in the order in which
             they are applied.
+        search_rules: SearchRules, by which `caption` searches where it is not told
+            otherwise. Others may be assigned.
         confidence, consensus, photo_loader: see CaptionGenerator; `keras_sat.calibrate`
             makes the first, `keras_sat.beyond.consensus.Consensus.build` the second.
         training_photos: SeenPhotos, or None if unknown.
@@ -80,51 +82,71 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         reject_fork()
         # Noise stays in float32; `decoder_features` casts the rest.
         super().__init__(name=name, autocast=False)
-        own_options, keras_options = split_options(
-            "Captioner", options, CaptionerOptions, also=OF_KERAS
-        )
+        keras_options = {name: options.pop(name) for name in OF_KERAS if name in options}
         if "dtype" in keras_options:
             keras_options["dtype"] = resolved_dtype(keras_options["dtype"])
-        self.options = options = CaptionerOptions(**own_options)
+        settings = CaptionerSettings.of("Captioner", options, also=OF_KERAS)
+        self._settings = settings
+        self.search_rules = settings.search
         self.vocabulary = _as_vocabulary(vocabulary)
         self.decoder = make_decoder(
-            len(self.vocabulary), own_options, name="decoder", **keras_options
+            len(self.vocabulary), settings.network, name="decoder", **keras_options
         )
         self.confidence = None
         self.consensus = None
         self.training_photos = None
         self.source = None
-        encoder_arrays = None
-        blur = options.photo_blur
-        if options.encoder_weights == BUNDLED:
-            bundled = saving.bundled_encoder(options.encoder)
+        encoder, encoder_arrays = settings.encoder, None
+        if encoder.encoder_weights == BUNDLED:
+            bundled = saving.bundled_encoder(encoder.encoder)
             encoder_arrays, bundled_blur, self.training_photos = bundled
-            blur = bundled_blur if blur is None else blur
-        self.photo_encoder = PhotoEncoder(options, blur=blur, arrays=encoder_arrays)
+            if encoder.photo_blur is None:
+                encoder = dataclasses.replace(encoder, photo_blur=bundled_blur)
+        self.photo_encoder = PhotoEncoder(encoder, arrays=encoder_arrays)
+        features = settings.features
         self.adapter = FeatureAdapter(
             self.photo_encoder.top,
-            normalise=options.normalise_features,
-            projection_dim=options.feature_projection_dim,
-            activation=options.feature_activation,
-            dropout=options.feature_dropout,
+            normalise=features.normalise_features,
+            projection_dim=features.feature_projection_dim,
+            activation=features.feature_activation,
+            dropout=features.feature_dropout,
             # The decoder's dropouts have seed, seed + 1, seed + 2 and seed + 4.
-            seed=options.seed + 3,
+            seed=settings.network.seed + 3,
             dtype=self.decoder.dtype_policy,
             name="adapter",
         )
         if not self.photo_encoder.is_frozen:
             # Keras finds its weights here.
             self.trained_encoder = self.photo_encoder.trained_network
-        self.random_generator = keras.random.SeedGenerator(options.seed)
-        terms = terms_of(self, options)
+        self.random_generator = keras.random.SeedGenerator(settings.network.seed)
+        terms = terms_of(self, settings.loss)
         # Keras finds their weights here.
         self.term_layers = [layer for term in terms for layer in term.layers]
         self.paper_objective = PaperObjective(
-            self.add_weight, self.random_generator, options, terms
+            self.add_weight, self.random_generator, settings.loss, terms
         )
         self.training_objective = self.paper_objective
         self.feature_shape = None
         self.num_regions = None
+
+    @property
+    def settings(self) -> CaptionerSettings:
+        """The CaptionerSettings, with the encoder's own values for those that were left
+        to it. `adapted` makes a captioner with others.
+        """
+        return dataclasses.replace(
+            self._settings, encoder=self.photo_encoder.settings, search=self.search_rules
+        )
+
+    @property
+    def encoder(self) -> str | None:
+        """Name of the encoder; None without one."""
+        return self.photo_encoder.name
+
+    @property
+    def attention(self) -> str:
+        """How the decoder attends: "soft", "hard" or "none"."""
+        return self.decoder.settings.attention
 
     @property
     def baseline(self) -> Any:
@@ -150,7 +172,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
 
     def description(self) -> str:
         """Return attention, reading order, scoring, encoder and layers in one line."""
-        return network_in_words(self.current_options())
+        return network_in_words(self.settings, self.encoder)
 
     def summary(
         self, line_length: Any = None, positions: Any = None, print_fn: Any = None, **options
@@ -161,8 +183,8 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         super().summary(line_length, positions, print_fn, **options)
 
     def current_options(self) -> dict[str, Any]:
-        """Return the CaptionerOptions as a dict; `encoder` is a name."""
-        return {name: getattr(self, name) for name in CaptionerOptions.names()}
+        """Return the settings as a dict from their names; `encoder` is a name."""
+        return {**self.settings.to_dict(), "encoder": self.encoder}
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make an equal captioner, without its weights.
@@ -281,7 +303,7 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         measured = measure(self, photos, words, pixel_photos=pixel_photos, map_kind=map_kind)
         return figures_of(measured, self.num_regions)
 
-    @with_options(SearchOptions)
+    @with_options(Search)
     def trace(
         self,
         image: Any,
@@ -456,26 +478,21 @@ class Captioner(OptionAttributes, CaptionGenerator, Trainer):
         return {**named_weights, "baseline": self.baseline}
 
 
-def network_in_words(options: dict[str, Any]) -> str:
-    """Return one line about the captioner with these options; see
-    `Captioner.description`.
-
-    Args:
-        options: dict with all CaptionerOptions.
-    """
+def network_in_words(settings: CaptionerSettings, encoder_name: str | None) -> str:
+    """Return one line about a captioner; see `Captioner.description`."""
+    network = settings.network
     attention = "no attention"
-    if ATTENTIONS[options["attention"]].chooses:
-        with_sentinel = " with a sentinel" if options["sentinel"] else ""
+    if ATTENTIONS[network.attention].chooses:
+        with_sentinel = " with a sentinel" if network.sentinel else ""
         attention = (
-            f"{options['attention']} attention {options['attends']} reading the last word, "
-            f"{options['scoring']} scoring{with_sentinel}"
+            f"{network.attention} attention {network.attends} reading the last word, "
+            f"{network.scoring} scoring{with_sentinel}"
         )
     encoder = "no encoder"
-    if options["encoder"] is not None:
-        encoder = f"encoder {options['encoder']} ({options['encoder_training']})"
-    num_layers = options["num_layers"]
-    layers = f"{num_layers} x " if num_layers > 1 else ""
-    return f"{attention}, {encoder}, {layers}{options['cell'].upper()} of {options['hidden_dim']}"
+    if encoder_name is not None:
+        encoder = f"encoder {encoder_name} ({settings.encoder.encoder_training})"
+    layers = f"{network.num_layers} x " if network.num_layers > 1 else ""
+    return f"{attention}, {encoder}, {layers}{network.cell.upper()} of {network.hidden_dim}"
 
 
 def _as_vocabulary(vocabulary: Any) -> Vocabulary:

@@ -1,9 +1,22 @@
-"""Made by docs/make_stubs.py: the types of `**options`, from keras_sat/options.py."""
+"""Made by docs/make_stubs.py: the types of `**options`, from keras_sat/settings.py."""
 
 from typing import Any, TypedDict
 
 
 class CaptionerKeywords(TypedDict, total=False):
+    encoder: Any
+    encoder_layer: str | None
+    encoder_weights: Any
+    encoder_training: str | None
+    trained_up_to: str | None
+    image_size: Any
+    grid: str | None
+    grid_shape: tuple | None
+    photo_blur: float | None
+    normalise_features: bool
+    feature_projection_dim: int | None
+    feature_activation: Any
+    feature_dropout: float
     attention: str
     scoring: str
     cell: str
@@ -18,29 +31,16 @@ class CaptionerKeywords(TypedDict, total=False):
     dropout_before_readout: float
     dropout_after_readout: float
     seed: int
-    encoder: Any
-    encoder_layer: str | None
-    encoder_weights: Any
-    encoder_training: str | None
-    trained_up_to: str | None
-    image_size: Any
-    grid: str | None
-    grid_shape: tuple | None
-    photo_blur: float | None
-    normalise_features: bool
-    feature_projection_dim: int | None
-    feature_activation: Any
-    feature_dropout: float
     attends: str
     sentinel: bool
     attention_penalty_weight: float
-    guide_weight: float
-    box_weight: float
-    sharpness_weight: float
     label_smoothing: float
     num_samples: int
     reward_weight: float
     entropy_weight: float
+    guide_weight: float
+    box_weight: float
+    sharpness_weight: float
     length_penalty: float
     no_repeat_ngram: int
     no_repeat_around: str
@@ -95,31 +95,6 @@ class BeamSearchKeywords(TypedDict, total=False):
 
 
 class FitKeywords(TypedDict, total=False):
-    clip_norm: float | None
-    weight_decay: float | None
-    average_momentum: float | None
-    encoder_rate: float | None
-    first_layer_rate: float | None
-    group_by: str | None
-    deterministic: bool | None
-    schedule: str | None
-    warmup_steps: int | None
-    photo_jitter: float | None
-    patience: int | None
-    minutes: float | None
-    min_count: int | None
-    max_words: int | None
-    expectation_epochs: int | None
-    num_beams: int | None
-    max_length: int | None
-    dtype: Any
-    num_layers: int | None
-    context_gate: bool | None
-    deep_output: bool | None
-    readout_activation: Any
-    dropout_words: float | None
-    dropout_before_readout: float | None
-    dropout_after_readout: float | None
     trained_up_to: str | None
     grid: str | None
     grid_shape: tuple | None
@@ -128,18 +103,43 @@ class FitKeywords(TypedDict, total=False):
     feature_projection_dim: int | None
     feature_activation: Any
     feature_dropout: float | None
+    num_layers: int | None
+    context_gate: bool | None
+    deep_output: bool | None
+    readout_activation: Any
+    dropout_words: float | None
+    dropout_before_readout: float | None
+    dropout_after_readout: float | None
     attends: str | None
     sentinel: bool | None
-    guide_weight: float | None
-    box_weight: float | None
-    sharpness_weight: float | None
     num_samples: int | None
     reward_weight: float | None
     entropy_weight: float | None
+    guide_weight: float | None
+    box_weight: float | None
+    sharpness_weight: float | None
     length_penalty: float | None
     no_repeat_ngram: int | None
     no_repeat_around: str | None
     consensus_weight: float | None
+    deterministic: bool | None
+    photo_jitter: float | None
+    patience: int | None
+    minutes: float | None
+    num_beams: int | None
+    max_length: int | None
+    dtype: Any
+    clip_norm: float | None
+    weight_decay: float | None
+    average_momentum: float | None
+    encoder_rate: float | None
+    first_layer_rate: float | None
+    schedule: str | None
+    warmup_steps: int | None
+    group_by: str | None
+    min_count: int | None
+    max_words: int | None
+    expectation_epochs: int | None
     self_critical_rate: float | None
     reward_baseline: str | None
     name: Any

@@ -189,7 +189,10 @@ def test_the_peers_train_on_the_same_loss(trio, peers):
     for peer in decoders:
         optimizer = peers.torch.optim.SGD(peer.parameters(), lr=1e-3)
         loss = peers.train_step(
-            peer, optimizer, peers.as_peer_batch(batch), captioner.attention_penalty_weight
+            peer,
+            optimizer,
+            peers.as_peer_batch(batch),
+            captioner.settings.loss.attention_penalty_weight,
         )
         assert loss == pytest.approx(float(mean), rel=1e-5)
         assert all(weight.grad.abs().max() > 0 for weight in peer.parameters())
@@ -384,7 +387,11 @@ def test_a_blend_is_between_captioners_and_gets_the_encoder_of_one(tmp_path):
     first, second = captioners
     blend.main([out, f"{folders[0]}=.25", f"{folders[1]}=.75", "--encoder-from", folders[0]])
     blended = Captioner.load(out)
-    assert blended.photo_blur == first.photo_blur != second.photo_blur
+    assert (
+        blended.settings.encoder.photo_blur
+        == first.settings.encoder.photo_blur
+        != second.settings.encoder.photo_blur
+    )
     for weight, expected in zip(
         blended.encoder_model.weights, first.encoder_model.weights, strict=True
     ):
@@ -416,7 +423,8 @@ def test_a_blend_has_one_encoder_and_the_grid_that_was_asked_for(tmp_path):
         Captioner.load(tmp_path / "whole"),
         draw_scenes(1, seed=3, image_size=64)[0].image,
     )
-    assert (whole.encoder_training, whole.trained_up_to, whole.encoder_layer) == (
+    encoder = whole.settings.encoder
+    assert (encoder.encoder_training, encoder.trained_up_to, encoder.encoder_layer) == (
         "fine-tuned",
         None,
         None,

@@ -7,7 +7,7 @@ import pytest
 
 import keras_sat
 from keras_sat.beyond.extensions import HOOKS
-from keras_sat.options import CaptionerOptions
+from keras_sat.settings import CaptionerSettings
 
 FOLDER = Path(keras_sat.__file__).parent
 IDEAS = [
@@ -25,5 +25,5 @@ def test_an_idea_names_its_source_and_its_gain(path):
 
 
 def test_hooks_are_options_of_fit():
-    assert HOOKS.keys() <= {*CaptionerOptions.names()}
+    assert HOOKS.keys() <= {*CaptionerSettings.names()}
     assert all(any(part is not None for part in hook) for hook in HOOKS.values())

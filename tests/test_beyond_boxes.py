@@ -161,8 +161,8 @@ def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"box_weight": 0.5}, "`boxes` and `box_weight` .* require each other"),
-        ({"boxes": Boxes({})}, "`boxes` and `box_weight` .* require each other"),
+        ({"box_weight": 0.5}, "`boxes` and `box_weight` require each other"),
+        ({"boxes": Boxes({})}, "`boxes` and `box_weight` require each other"),
         (
             {"guide_weight": 0.5, "group_by": "length"},
             "all captions of a photo in one batch.*group_by=.image",

@@ -200,8 +200,9 @@ def test_the_guide_supervises_the_sentinel_too():
 
 def test_supervision_of_attention_is_not_kept_for_the_next_training():
     before = make_captioner(guide_weight=0.5, box_weight=1.0)
-    assert (before.adapted().guide_weight, before.adapted().box_weight) == (0, 0)
-    assert before.adapted(guide_weight=0.3).guide_weight == 0.3
+    loss = before.adapted().settings.loss
+    assert (loss.guide_weight, loss.box_weight) == (0, 0)
+    assert before.adapted(guide_weight=0.3).settings.loss.guide_weight == 0.3
 
 
 def test_without_attention_there_is_no_supervision():
@@ -219,7 +220,7 @@ def test_detectors_are_not_saved(tmp_path):
     assert any("detectors" in weight.path for weight in captioner.weights)
     assert captioner.named_weights().keys() == without.named_weights().keys()
     captioner.save(tmp_path / "model")
-    assert Captioner.load(tmp_path / "model").guide_weight == 0.5
+    assert Captioner.load(tmp_path / "model").settings.loss.guide_weight == 0.5
 
 
 def test_words_that_name_nothing_get_no_supervision():

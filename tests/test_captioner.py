@@ -189,11 +189,13 @@ def straightforward_loss(captioner, batch, noise, sampled):
             tf.reduce_sum(entropy * token_weights, axis=-1),
             reward=log_prob - BASELINE,
             sampled=sampled,
-            reward_weight=captioner.reward_weight,
-            entropy_weight=captioner.entropy_weight,
+            reward_weight=captioner.settings.loss.reward_weight,
+            entropy_weight=captioner.settings.loss.entropy_weight,
         )
     penalty = equations.attention_penalty(decoded.attention_weights, token_weights)
-    penalty_weight = captioner.attention_penalty_weight if captioner.decoder.chooses else 0.0
+    penalty_weight = (
+        captioner.settings.loss.attention_penalty_weight if captioner.decoder.chooses else 0.0
+    )
     is_caption = token_weights.any(axis=1).astype("float32")
     losses = penalty_weight * penalty - gain
     return tf.reduce_sum(losses * is_caption) / is_caption.sum()
@@ -390,7 +392,7 @@ def test_a_rounded_model_is_about_the_same(eight, precision, tmp_path):
     captioner = compiled_captioner(eight[1], attention_penalty_weight=np.float32(0.25))
     captioner.save(tmp_path / "model", precision=precision)
     loaded = Captioner.load(tmp_path / "model")
-    assert loaded.attention_penalty_weight == 0.25, "numbers of numpy are saved too"
+    assert loaded.settings.loss.attention_penalty_weight == 0.25, "numbers of numpy are saved too"
     for weight, other in zip(captioner.trainable_variables, loaded.trainable_variables):
         np.testing.assert_allclose(other.numpy(), weight.numpy(), atol=0.01)
 
@@ -445,9 +447,11 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     loaded = Captioner.load(tmp_path / "model")
     assert loaded.get_config() == captioner.get_config() and loaded.rows_and_columns() == (4, 4)
     path = eight[0][0].image_path
-    os.rename(captioner.encoder_weights, tmp_path / "elsewhere")  # this file is not needed any more
+    os.rename(
+        captioner.settings.encoder.encoder_weights, tmp_path / "elsewhere"
+    )  # this file is not needed any more
     one, other = captioner.caption(path), loaded.caption(path)
-    os.rename(tmp_path / "elsewhere", captioner.encoder_weights)
+    os.rename(tmp_path / "elsewhere", captioner.settings.encoder.encoder_weights)
     assert one.caption == other.caption and one.attention_weights.shape[1:] == (4, 4)
     np.testing.assert_allclose(one.attention_weights, other.attention_weights, atol=1e-6)
     with pytest.warns(UserWarning, match="encoder_weights='other.weights.h5' is ignored"):
@@ -455,7 +459,9 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
     assert whole.get_config() == captioner.get_config()
     with pytest.raises(ValueError, match="must keep its encoder and encoder weights"):
         captioner.adapted(encoder_weights="other.weights.h5")
-    on = captioner.adapted(attention="hard", encoder_weights=captioner.encoder_weights)
+    on = captioner.adapted(
+        attention="hard", encoder_weights=captioner.settings.encoder.encoder_weights
+    )
     np.testing.assert_array_equal(
         on.encoder_variables[0].numpy(), captioner.encoder_variables[0].numpy()
     )
@@ -475,7 +481,7 @@ def test_the_last_layers_of_the_encoder_are_saved_with_the_captioner(eight, fini
 def test_a_grid_is_checked_and_written_in_one_way(eight):
     for grid in ((8, 8), "8x8"):
         captioner = Captioner(eight[1], encoder="tiny", image_size=32, grid=grid, **SMALL)
-        assert captioner.grid == captioner.get_config()["grid"] == "8x8"
+        assert captioner.settings.encoder.grid == captioner.get_config()["grid"] == "8x8"
     for grid in ("0x8", (8,), (8, "b")):
         with pytest.raises(ValueError, match='such as "14x14". Received: grid='):
             Captioner(eight[1], encoder="tiny", grid=grid)
@@ -951,7 +957,7 @@ def test_an_adapted_captioner_goes_on_with_its_words(eight):
     assert (
         after.vocabulary.words == words
         and after.samples_attention
-        and after.decoder.options.dropout_after_readout == 0.1
+        and after.decoder.settings.dropout_after_readout == 0.1
     )
     features = cache.features(["0"])
     logits = [
@@ -975,7 +981,10 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path):
     frozen = before.adapted(encoder_training="frozen")
     frozen.save(tmp_path / "frozen")
     for captioner in (frozen, Captioner.load(tmp_path / "frozen"), frozen.adapted()):
-        assert not captioner.encoder_variables and captioner.encoder_training == "frozen"
+        assert (
+            not captioner.encoder_variables
+            and captioner.settings.encoder.encoder_training == "frozen"
+        )
         for old, new in zip(
             before.encoder_model.weights, captioner.encoder_model.weights, strict=True
         ):

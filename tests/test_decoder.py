@@ -14,10 +14,10 @@ from keras_sat.model.cells import CELLS
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.scorings import SCORINGS
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.options import DecoderOptions
+from keras_sat.settings import Decoder, Network
 
 PHOTOS, REGIONS, DIM, TIME, VOCABULARY = 2, 5, 6, 4, 11
-KINDS = [
+HEADINGS = [
     kind
     for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS)
     if kind[0] != "none" or kind[1] == "additive"
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
     sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
-    decoder = extensions.make_decoder(VOCABULARY, {**kinds, **sizes, **options})
+    decoder = extensions.make_decoder(VOCABULARY, Network(**{**kinds, **sizes, **options}))
     decoder.build((None, REGIONS, DIM), (None, None))
     randomise(decoder.weights, scale=0.7, seed=7)  # biases too, so that a forgotten one is noticed
     return decoder
@@ -62,7 +62,7 @@ def test_forward_pass_is_that_of_the_paper(attention):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-@pytest.mark.parametrize("attention, scoring, cell", KINDS)
+@pytest.mark.parametrize("attention, scoring, cell", HEADINGS)
 @pytest.mark.parametrize(
     "options",
     [
@@ -88,7 +88,7 @@ def test_forward_pass_of_variants_is_that_of_their_transcription(attention, scor
 
 
 @pytest.mark.parametrize(
-    "attention, scoring, cell", [*KINDS, ("drawn", "dot", "lstm"), ("even", "dot", "gru")]
+    "attention, scoring, cell", [*HEADINGS, ("drawn", "dot", "lstm"), ("even", "dot", "gru")]
 )
 @pytest.mark.parametrize("options", [{}, {"attends": "after", "sentinel": True}])
 def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell, options):
@@ -284,9 +284,7 @@ def test_its_settings_hold_every_option_and_keras_makes_it_again():
     given = {"attention": "hard", "cell": "gru", "num_layers": 2, "dropout_words": 0.25, "seed": 7}
     decoder = CaptionDecoder(5, **given, name="mine", dtype="mixed_bfloat16", trainable=False)
     config = decoder.get_config()
-    assert {**DecoderOptions.defaults(), **given} == {
-        name: config[name] for name in DecoderOptions.names()
-    }
+    assert {**Decoder.defaults(), **given} == {name: config[name] for name in Decoder.names()}
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(decoder))
     assert again.get_config() == config and again.vocabulary_size == 5 and again.name == "mine"
     assert again.dtype_policy.name == "mixed_bfloat16" and not again.trainable

@@ -26,7 +26,10 @@ def test_what_is_written(small_demo):
     assert {"true_captions", "true_captions_two_objects", "train_seconds"} <= set(report)
     assert len(list(folder.glob("*.png"))) == 2
     captioner = Captioner.load(folder / "model")
-    assert captioner.decoder.attention == report["attention"] and captioner.confidence is not None
+    assert (
+        captioner.decoder.settings.attention == report["attention"]
+        and captioner.confidence is not None
+    )
     again, _ = demo.report_on(captioner, draw_scenes(12, demo.UNSEEN_SEED))
     assert {*again} >= {"bleu_4", "attention_mass", "attention_mass_uniform", "pointing"}
     assert {name: report[name] for name in again} == pytest.approx(again)

@@ -21,10 +21,10 @@ import keras_sat
 from keras_sat import show_attend_tell
 from keras_sat.__main__ import main
 from keras_sat.model.selections import ATTENTIONS, Selection, hard
-from keras_sat.options import SearchOptions
 from keras_sat.pictures import player
 from keras_sat.pictures.dots import AGAINST, FOR, LINE, radii
 from keras_sat.search.result import ComparedCaption
+from keras_sat.settings import Search
 from keras_sat.trace.decision import (
     ChoiceRule,
     decision_at,
@@ -45,7 +45,7 @@ from keras_sat.trace.plot import LEAST_STRONGEST, PART_COLOURS
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in a cat"
-KINDS = {
+HEADINGS = {
     "paper": {},
     "none": {"attention": "none"},
     "two layers of gru, hard": {"cell": "gru", "num_layers": 2, "attention": "hard"},
@@ -63,9 +63,9 @@ def photo():
     return random_pixels(16, 16, 3, seed=4)
 
 
-@pytest.fixture(scope="module", params=all_slow_but("sentinel, after, bilinear", [*KINDS]))
+@pytest.fixture(scope="module", params=all_slow_but("sentinel, after, bilinear", [*HEADINGS]))
 def trace(request, photo):
-    return photo_captioner(**KINDS[request.param]).trace(photo, CAPTION)
+    return photo_captioner(**HEADINGS[request.param]).trace(photo, CAPTION)
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,7 @@ def test_a_beam_search_shows_both_captions_with_their_scores(photo):
     ],
 )
 def test_the_search_is_named(plain, search, expected, text):
-    options = SearchOptions.of("trace", search)
+    options = Search.of("trace", search)
     assert rule_of(plain._captioner, options, is_given=False) == expected
     assert rule_of(plain._captioner, options, is_given=True) == ChoiceRule("given")
     assert text in search_in_words(expected)
@@ -979,7 +979,7 @@ def test_hostile_words_do_no_harm_in_a_browser(opened, hostile):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["none", "two layers of gru, hard"])
 def test_other_networks_are_shown_too(opened, photo, kind):
-    page = opened(photo_captioner(**KINDS[kind]).trace(photo, CAPTION))
+    page = opened(photo_captioner(**HEADINGS[kind]).trace(photo, CAPTION))
     page.word(3).click()
     page.mode("places")
     assert page.root[0] == "3" and page.text("places")

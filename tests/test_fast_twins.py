@@ -21,6 +21,7 @@ from keras_sat.model.cells import CELLS, LoopDense, LSTMCell, RecurrentCell
 from keras_sat.model.readers import READERS, read_words_fast
 from keras_sat.model.scorings import SCORINGS
 from keras_sat.model.selections import ATTENTIONS
+from keras_sat.settings import Network
 
 PHOTOS, CAPTIONS, REGIONS, DIM, TIME, VOCABULARY = 2, 3, 5, 6, 4, 11
 ROWS = PHOTOS * CAPTIONS
@@ -37,7 +38,8 @@ KINDS = [
 def make_decoder(attention="soft", scoring="additive", cell="lstm", *, regions=REGIONS, **options):
     sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
-    decoder = extensions.make_decoder(VOCABULARY, {**kinds, **sizes, **options}, dtype="float64")
+    network = Network(**{**kinds, **sizes, **options})
+    decoder = extensions.make_decoder(VOCABULARY, network, dtype="float64")
     decoder.build((None, regions, DIM), (None, None))
     randomise(decoder.trainable_weights, scale=0.7, seed=7)
     return decoder

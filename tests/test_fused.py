@@ -10,6 +10,7 @@ from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.beyond.extensions import make_decoder
 from keras_sat.model import scorings
 from keras_sat.model.scorings import BahdanauAttention
+from keras_sat.settings import Network
 
 PHOTOS, REGIONS, DIM = 2, 128, 128
 
@@ -111,7 +112,7 @@ def test_half_precision_is_computed_in_float32_and_rounded_last(dtype, tolerance
 def test_a_step_that_is_compiled_as_a_whole_is_that_of_the_equation(attends):
     keras.utils.set_random_seed(0)
     decoder = make_decoder(
-        20, {"attention_dim": 512, "hidden_dim": 16, "embedding_dim": 8, "attends": attends}
+        20, Network(attention_dim=512, hidden_dim=16, embedding_dim=8, attends=attends)
     )
     random = np.random.default_rng(0)
     features, ids = (

@@ -67,7 +67,7 @@ def exact_bound(captioner):
         )
         path_probability = tf.reduce_prod(alpha_of_path, axis=1)
         bound = tf.reduce_sum(path_probability * log_prob)
-    if captioner.decoder.attention == "hard":
+    if captioner.attention == "hard":
         np.testing.assert_array_equal(np.argmax(decoded.selection, axis=-1), paths)
     assert float(tf.reduce_sum(path_probability)) == pytest.approx(1, abs=1e-5)
     return float(bound), flat(tape.gradient(bound, captioner.trainable_variables))
@@ -104,7 +104,7 @@ def pairs(monkeypatch):
 
 
 def change(captioner, **options):
-    captioner.paper_objective.options = dataclasses.replace(captioner.options, **options)
+    captioner.paper_objective.settings = dataclasses.replace(captioner.settings.loss, **options)
 
 
 @pytest.mark.slow

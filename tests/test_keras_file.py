@@ -103,7 +103,7 @@ def test_from_config_reads_no_file():
     config = built().get_config() | {"encoder": "vgg16", "encoder_training": "fine-tuned"}
     config |= {"encoder_weights": "/nowhere/weights.h5"}
     again = Captioner.from_config(config)
-    assert again.encoder_weights == "/nowhere/weights.h5"
+    assert again.settings.encoder.encoder_weights == "/nowhere/weights.h5"
     assert json.dumps(again.get_config()) == json.dumps(config)
 
 
@@ -182,10 +182,11 @@ def test_the_bundled_encoder(tmp_path):
     captioner = make_captioner(shape=(49, 1280), **options)
     captioner.save(tmp_path / "captioner.keras")
     loaded = keras.saving.load_model(tmp_path / "captioner.keras")
-    assert loaded.encoder_weights == "bundled"
+    assert loaded.settings.encoder.encoder_weights == "bundled"
     for mine, theirs in zip(loaded.encoder_model.weights, captioner.encoder_model.weights):
         np.testing.assert_array_equal(mine, theirs)
-    assert keras.models.clone_model(captioner).encoder_weights == "bundled"
+    clone = keras.models.clone_model(captioner)
+    assert clone.settings.encoder.encoder_weights == "bundled"
 
 
 def test_arguments_of_folders_are_ignored_with_a_warning(tmp_path):
@@ -218,7 +219,7 @@ def trained(scene_vocabulary, batches, without_graphs):
 def test_training_goes_on(trained, batches, tmp_path):
     trained.save(tmp_path / "captioner.keras")
     loaded = keras.saving.load_model(tmp_path / "captioner.keras")
-    assert loaded.updates.options.average_momentum == 0.9
+    assert loaded.updates.settings.average_momentum == 0.9
     assert loaded.steps_per_execution == 2
     assert loaded.optimizer.iterations == trained.optimizer.iterations > 0
     histories = []

@@ -26,15 +26,9 @@ from keras_sat.command_line.messages import one_line
 from keras_sat.command_line.models import models_or_default
 from keras_sat.deploy.ray_data import load_models
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
-from keras_sat.options import (
-    FIRST,
-    KINDS,
-    CaptionerOptions,
-    SelfCriticalOptions,
-    TrainingOptions,
-)
 from keras_sat.pictures.gallery import GalleryPage
 from keras_sat.presets import DEFAULT_MODEL
+from keras_sat.settings import FIRST, HEADINGS, FitSettings, fields_by_heading
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
 from keras_sat.weight_paths import keras_home
@@ -63,16 +57,12 @@ def test_the_help_of_fit_is_one_screen_and_help_all_has_every_option_by_kind(mon
         for number, line in enumerate(lines)
         if line.startswith("  --")
     }
-    headings = [lines.index(f"{heading}:") for heading in KINDS.values()] + [len(lines)]
-    for cls in (CaptionerOptions, SelfCriticalOptions, TrainingOptions):
-        for name in {*cls.names()} - {"grid_shape"}:
-            flag, number = (
-                f"--{name.replace('_', '-')}",
-                list(KINDS).index(cls.fields()[name].metadata["kind"]),
-            )
+    headings = [lines.index(f"{heading}:") for heading in HEADINGS] + [len(lines)]
+    for number, fields in enumerate(fields_by_heading(FitSettings).values()):
+        for name in fields.keys() - {"grid_shape"}:
+            flag = f"--{name.replace('_', '-')}"
             assert "; default: " in " ".join(lines[place[flag] : place[flag] + 2]), name
-            in_its_group = headings[number] < place[flag] < headings[number + 1]
-            assert in_its_group or name in FIRST or name in TrainingOptions.names(), name
+            assert headings[number] < place[flag] < headings[number + 1] or name in FIRST, name
 
 
 @pytest.mark.slow

@@ -128,9 +128,14 @@ def test_the_papers_captioner_has_one_encoder(flickr8k_of_scenes, tmp_path):
     """Its last layers are trained apart from the first ones."""
     program = [sys.executable, str(PROGRAM), *flickr8k_of_scenes, "--small", "--output-dir"]
     subprocess.run([*program, str(tmp_path), "flickr8k-paper"], check=True)
-    assert Captioner.load(tmp_path / "paper-words" / "model").trained_up_to == "top"
+    assert (
+        Captioner.load(tmp_path / "paper-words" / "model").settings.encoder.trained_up_to == "top"
+    )
     captioner = Captioner.load(tmp_path / "flickr8k-paper")
-    assert captioner.trained_up_to is None and captioner.encoder_layer is None
+    assert (
+        captioner.settings.encoder.trained_up_to is None
+        and captioner.settings.encoder.encoder_layer is None
+    )
 
 
 def test_a_stage_that_is_left_out_is_no_start():

@@ -16,14 +16,15 @@ from data_utils.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, presets
 from keras_sat.__main__ import main
 from keras_sat.beyond import consensus
-from keras_sat.options import TrainingOptions
+from keras_sat.settings import FitSettings
 from keras_sat.training import recipe
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.own_words import in_words, own_words, unused_words
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.run import Training
 
-FROM_SCRATCH = {name: TrainingOptions.defaults()[name] for name in presets.OWN_PHOTOS}
+PATIENT = FitSettings.of("fit", {"patience": None})
+FROM_SCRATCH = {name: FitSettings.defaults()[name] for name in presets.OWN_PHOTOS}
 
 
 def write_folder(directory, *, train, dev, test):
@@ -162,7 +163,7 @@ def test_the_initial_model_may_have_been_trained_on_the_photos_of_dev_and_test(
 
 
 def test_scores_from_before_count_for_no_other_training(tmp_path):
-    job = SimpleNamespace(cluster=Cluster(None), options=TrainingOptions(patience=None))
+    job = SimpleNamespace(cluster=Cluster(None), settings=PATIENT)
     write_sealed_json(tmp_path / "before.json", {"val_bleu_4": 0.9})
     training = Training(job, tmp_path, 2)
     training.record({"schedule": "constant"})
@@ -366,7 +367,7 @@ def test_few_dev_photos_are_told(dev, told, tmp_path, monkeypatch, capsys):
 
 
 def test_a_start_without_a_whole_epoch_is_told(tmp_path, capsys):
-    job = SimpleNamespace(cluster=Cluster(None), options=TrainingOptions(patience=None), say=print)
+    job = SimpleNamespace(cluster=Cluster(None), settings=PATIENT, say=print)
     for told in (False, True):
         Training(job, tmp_path, 2).record({"schedule": "constant"})
         said = "stopped in its first epoch; nothing was saved, starting again"

@@ -71,7 +71,7 @@ def test_a_captioner_keeps_it(captioner, tmp_path):
     captioner.save(tmp_path / "model")
     loaded = Captioner.load(tmp_path / "model")
     photos = random_pixels(2, 64, 64, 3)
-    assert loaded.photo_blur == 0.7
+    assert loaded.settings.encoder.photo_blur == 0.7
     np.testing.assert_allclose(
         loaded.encode(photos), captioner.encode(photos), rtol=1e-5, atol=1e-5
     )

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from keras_sat import presets
-from keras_sat.options import CONSENSUS_BEAMS, SearchOptions
-from keras_sat.training.plan import Machine, PhotoCounts, Request, check_request, resolve
+from keras_sat.settings import CONSENSUS_BEAMS, Search
+from keras_sat.training.plan import Machine, PhotoCounts, Request, resolve
 
 DOCS = Path(__file__).parents[1] / "docs"
 TRAINING = DOCS / "training.md"
@@ -34,7 +34,7 @@ def test_neither_files_nor_devices_are_touched(machine, monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", reject)
     for data in ("scenes", "flickr8k", "folder", "photos"):
         plan = resolve(Request(data, {"dtype": "auto"}), MANY, machine)
-        assert str(plan) and plan.options.training.dtype == "mixed_bfloat16"
+        assert str(plan) and plan.settings.training.dtype == "mixed_bfloat16"
 
 
 @pytest.mark.parametrize(
@@ -63,27 +63,28 @@ def test_what_fit_would_do_is_said_in_words(request_, photos, said, machine):
 def test_another_machine_has_another_plan(machine):
     with_gpu = machine._replace(default_encoder="vgg16", devices="1 GPU")
     plan = resolve(Request("flickr8k", {}), MANY, with_gpu)
-    assert plan.preset == "flickr8k" and plan.network["encoder"] == "vgg16"
+    assert plan.preset == "flickr8k" and plan.encoder_name == "vgg16"
     assert "on 1 GPU" in str(plan)
     resumed = machine._replace(resumed_encoder="mobilenet_v2")
     plan = resolve(Request("flickr8k", {}, output_dir="a"), MANY, resumed)
-    assert plan.preset == "flickr8k-mobilenet_v2" and plan.network["encoder"] == "mobilenet_v2"
+    assert plan.preset == "flickr8k-mobilenet_v2" and plan.encoder_name == "mobilenet_v2"
 
 
 def test_a_run_that_is_resumed_keeps_its_defaults_but_not_what_is_asked_for(machine):
     record = {"batch_size": 3, "epochs": 7, "learning_rate": {"class": "a schedule"}}
-    plan = resolve(Request("folder", {"epochs": 9}), PhotoCounts(400, 40), machine, record)
-    training = plan.options.training
-    assert (training.batch_size, training.epochs) == (3, 9)
-    assert training.learning_rate == presets.OWN_PHOTOS["learning_rate"]
+    plan = resolve(Request("folder", {"epochs": 9}), PhotoCounts(400, 40), machine)
+    plan = plan.resumed(record)
+    settings = plan.settings
+    assert (settings.training.batch_size, settings.cross_entropy.epochs) == (3, 9)
+    assert settings.optimizer.learning_rate == presets.OWN_PHOTOS["learning_rate"]
     assert plan.monitored == "val_bleu_4", "as in the versions that recorded nothing else"
 
 
-def test_wrong_options_are_told_without_photos(machine):
+def test_wrong_options_are_told_without_photos():
     with pytest.raises(ValueError, match="`epochs` must be at least 1"):
-        check_request(Request("flickr8k", {"epochs": 0}), machine)
+        Request("flickr8k", {"epochs": 0})
     with pytest.raises(ValueError, match="require each other"):
-        check_request(Request("flickr8k", {"box_weight": 1.0}), machine)
+        Request("flickr8k", {"box_weight": 1.0})
 
 
 def test_the_example_of_the_docs(capsys):
@@ -170,15 +171,14 @@ def test_a_default_that_a_page_states_is_the_one_that_fit_takes(
     assert said in words_of(page)
     for trained_on, encoder in plans:
         plan = plan_for(trained_on, encoder, machine)
-        found = getattr(plan.options.training, option, plan.network.get(option))
-        assert found == value, (trained_on, encoder)
+        assert plan.settings.to_dict()[option] == value, (trained_on, encoder)
 
 
 @pytest.mark.parametrize("page", ["questions.md", "troubleshooting.md"])
 def test_the_space_that_features_take_counts_the_views_of_the_preset(page, machine):
     sizes = {}
     for data, photos in {"flickr8k": MANY, "coco": PhotoCounts(113_287, 5_000, 5_000)}.items():
-        num_views = plan_for(data, "vgg16", machine).options.training.num_views
+        num_views = plan_for(data, "vgg16", machine).settings.cross_entropy.num_views
         num_rows = photos.train * num_views + photos.dev + photos.test
         sizes[data] = num_rows * 14 * 14 * 512 * 2 / 1e9
     assert f"{sizes['flickr8k']:.1f} GB for Flickr8k" in words_of(page)
@@ -187,5 +187,5 @@ def test_the_space_that_features_take_counts_the_views_of_the_preset(page, machi
 
 def test_the_beams_that_questions_states_are_those_of_a_search():
     words = words_of("questions.md")
-    assert f"(`--num-beams`, {SearchOptions().beams} by default)" in words
+    assert f"(`--num-beams`, {Search().beams} by default)" in words
     assert f"such as the bundled `flickr8k`, use {CONSENSUS_BEAMS} by default" in words

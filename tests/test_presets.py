@@ -8,7 +8,6 @@ from small_training import OPTIONS
 import keras_sat
 from data_utils import DATASETS
 from keras_sat.__main__ import main
-from keras_sat.options import CaptionerOptions
 from keras_sat.presets import (
     OWN_PHOTOS,
     PRESETS,
@@ -18,7 +17,9 @@ from keras_sat.presets import (
     fitting_settings,
 )
 from keras_sat.scoring.published import PUBLISHED
-from keras_sat.training.plan import FitOptions
+from keras_sat.settings import FitSettings
+from keras_sat.training import recipe
+from keras_sat.training.plan import Machine, Request, _preset_of
 
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
 TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
@@ -26,7 +27,7 @@ TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
 
 @pytest.mark.parametrize("settings", [*PRESETS.values(), OWN_PHOTOS])
 def test_settings_are_options_of_fit_with_valid_values(settings):
-    CaptionerOptions(**FitOptions.of(settings).captioner)
+    FitSettings.of("fit", settings)
 
 
 @pytest.mark.slow
@@ -44,7 +45,7 @@ def test_each_data_set_of_the_paper_from_its_files_to_the_paper_beside_it(
         first
         == f"using the preset {name}; preset='default' (--preset default) uses the plain defaults"
     )
-    assert captioner.length_penalty == PRESETS[name]["length_penalty"]
+    assert captioner.search_rules.length_penalty == PRESETS[name]["length_penalty"]
     assert isinstance(captioner.optimizer, keras.optimizers.Adam)
     data = [
         "--data",
@@ -157,11 +158,13 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(
     seen = []
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: False)
 
-    def of(options):
-        seen.append(options)
+    def asked(data, options, **arguments):
+        request = Request(data, options, **arguments)
+        _, settings = _preset_of(request, Machine.here(data))
+        seen.append({**settings, **request.given_options()})
         raise ValueError("that is all")
 
-    monkeypatch.setattr(FitOptions, "of", of)
+    monkeypatch.setattr(recipe, "Request", asked)
     assert main(["fit", *arguments, "--hidden-dim", "3"]) == 2
     given = {
         name.removeprefix("--").replace("-", "_"): value

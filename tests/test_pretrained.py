@@ -48,7 +48,7 @@ def test_the_scene_models_tell_the_truth_and_look_at_it(name, truth, mass):
     captioner = keras_sat.Captioner.from_pretrained(name)
     report, results = report_on(captioner, draw_scenes(100, seed=31))
     assert report["true_captions"] >= truth and report["attention_mass"] >= mass
-    assert captioner.decoder.attention == SCENES[name]
+    assert captioner.attention == SCENES[name]
     display = keras_sat.AttentionDisplay.from_result(results[0])
     assert display.attention_weights.shape[1:] == (16, 16)
     np.testing.assert_allclose(display.attention_weights.sum(axis=(1, 2)), 1, atol=1e-5)
@@ -88,7 +88,7 @@ def test_a_folder_of_the_same_name_does_not_hide_it(tmp_path, monkeypatch):
         == keras_sat.Captioner.load(pretrained_directory("scenes")).weights_digest()
     )
     keras_sat.Captioner.from_pretrained("scenes-hard").save("scenes")
-    assert keras_sat.Captioner.from_pretrained("scenes").decoder.attention == "hard"
+    assert keras_sat.Captioner.from_pretrained("scenes").attention == "hard"
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +118,13 @@ def test_a_captioner_of_photos_needs_nothing_but_itself(monkeypatch, name):
     captioner = keras_sat.Captioner.from_pretrained(name)
     result = captioner.caption(PHOTO)
     assert (
-        captioner.decoder.attention == PHOTO_KINDS[name]
+        captioner.attention == PHOTO_KINDS[name]
         and result.attention_weights.shape[1:] == GRIDS[name]
     )
     assert "man" in result.words
-    assert captioner.encoder_weights == "imagenet", "no path of the computer that it was trained on"
+    assert captioner.settings.encoder.encoder_weights == "imagenet", (
+        "no path of the computer that it was trained on"
+    )
 
 
 def unlike_any_photo():
@@ -206,13 +208,13 @@ def test_it_looks_at_what_it_names(name, flickr8k_images, real_data):
 
 def test_one_is_the_papers_own_network():
     captioner = keras_sat.Captioner.from_pretrained("flickr8k-paper")
-    assert hooks_of(captioner.options.to_dict()) == [HOOKS["label_smoothing"]], (
+    assert hooks_of(captioner.settings.loss) == [HOOKS["label_smoothing"]], (
         "nothing else goes beyond the paper"
     )
     assert type(captioner.decoder) is CaptionDecoder and captioner.decoder.has_gate
     assert (
-        captioner.options.scoring == "additive"
-        and captioner.options.attention_penalty_weight == 0.33
+        captioner.settings.network.scoring == "additive"
+        and captioner.settings.loss.attention_penalty_weight == 0.33
     )
 
 
@@ -299,8 +301,8 @@ def test_a_model_that_an_earlier_version_saved_says_the_same():
     said = json.loads((GOLDEN / "saved" / "said.json").read_text())
     with pytest.warns(UserWarning, match="no option expectation_probability any more"):
         captioner = keras_sat.Captioner.load(GOLDEN / "saved" / "model")
-    assert captioner.decoder.cell == "gru" and captioner.adapter.projection_dim == 20
-    assert captioner.length_penalty == 0.5 and captioner.baseline.numpy() < 0
+    assert captioner.decoder.settings.cell == "gru" and captioner.adapter.projection_dim == 20
+    assert captioner.search_rules.length_penalty == 0.5 and captioner.baseline.numpy() < 0
     assert len(captioner.training_photos.names) == 200
     for result, expected in zip(captioner.caption(pictures(), num_beams=2), said, strict=True):
         assert result.caption == expected["caption"]

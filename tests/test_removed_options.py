@@ -6,8 +6,8 @@ from small_training import train
 from data_utils.atomic_files import write_sealed_json
 from keras_sat.__main__ import main
 from keras_sat.command_line.commands import module_of
-from keras_sat.options import BeamSearchOptions, split_options
 from keras_sat.removed_options import REMOVED, Removed, without_removed
+from keras_sat.settings import BeamSearch, FitSettings
 from keras_sat.training.run_record import record_arguments
 
 
@@ -25,13 +25,13 @@ def test_a_value_that_changes_nothing_is_left_out_in_silence():
 
 def test_a_call_without_an_option_that_did_no_harm_goes_on_with_one_warning():
     with pytest.warns(UserWarning, match="no option old_search any more") as warnings:
-        options = BeamSearchOptions.of("caption", {"old_search": True, "num_beams": 2})
+        options = BeamSearch.of("caption", {"old_search": True, "num_beams": 2})
     assert options.num_beams == 2 and len(warnings) == 1
 
 
 def test_a_call_whose_result_would_be_another_is_an_error_with_the_way_out():
     with pytest.raises(ValueError, match="Train without it. Received: old_loss=0.5"):
-        split_options("fit", {"old_loss": 0.5}, BeamSearchOptions)
+        FitSettings.of("fit", {"old_loss": 0.5})
 
 
 def test_a_saved_captioner_that_was_trained_with_it_is_read():

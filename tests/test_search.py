@@ -12,8 +12,8 @@ from helpers import all_slow_but
 
 from data_utils import Vocabulary
 from keras_sat.captioner import Captioner
-from keras_sat.options import SearchOptions
 from keras_sat.search.algorithms import beam_search, greedy_search, run_search, sample_search
+from keras_sat.settings import Search
 
 PAD, START, END, UNK = range(4)
 PHOTOS, WORDS, LONGEST = 3, 7, 4
@@ -402,9 +402,9 @@ def test_the_joining_word_is_an_option():
     )
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
     captioner = Captioner.from_pretrained("scenes").adapted(no_repeat_around="a")
-    assert captioner.arguments_of_search(SearchOptions())["no_repeat_around"] == "a"
+    assert captioner.arguments_of_search(Search())["no_repeat_around"] == "a"
     with pytest.raises(ValueError, match="one word"):
-        SearchOptions(no_repeat_around="black and")
+        Search(no_repeat_around="black and")
 
 
 @pytest.mark.parametrize("size", all_slow_but(2, [1, 2, 20]))

@@ -225,7 +225,7 @@ def test_optimizer_and_dropout_are_the_default_ones(scene_vocabulary):
     captioner.compile()
     mine, theirs = ({**x.optimizer.get_config(), "name": "adam"} for x in (model, captioner))
     assert mine == theirs
-    options = captioner.decoder.options
+    options = captioner.decoder.settings
     rates = options.dropout_before_readout, options.dropout_after_readout
     assert rates == (model.dropout.rate, model.dropout.rate)
 

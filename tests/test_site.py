@@ -130,9 +130,9 @@ def test_all_notebooks_and_pages_have_a_place():
 
 
 def test_links_to_sources_are_marked_and_other_files_copied(tmp_path):
-    text = "[a](../keras_sat/options.py) [b](data.md#x) [c](pictures.py) `x[0](None)`"
+    text = "[a](../keras_sat/settings.py) [b](data.md#x) [c](pictures.py) `x[0](None)`"
     linked = module("gather").with_links(text, ROOT / "docs", tmp_path)
-    assert linked == text.replace("../keras_sat/options.py", "source:keras_sat/options.py")
+    assert linked == text.replace("../keras_sat/settings.py", "source:keras_sat/settings.py")
     assert (tmp_path / "docs" / "pictures.py").exists()
 
 

@@ -68,7 +68,7 @@ class InNumPy:
 
     def __init__(self, captioner, a):
         self.decoder = captioner.decoder
-        self.options = captioner.options
+        self.options = captioner.settings.network
         self.a = a
         self.mean = a.mean(axis=0)
         self.no_attention = self.options.attention == "none"

@@ -16,10 +16,10 @@ from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from data_utils.scenes import WordPlace
 from keras_sat import AttentionDisplay, Ensemble, gallery
 from keras_sat.__main__ import main
-from keras_sat.options import MAP_KINDS
 from keras_sat.scoring.measured_maps import maps_to_rank, measured_maps
 from keras_sat.scoring.phrases import figures_of, ground_captions, ground_phrases
 from keras_sat.search.result import CaptionResult
+from keras_sat.settings import MAP_KINDS
 
 GREEDY = {"num_beams": 1, "max_length": 5}
 

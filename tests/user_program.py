@@ -41,7 +41,7 @@ def train(output_dir: Path) -> Captioner:
         patience=3,
         output_dir=output_dir,
     )
-    print(captioner.attention, captioner.label_smoothing + 1.0)
+    print(captioner.attention, captioner.settings.loss.label_smoothing + 1.0)
     captioner.save(output_dir / "model", precision="int8")
     return captioner
 

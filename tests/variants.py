@@ -118,15 +118,15 @@ def weights_of(decoder):
         return {kernel: array(layer.kernel), **({} if bias is None else {bias: array(layer.bias)})}
 
     attention, cells, readout = decoder.attention_layer, decoder.cells, decoder.readout
-    scoring = decoder.scoring if decoder.chooses else None
+    scoring = decoder.settings.scoring if decoder.chooses else None
     w = {
-        name: getattr(decoder.options, name)
+        name: getattr(decoder.settings, name)
         for name in ("attention", "scoring", "cell", "readout_activation")
     }
     w["attends"] = "after" if isinstance(decoder, AttendAfter) else "before"
     w["E"] = array(decoder.embedding.embeddings)
     w |= dense("init_h", decoder.initial_hidden, "init_h_b")
-    if decoder.cell == "lstm":
+    if decoder.settings.cell == "lstm":
         w |= dense("init_c", decoder.initial_cell, "init_c_b")
     else:
         w["b_U"] = [array(cell.recurrent_projection.bias) for cell in cells]

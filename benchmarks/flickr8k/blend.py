@@ -68,7 +68,7 @@ def split(captioner, layer):
 
 def with_encoder_of(captioner, other):
     """Return the same captioner with the encoder and the photo blur of another one."""
-    same = captioner.adapted(photo_blur=other.photo_blur)
+    same = captioner.adapted(photo_blur=other.settings.encoder.photo_blur)
     encoder, another = same.encoder_model, other.encoder_model
     if [weight.shape for weight in encoder.weights] != [weight.shape for weight in another.weights]:
         names = f"{same.photo_encoder.name!r} and {other.photo_encoder.name!r}"
@@ -149,7 +149,7 @@ def main(arguments):
         )
         # The path of its file on this machine says nothing elsewhere.
         if blended.photo_encoder.is_saved:
-            blended.photo_encoder.weights = "imagenet"
+            blended.photo_encoder.note_weights("imagenet")
         blended.save(arguments.out, precision=arguments.precision)
     except ValueError as error:
         sys.exit(f"blend: {error}")

@@ -211,7 +211,7 @@ class Maker:
         captioner = self._blended(folders, finish)
         captioner.save(folder, precision="int8")
         captioner = Captioner.load(folder)  # with the rounded weights
-        if captioner.consensus_weight:
+        if captioner.search_rules.consensus_weight:
             captioner.consensus = Consensus.build(captioner, photos_of_split(self.photos, "train"))
         calibration = calibrate(captioner, photos_of_split(self.photos, "dev"))
         save_records(captioner, folder)
@@ -242,7 +242,7 @@ class Maker:
         """Return the captioner with the mean weights of the stages in these folders."""
         trained = [Captioner.load(_captioner_of(folder)) for folder in folders]
         captioner = blend(trained, [*finish.blend.values()])
-        if captioner.trained_up_to is not None:
+        if captioner.settings.encoder.trained_up_to is not None:
             captioner = joined(captioner)  # frozen and trained layers in one encoder
         captioner = captioner.adapted(**finish.options)
         if finish.word_offsets:
@@ -251,7 +251,7 @@ class Maker:
             captioner.decoder.readout.word_logits.bias.assign_add(offsets)
         if captioner.photo_encoder.is_saved:
             # The path of the weights that its training began with is of this machine.
-            captioner.photo_encoder.weights = "imagenet"
+            captioner.photo_encoder.note_weights("imagenet")
         return captioner
 
     def _records_of(self, finish):

@@ -21,8 +21,8 @@ from keras_sat.model.readers import has_fast_twin
 class AttendAfter(CaptionDecoder):
     """A CaptionDecoder that attends after reading the previous word."""
 
-    def __init__(self, vocabulary_size, **options):
-        super().__init__(vocabulary_size, **options)
+    def __init__(self, vocabulary_size, settings=None, **options):
+        super().__init__(vocabulary_size, settings, **options)
         self.cells_read_context = False  # they read the mean annotation vector at every step
 
     @has_fast_twin

@@ -25,10 +25,10 @@ class AttentionOnBoxes(Term):
     """The loss term of `box_weight`, which penalises attention outside the boxes."""
 
     @classmethod
-    def of(cls, captioner, options):
-        if not options.box_weight or not captioner.decoder.chooses:
+    def of(cls, captioner, loss):
+        if not loss.box_weight or not captioner.decoder.chooses:
             return None
-        return cls(options.box_weight)
+        return cls(loss.box_weight)
 
     def __call__(self, features, target_ids, read, extra):
         if not extra:  # this batch has no boxes

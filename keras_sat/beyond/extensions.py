@@ -10,7 +10,6 @@ from keras_sat.beyond.label_smoothing import LabelSmoothing
 from keras_sat.beyond.sentinel import WithSentinel
 from keras_sat.beyond.sharpness import Sharpness
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.options import CaptionerOptions, DecoderOptions
 
 HOOKS = {
     "sentinel": Hook(decoder=WithSentinel),
@@ -22,29 +21,28 @@ HOOKS = {
 }
 
 
-def hooks_of(options):
-    """Return the hooks of those `options` (a dict) that differ from the defaults."""
-    defaults = CaptionerOptions.defaults()
+def hooks_of(part):
+    """Return the hooks of those settings of a part, Network or Loss, that differ from
+    the defaults.
+    """
+    defaults = part.defaults()
     return [
         hook
-        for option, hook in HOOKS.items()
-        if option in options and options[option] != defaults.get(option)
+        for name, hook in HOOKS.items()
+        if name in defaults and getattr(part, name) != defaults[name]
     ]
 
 
-def make_decoder(vocabulary_size, options, **keras_options):
-    """Create the paper's decoder, or the subclass that these options require.
+def make_decoder(vocabulary_size, network, **keras_options):
+    """Create the paper's decoder, or the subclass that these settings require.
 
     Args:
         vocabulary_size: number of tokens.
-        options: options of a captioner, a dict; others have their defaults.
+        network: Network.
         **keras_options: options of any Keras layer, such as name and dtype.
     """
-    classes = [hook.decoder for hook in hooks_of(options) if hook.decoder]
-    decoder_class = _combined(classes)
-    names = [name for name in DecoderOptions.names() if name in options]
-    decoder_options = {name: options[name] for name in names}
-    return decoder_class(vocabulary_size, **decoder_options, **keras_options)
+    decoder_class = _combined([hook.decoder for hook in hooks_of(network)])
+    return decoder_class(vocabulary_size, network, **keras_options)
 
 
 def _combined(classes):
@@ -61,7 +59,7 @@ def _combined(classes):
     return type(name, tuple(classes), {})
 
 
-def terms_of(captioner, options):
-    """Return the list of Terms that these CaptionerOptions add to the objective."""
-    terms = [hook.term.of(captioner, options) for hook in hooks_of(options.to_dict()) if hook.term]
+def terms_of(captioner, loss):
+    """Return the list of Terms that these settings, a Loss, add to the objective."""
+    terms = [hook.term.of(captioner, loss) for hook in hooks_of(loss)]
     return [term for term in terms if term is not None]

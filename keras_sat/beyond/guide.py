@@ -65,14 +65,15 @@ class Guide(Term):
         self.layers = (self.detectors,)
 
     @classmethod
-    def of(cls, captioner, options):
+    def of(cls, captioner, loss):
         has_words = not PLACELESS.issuperset(captioner.vocabulary.words)
-        if not (options.guide_weight and captioner.decoder.chooses and has_words):
+        if not (loss.guide_weight and captioner.decoder.chooses and has_words):
             return None
-        boxes = AttentionOnBoxes.of(captioner, options)
+        boxes = AttentionOnBoxes.of(captioner, loss)
+        decoder = captioner.decoder
         # Lower seeds are already used.
-        kind = {"seed": options.seed + 5, "dtype": captioner.decoder.dtype_policy}
-        return cls(captioner.vocabulary, weight=options.guide_weight, boxes=boxes, **kind)
+        kind = {"seed": decoder.settings.seed + 5, "dtype": decoder.dtype_policy}
+        return cls(captioner.vocabulary, weight=loss.guide_weight, boxes=boxes, **kind)
 
     def check(self, batches):
         (_, input_ids, *_), *_ = batches.element_spec

@@ -21,7 +21,7 @@ class Term:
         layers: Keras layers on the features, trained with the captioner but not saved.
     """
 
-    option = None  # the name of its weight in CaptionerOptions
+    option = None  # the name of its weight in Loss
     is_measured = False
     layers = ()
 
@@ -29,9 +29,9 @@ class Term:
         self.weight = weight
 
     @classmethod
-    def of(cls, captioner, options):
-        """Return the term for a captioner with these CaptionerOptions, or None."""
-        weight = getattr(options, cls.option)
+    def of(cls, captioner, loss):
+        """Return the term for a captioner with these settings, a Loss, or None."""
+        weight = getattr(loss, cls.option)
         return cls(weight) if weight else None
 
     def check(self, batches):

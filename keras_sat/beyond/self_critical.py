@@ -22,9 +22,9 @@ from keras_sat.beyond.boxes import AttentionOnBoxes
 from keras_sat.model.metrics import Objective
 from keras_sat.model.replicas import draw_for_photos, photos_with_words, share_of_mean
 from keras_sat.model.teacher_forcing import as_rows
-from keras_sat.options import SearchOptions, SelfCriticalOptions
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_vectors
 from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
+from keras_sat.settings import Rewards, Search
 
 NUM_DRAWN = 5  # captions sampled for each photo; "others" needs two at least
 TEMPERATURE = 0.5  # of the sampling, from p ** (1 / temperature)
@@ -57,8 +57,8 @@ class SelfCritical:
         reward_baseline="greedy",
         max_length=20,
     ):
-        SelfCriticalOptions.check(reward_baseline=reward_baseline)
-        SearchOptions.check(max_length=max_length)
+        Rewards.check(reward_baseline=reward_baseline)
+        Search.check(max_length=max_length)
         self.vocabulary = vocabulary
         self.reward_baseline = reward_baseline
         self.max_length = max_length
@@ -177,7 +177,7 @@ class DrawnDropout:
     def __init__(self, decoder, photos):
         readout = decoder.readout
         readout_dim = readout.word_logits.kernel.shape[0]
-        state_ones = ops.ones((photos, decoder.hidden_dim), decoder.compute_dtype)
+        state_ones = ops.ones((photos, decoder.settings.hidden_dim), decoder.compute_dtype)
         readout_ones = ops.ones((photos, readout_dim), decoder.compute_dtype)
         self.masks = [
             readout.drop_before(state_ones, training=True),

@@ -60,7 +60,7 @@ class WithSentinel(CaptionDecoder):
             self.sentinel_layer = Sentinel(
                 features_shape[-1], name="sentinel", dtype=self.dtype_policy
             )
-            self.sentinel_layer.build((None, self.hidden_dim))
+            self.sentinel_layer.build((None, self.settings.hidden_dim))
 
     def attend(self, state, features, projected_features, selection_inputs):
         """Return Attended; its context is partly the sentinel's, see `from_photo`."""

@@ -28,7 +28,7 @@ from keras_sat.command_line.models import (
     runs_on_litert,
 )
 from keras_sat.command_line.paths import drawing_paths
-from keras_sat.options import MAP_KINDS, CaptionerOptions, ConsensusOptions, SearchOptions
+from keras_sat.settings import MAP_KINDS, ConsensusSearch, Encoder, Search
 
 DESCRIPTION = """Print a line for each picture: its path, a tab and its caption. On a terminal the
 line also shows the confidence, if the model has one, and starts with "not sure" if
@@ -53,8 +53,8 @@ def add_arguments(parser):
     )
     add_switches(parser, recursive="include subfolders")
     add_models(parser)
-    add_options(parser, ConsensusOptions)
-    add_options(parser, SearchOptions, "num_results")
+    add_options(parser, ConsensusSearch)
+    add_options(parser, Search, "num_results")
     text = (
         "caption only this part: left,top,right,bottom, as fractions of the sides, such as "
         ".1,.2,.4,.9; repeatable"
@@ -65,7 +65,7 @@ def add_arguments(parser):
         "SENTENCE",
         say="do not caption; show where the model looks for each word of this sentence",
     )
-    add_options(parser, CaptionerOptions, "encoder_weights")
+    add_options(parser, Encoder, "encoder_weights")
     _add_printing(parser)
     _add_drawings(parser)
     _add_caption_files(parser)

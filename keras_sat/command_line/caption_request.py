@@ -4,12 +4,13 @@ which of them can be combined.
 
 from dataclasses import dataclass, field
 
+from keras_sat.bounds import probability
 from keras_sat.command_line.flags import flag_of
 from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
-from keras_sat.options import BeamSearchOptions, ConsensusOptions, probability
+from keras_sat.settings import BeamSearch, ConsensusSearch
 
 # Which options belong to what; the others are fields of CaptionRequest themselves.
-SEARCH = (*ConsensusOptions.names(), "num_results")
+SEARCH = (*ConsensusSearch.names(), "num_results")
 MAPS = ("plot", "html", "gif", "gallery")
 DRAWINGS = (*MAPS, "trace")
 STYLE = ("words", "width", "shares", "plot_format", "map_kind")
@@ -28,7 +29,7 @@ ALLOWED_WITH_RAY = (
     "recursive",
     "models",
     "encoder_weights",
-    *BeamSearchOptions.names(),
+    *BeamSearch.names(),
     *WORKERS,
 )
 

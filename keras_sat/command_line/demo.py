@@ -10,7 +10,7 @@ from data_utils.atomic_files import write_json, write_whole
 from data_utils.captions import CaptionedImage
 from keras_sat.command_line.flags import add_options, add_values
 from keras_sat.command_line.invocation import command
-from keras_sat.options import CaptionerOptions, TrainingOptions
+from keras_sat.settings import Network, Training
 
 DESCRIPTION = """Train a captioner on synthetic scenes (a few minutes on two CPU cores), score it on
 unseen scenes, and draw where it looked. If killed, it resumes when run again."""
@@ -51,11 +51,11 @@ SETTINGS = {
 
 
 def add_arguments(parser):
-    add_options(parser, CaptionerOptions, "attention")
+    add_options(parser, Network, "attention")
     parser.add_argument(
         "--max-objects", type=int, choices=(1, 2, 3), help="objects per scene; default: 2"
     )
-    add_options(parser, TrainingOptions, "seed")
+    add_options(parser, Training, "seed")
     add_values(parser, "DIR", output_dir="default: demo")
 
 

@@ -20,8 +20,8 @@ from keras_sat.command_line.flags import (
 from keras_sat.command_line.models import models_or_default
 from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
 from keras_sat.command_line.paths import output_paths
-from keras_sat.options import MEASURED_MAPS, CaptionerOptions, ConsensusOptions
 from keras_sat.presets import DEFAULT_MODEL
+from keras_sat.settings import MEASURED_MAPS, ConsensusSearch, Encoder
 
 DESCRIPTION = """Caption the photos of a split, and score the captions against the references.
 With --captions, score the captions of any other system."""
@@ -81,8 +81,8 @@ def add_arguments(parser):
         captions="score the captions in this JSON list of objects with image_id and caption",
     )
     add_data(parser, split="test")
-    add_options(parser, ConsensusOptions)
-    add_options(parser, CaptionerOptions, "encoder_weights")
+    add_options(parser, ConsensusSearch)
+    add_options(parser, Encoder, "encoder_weights")
     add_switches(
         parser, allow_training_photos="also score photos that the captioner was trained on"
     )

@@ -8,20 +8,14 @@ import argparse
 from keras_sat.command_line.flags import (
     BOXES_HELP,
     add_data,
-    add_option,
+    add_options,
     add_removed,
     add_switches,
     add_values,
 )
 from keras_sat.command_line.option_groups import reject_alone
-from keras_sat.options import (
-    FIRST,
-    KINDS,
-    CaptionerOptions,
-    SelfCriticalOptions,
-    TrainingOptions,
-)
 from keras_sat.presets import DEFAULT_MODEL, PRESETS
+from keras_sat.settings import FIRST, FitSettings, Rewards, fields_by_heading
 
 DESCRIPTION = """Train a captioner and keep its best epoch. If killed, it resumes when run again.
 
@@ -55,25 +49,22 @@ def add_arguments(parser):
     parser.add_argument("--preset", choices=list(PRESETS), metavar="NAME", help=text)
     add_values(parser, "MODEL", initial_model="start from a saved or a bundled model")
     add_switches(parser, from_scratch=f"for your own photos: do not start from {DEFAULT_MODEL}")
-    # An option of two classes, such as the seed, is that of the training.
-    fields = CaptionerOptions.fields() | SelfCriticalOptions.fields() | TrainingOptions.fields()
-    for name in FIRST:
-        add_option(parser, name, fields.pop(name))
+    add_options(parser, FitSettings, *FIRST)
     add_values(group, "PATH", boxes=f"with --box-weight: {BOXES_HELP}")
     devices = group.add_mutually_exclusive_group()
     devices.add_argument(
         "--gpus", type=int, metavar="N", help="train on the first N GPUs; default: one"
     )
     add_switches(devices, hosts="train on all GPUs of the hosts listed in TF_CONFIG")
-    groups = {kind: parser.add_argument_group(heading) for kind, heading in KINDS.items()}
-    for name, field in fields.items():
-        add_option(groups[field.metadata["kind"]], name, field)
+    for heading, fields in fields_by_heading(FitSettings).items():
+        names = [name for name in fields if name not in FIRST]
+        add_options(parser.add_argument_group(heading), FitSettings, *names)
     add_removed(parser)
 
 
 def run(data, gpus=None, hosts=False, **options):
     """Train a captioner with the given options."""
-    epochs, *settings = SelfCriticalOptions.names()
+    epochs, *settings = Rewards.names()
     for name in settings:
         if name in options and not options.get(epochs):
             reject_alone(name, epochs)

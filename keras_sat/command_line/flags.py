@@ -29,15 +29,15 @@ def flag_of(option):
 # === Flags of options ===
 
 
-def add_options(parser, options, *names):
-    """Add the flags of an options class to a parser: the named options or all."""
-    fields = options.fields()
+def add_options(parser, kind, *names):
+    """Add the flags of a Part or Settings to a parser: the named ones or all."""
+    fields = kind.fields()
     for name in names or fields:
-        add_option(parser, name, fields[name])
+        _add_option(parser, name, fields[name])
 
 
-def add_option(parser, name, field):
-    """Add the flag of an option, given the field that defines it, if it has one."""
+def _add_option(parser, name, field):
+    """Add the flag of a setting, given the field that defines it, if it has one."""
     bound = field.metadata["bound"]
     metavar = _metavar(name, bound)
     text = _help_text(name, field, shows_choices=metavar is not None)

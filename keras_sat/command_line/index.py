@@ -11,7 +11,7 @@ from keras_sat.command_line.saved_models import (
     folder_to_change,
     read_model_and_photos,
 )
-from keras_sat.options import CaptionerOptions
+from keras_sat.settings import SearchRules
 
 DESCRIPTION = """\
 Index the photos that a model was trained on, with their captions. Of several beams,
@@ -20,7 +20,7 @@ the model then chooses the caption that agrees most with those of similar photos
 
 def add_arguments(parser):
     add_model_and_photos(parser, split="train")
-    add_options(parser, CaptionerOptions, "consensus_weight")
+    add_options(parser, SearchRules, "consensus_weight")
 
 
 def run(
@@ -42,7 +42,7 @@ def run(
     from keras_sat.files.saving import save_records
 
     weight = WEIGHT if consensus_weight is None else consensus_weight
-    CaptionerOptions.check(consensus_weight=weight)
+    SearchRules.check(consensus_weight=weight)
     folder = folder_to_change(model, output_dir)
     captioner, images, cache = read_model_and_photos(
         folder, data, split, cache_dir, encoder_weights, reading

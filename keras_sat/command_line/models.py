@@ -7,8 +7,8 @@ import contextlib
 import sys
 
 from data_utils.captions import tokenise
-from keras_sat.options import SearchOptions
 from keras_sat.presets import DEFAULT_MODEL
+from keras_sat.settings import Search
 
 
 def models_or_default(models, data=None):
@@ -49,7 +49,7 @@ def fits_litert(models, request):
     """
     from keras_sat.deploy.litert_captioner import is_installed
 
-    default = SearchOptions()
+    default = Search()
     is_default_search = request.search in ({}, {"num_beams": default.beams})
     is_short = len(tokenise(request.say or "")) < default.max_length
     is_one_model = len(models) == 1 and request.encoder_weights is None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from data_utils.foreign_text import visible
 from keras_sat.command_line.flags import add_options, add_values
-from keras_sat.options import CaptionerOptions
+from keras_sat.settings import Encoder
 
 
 def add_page_options(parser):
@@ -15,7 +15,7 @@ def add_page_options(parser):
         "npm's registry"
     )
     add_values(parser, "FOLDER", runtime=text)
-    add_options(parser, CaptionerOptions, "encoder_weights")
+    add_options(parser, Encoder, "encoder_weights")
 
 
 def say_that_it_takes_time(model):

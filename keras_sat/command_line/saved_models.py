@@ -6,14 +6,14 @@ Dependencies are imported where they are used, which keeps `--help` fast.
 
 from data_utils.foreign_text import visible
 from keras_sat.command_line.flags import MODEL_HELP, add_data, add_options, add_values
-from keras_sat.options import CaptionerOptions
+from keras_sat.settings import Encoder
 
 
 def add_model_and_photos(parser, split):
     """Add the flags of the model and of the photos; `split` is their default split."""
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     add_data(parser, split=split)
-    add_options(parser, CaptionerOptions, "encoder_weights")
+    add_options(parser, Encoder, "encoder_weights")
     add_values(
         parser,
         "DIR",

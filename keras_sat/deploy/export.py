@@ -32,12 +32,13 @@ from data_utils.atomic_files import (
     write_whole,
 )
 from keras_sat.accelerated.switch import without_fast_twins
+from keras_sat.bounds import one_of
 from keras_sat.checks import checked_path
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import write_files, write_litert
 from keras_sat.deploy.onnx_file import onnx_file
 from keras_sat.files.saving import reject_unbuilt
-from keras_sat.options import BeamSearchOptions, SearchOptions, one_of
+from keras_sat.settings import BeamSearch, Search
 
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
@@ -53,7 +54,7 @@ def export(captioner, directory, formats, **options):
             writes model.tflite, which takes one photo of the encoder's input size,
             searches greedily, and returns token ids. "onnx" writes model.onnx, which
             requires tf2onnx. A list writes several.
-        **options: see `keras_sat.options.BeamSearchOptions`.
+        **options: see `keras_sat.settings.BeamSearch`.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos,
     height, width, 3), RGB, of any size; they are resized to the encoder's input size.
@@ -112,11 +113,9 @@ def search_arguments(captioner, **options):
     """Return the arguments of `CaptionGenerator.search` for greedy and for beam search,
     which returns all beams.
     """
-    search = BeamSearchOptions.of("export", options)
+    search = BeamSearch.of("export", options)
     widths = ({"num_beams": beams, "num_results": beams} for beams in (1, search.beams))
-    return [
-        captioner.arguments_of_search(SearchOptions(**search.to_dict() | width)) for width in widths
-    ]
+    return [captioner.arguments_of_search(Search(**search.to_dict() | width)) for width in widths]
 
 
 def check_captioner(captioner, *, in_float32):

@@ -45,6 +45,7 @@ from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, crops_of, regions_for
 from data_utils.tf_logging import import_tensorflow, nothing_on_standard_error
 from keras_sat.beyond.consensus import Consensus
+from keras_sat.bounds import count
 from keras_sat.deploy.litert_folder import (
     MANIFEST,
     MODEL,
@@ -55,8 +56,8 @@ from keras_sat.deploy.litert_folder import (
 )
 from keras_sat.deploy.litert_graph import GRAPH, filled, has_graph
 from keras_sat.files.model_folder import model_digest, model_directory
-from keras_sat.options import CONSENSUS_BEAMS, EXTRAS, SearchOptions, count
 from keras_sat.search.result import CaptionResult, by_photo, with_image_paths
+from keras_sat.settings import CONSENSUS_BEAMS, EXTRAS, Search
 from keras_sat.weight_paths import keras_home
 
 FEWEST_IN_PARALLEL = 32  # photos; for fewer, preparing several interpreters takes longer
@@ -183,7 +184,7 @@ def converted(directory):
 
     captioner = Captioner.load(directory)  # checks the files
     check_captioner(captioner, in_float32=True)
-    consensus_options = captioner.consensus_options(SearchOptions())
+    consensus_options = captioner.consensus_options(Search())
     if consensus_options is None:
         content = litert_file(captioner, *search_arguments(captioner))
         return content, captioner.vocabulary, None, None

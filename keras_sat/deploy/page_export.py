@@ -24,14 +24,15 @@ from pathlib import Path
 from data_utils.atomic_files import exclusive_lock, read_json, write_json, write_whole
 from data_utils.captions import WORD_RULES
 from data_utils.scenes import COLOURS, SHAPES, SIZES
+from keras_sat.bounds import one_of
 from keras_sat.deploy.export import caption_py, check_captioner, search_arguments
 from keras_sat.deploy.litert import litert_file
 from keras_sat.deploy.litert_folder import write_litert
 from keras_sat.deploy.litert_weights import rounded
 from keras_sat.deploy.page_runtime import FILES, runtime_files
 from keras_sat.files.model_folder import WEIGHTS_LICENSE
-from keras_sat.options import SearchOptions, one_of
 from keras_sat.pictures.player import empty_figure, fill, template_part
+from keras_sat.settings import Search
 
 PAGE = Path(__file__).parent / "page"
 MARK, PHOTO, LOCK = "page.json", "photo", ".lock"
@@ -100,7 +101,7 @@ def write_page(
     if examples is None:
         examples = "people" in captioner.vocabulary
     # The page has no index, and says so.
-    has_index = captioner.consensus_options(SearchOptions()) is not None
+    has_index = captioner.consensus_options(Search()) is not None
     photo = {"folder": PHOTO, "name": name, "has_index": has_index}
     page = {"photo": photo, "scenes": SCENES if scenes else [], "examples": examples}
     # Nothing is written before all networks are converted.

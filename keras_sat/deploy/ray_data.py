@@ -28,13 +28,14 @@ from data_utils.features.build import describe_encoder, encoded_batches, encodin
 from data_utils.features.cache_layout import reject_differences, write_features
 from data_utils.progress import Progress
 from data_utils.tf_logging import import_tensorflow
+from keras_sat.bounds import count, one_of
 from keras_sat.checks import reason_without_number
 from keras_sat.deploy.photo_list import absolute, list_of_photos, parts_of, photos_of_part
 from keras_sat.deploy.photo_process import PhotoProcess
 from keras_sat.deploy.ray_workers import Workers, connected
 from keras_sat.files.model_folder import model_digest, model_directory
 from keras_sat.option_types import BeamSearchKeywords
-from keras_sat.options import BeamSearchOptions, count, one_of, with_options
+from keras_sat.settings import BeamSearch, with_options
 
 BATCH_SIZE = 64  # of captions, as in `Captioner.caption`
 COLUMNS = (
@@ -52,7 +53,7 @@ COLUMNS = (
 )
 
 
-@with_options(BeamSearchOptions)
+@with_options(BeamSearch)
 def distributed_caption(
     images: Any,
     model: Any = None,
@@ -87,7 +88,7 @@ def distributed_caption(
         part_size: photos in a part, rounded up to whole batches of 64.
         encoder_weights: see `Captioner.load`.
         show_progress: show progress on standard error.
-        **options: see `keras_sat.options.BeamSearchOptions`.
+        **options: see `keras_sat.settings.BeamSearch`.
     """
     paths, _, _ = write_captions(
         images,
@@ -129,7 +130,7 @@ def write_captions(
     """
     options = {} if options is None else options
     other_arguments = inspect.signature(distributed_caption).parameters
-    BeamSearchOptions.of("distributed_caption", options, also=other_arguments)
+    BeamSearch.of("distributed_caption", options, also=other_arguments)
     one_of("jsonl", "parquet").check("file_type", file_type)
     count().check("part_size", part_size)
     part_size = -(-part_size // BATCH_SIZE) * BATCH_SIZE
@@ -428,7 +429,7 @@ def encoding_on(workers, encoder_options, part_size=1024):
     Args:
         workers: Workers. All nodes must see the photos and the cache under the same
             paths.
-        encoder_options: dict of CaptionerOptions.
+        encoder_options: dict of CaptionerSettings.
         part_size: photos in a block, rounded up to whole batches.
     """
     if "encoder_weights" in encoder_options:

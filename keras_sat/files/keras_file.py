@@ -28,11 +28,11 @@ from data_utils.atomic_files import (
 )
 from data_utils.foreign_text import brief
 from keras_sat.beyond.extensions import HOOKS
+from keras_sat.bounds import one_of
 from keras_sat.files.model_folder import INDEX, read_arrays, round_trip, write_index
 from keras_sat.files.records import index_of, records_of, restore_records
 from keras_sat.files.untrusted import reject_claims, reject_grid
 from keras_sat.model.photo_encoder import BUNDLED
-from keras_sat.options import one_of
 from keras_sat.removed_options import without_removed
 
 RECORDS = "records.json"  # among the assets
@@ -199,13 +199,13 @@ def from_config(kind, config):
         encoder = keras.saving.deserialize_keras_object(encoder)
     weights_to_read = BUNDLED if weights == BUNDLED else None
     captioner = kind(**{**config, "encoder": encoder, "encoder_weights": weights_to_read})
-    captioner.photo_encoder.weights = weights
+    captioner.photo_encoder.note_weights(weights)
     return captioner
 
 
 def build_from_config(captioner, config):
     """Create the weights of a captioner for the shapes that `build_config` returned."""
-    options = captioner.options.to_dict()
+    options = captioner.current_options()
     reject_claims(options, config["feature_shape"], len(captioner.vocabulary), MOST_NUMBERS)
     captioner.build(((None, *config["feature_shape"]), (None, None)))
     reject_grid(config, captioner.num_regions)

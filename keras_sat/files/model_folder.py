@@ -39,9 +39,9 @@ from data_utils.atomic_files import (
     write_whole,
 )
 from data_utils.vocabulary import Vocabulary
+from keras_sat.bounds import one_of
 from keras_sat.checks import checked_path, near_name
 from keras_sat.files.hub import hub_folder, is_on_hub
-from keras_sat.options import one_of
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.rounding import SCALE, rounded_to_8_bits
 

@@ -9,7 +9,9 @@ from data_utils.foreign_text import brief
 from keras_sat.beyond.extensions import HOOKS
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
-from keras_sat.options import CaptionerOptions
+
+# What a trained captioner must keep; what is trained of its encoder may change.
+KEPT = ("encoder", "encoder_layer", "encoder_weights", "image_size")
 
 
 def adapted(captioner, vocabulary, options):
@@ -21,10 +23,11 @@ def adapted(captioner, vocabulary, options):
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
     _reject_other_encoder(captioner, options)
     adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
-    has_its_grid = adapted.photo_encoder.grid == captioner.photo_encoder.grid
+    old, new = captioner.settings.encoder, adapted.settings.encoder
+    has_its_grid = new.grid == old.grid
     adapted.photo_encoder.remember(
-        weights=options.get("encoder_weights", captioner.encoder_weights),
-        grid_shape=adapted.grid_shape,
+        weights=options.get("encoder_weights", old.encoder_weights),
+        grid_shape=new.grid_shape,
         saved_grid=captioner.rows_and_columns(),
         from_captioner=captioner.photo_encoder.is_saved,
     )
@@ -47,7 +50,7 @@ def _reject_other_encoder(captioner, options):
     """
     config = captioner.current_options()
     may_read_others = not captioner.photo_encoder.is_saved
-    for name in CaptionerOptions.names("encoder"):
+    for name in KEPT:
         value = options.get(name, config[name])
         is_other_file = name == "encoder_weights" and value != BUNDLED
         if value != config[name] and not (is_other_file and may_read_others):

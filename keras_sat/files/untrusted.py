@@ -5,14 +5,8 @@
 import contextlib
 
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.options import CaptionerOptions
 
-_FIELDS = CaptionerOptions.fields()
-_SIZES = [
-    name
-    for name in CaptionerOptions.names("architecture")
-    if _FIELDS[name].metadata["bound"].kind is int
-]
+SIZES = ("num_layers", "embedding_dim", "hidden_dim", "attention_dim", "feature_projection_dim")
 
 
 def reject_claims(options, feature_shape, vocabulary_size, num_stored):
@@ -20,7 +14,7 @@ def reject_claims(options, feature_shape, vocabulary_size, num_stored):
     before memory is allocated.
 
     Args:
-        options: the CaptionerOptions in the settings, a dict.
+        options: the options of the captioner, a dict.
         feature_shape: what the settings give as [regions, feature_dim].
         num_stored: the number of numbers in all stored weights.
     """
@@ -34,7 +28,7 @@ def reject_claims(options, feature_shape, vocabulary_size, num_stored):
             f"feature_shape must be [regions, feature_dim]. Received: {str(feature_shape)[:80]}"
         )
     regions, feature_dim = feature_shape
-    claims = {name: options[name] for name in _SIZES}
+    claims = {name: options[name] for name in SIZES}
     claims |= {"regions": regions, "feature_dim": feature_dim}
     for name, value in claims.items():
         if value is not None and not (type(value) is int and 0 <= value < 2**31):

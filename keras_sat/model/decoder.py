@@ -18,19 +18,20 @@ from keras_sat.model.readout import Readout
 from keras_sat.model.scorings import make_attention
 from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.states import Decoded, DecoderState, SelectionInputs, Step, Unrolled
-from keras_sat.options import DecoderOptions, with_options
+from keras_sat.settings import Decoder, with_options
 
 
 @keras.saving.register_keras_serializable("keras_sat")
-@with_options(DecoderOptions)
+@with_options(Decoder)
 class CaptionDecoder(layers.Layer):
     """The decoder of the paper's section 3.1.2. Subclasses in beyond/ override `attend`
     or `read_word`, which `keras_sat.trace.reading` must know, or it rejects them.
 
     Args:
         vocabulary_size: number of tokens.
+        settings: Decoder; None: they are made of `options`.
         name, dtype, trainable: as for any Keras layer.
-        **options: see DecoderOptions.
+        **options: the settings by their names, see `keras_sat.settings.Decoder`.
 
     Call arguments:
         features: annotation vectors a_i, (photos, regions, feature_dim), or an
@@ -52,37 +53,36 @@ class CaptionDecoder(layers.Layer):
 
     extra_dims = {}
 
-    def __init__(self, vocabulary_size, *, name=None, dtype=None, trainable=True, **options):
+    def __init__(
+        self, vocabulary_size, settings=None, *, name=None, dtype=None, trainable=True, **options
+    ):
         # Noise stays in float32.
         super().__init__(name=name, dtype=dtype, trainable=trainable, autocast=False)
         self.vocabulary_size = vocabulary_size
-        self.options = options = DecoderOptions.of("CaptionDecoder", options)
-        self.attention = options.attention
-        self.scoring = options.scoring
-        self.cell = options.cell
-        self.num_layers = options.num_layers
-        self.hidden_dim = options.hidden_dim
-        selection = ATTENTIONS[options.attention]
+        if settings is None:
+            settings = Decoder.of("CaptionDecoder", options)
+        self.settings = settings
+        selection = ATTENTIONS[settings.attention]
         self.draws_places = selection.draws_places
         self.chooses = selection.chooses
         self.cells_read_context = self.chooses
         self.reader = "plain"
-        cell_class = CELLS[options.cell]
+        cell_class = CELLS[settings.cell]
         self.has_cell_states = cell_class.has_cell_state
 
         # The names and the order of the layers are those of saved weights.
         policy = {"dtype": self.dtype_policy}
         self.attention_layer = make_attention(
-            options.attention, options.scoring, options.attention_dim, name="attention", **policy
+            settings.attention, settings.scoring, settings.attention_dim, name="attention", **policy
         )
         self.embedding = layers.Embedding(
-            vocabulary_size, options.embedding_dim, name="embedding", **policy
+            vocabulary_size, settings.embedding_dim, name="embedding", **policy
         )  # E
         self.cells = [
-            cell_class(options.hidden_dim, name=f"cell_{number}", **policy)
-            for number in range(options.num_layers)
+            cell_class(settings.hidden_dim, name=f"cell_{number}", **policy)
+            for number in range(settings.num_layers)
         ]
-        state_size = options.num_layers * options.hidden_dim
+        state_size = settings.num_layers * settings.hidden_dim
         self.initial_hidden = layers.Dense(
             state_size, activation="tanh", name="initial_hidden", **policy
         )  # f_init,h
@@ -96,14 +96,14 @@ class CaptionDecoder(layers.Layer):
             self.gate = layers.Dense(
                 1, activation="sigmoid", bias_initializer=is_open, name="gate", **policy
             )  # f_beta
-        self.drop_words = layers.Dropout(options.dropout_words, seed=options.seed + 4, **policy)
+        self.drop_words = layers.Dropout(settings.dropout_words, seed=settings.seed + 4, **policy)
         self.readout = Readout(
             vocabulary_size,
-            embedding_dim=options.embedding_dim,
-            deep_output=options.deep_output,
-            activation=options.readout_activation,
-            dropouts=(options.dropout_before_readout, options.dropout_after_readout),
-            seed=options.seed,
+            embedding_dim=settings.embedding_dim,
+            deep_output=settings.deep_output,
+            activation=settings.readout_activation,
+            dropouts=(settings.dropout_before_readout, settings.dropout_after_readout),
+            seed=settings.seed,
             name="readout",
             **policy,
         )
@@ -111,20 +111,20 @@ class CaptionDecoder(layers.Layer):
     @property
     def has_gate(self):
         """Whether the context is multiplied by the gate beta_t."""
-        return self.options.context_gate and self.chooses
+        return self.settings.context_gate and self.chooses
 
     def build(self, features_shape, input_ids_shape=None):
         """Create the weights, and choose the reader."""
         features_shape = shape_as_regions(features_shape)
         _, _, feature_dim = features_shape
-        state_shape = (None, self.hidden_dim)
-        embedded_shape = (None, self.options.embedding_dim)
+        state_shape = (None, self.settings.hidden_dim)
+        embedded_shape = (None, self.settings.embedding_dim)
         self.attention_layer.build(state_shape, features_shape)
         self.embedding.build()
         first, *higher = self.cells
-        first.build_for(self.options.embedding_dim, feature_dim)
+        first.build_for(self.settings.embedding_dim, feature_dim)
         for cell in higher:
-            cell.build_for(self.hidden_dim)
+            cell.build_for(self.settings.hidden_dim)
         self.initial_hidden.build((None, feature_dim))
         if self.has_cell_states:
             self.initial_cell.build((None, feature_dim))
@@ -153,7 +153,7 @@ class CaptionDecoder(layers.Layer):
 
         def states(f_init):
             of_rows = ops.repeat(f_init(mean), rows_per_photo, axis=0)
-            return tuple(ops.split(of_rows, self.num_layers, axis=-1))
+            return tuple(ops.split(of_rows, self.settings.num_layers, axis=-1))
 
         hidden_states = states(self.initial_hidden)
         cell_states = states(self.initial_cell) if self.has_cell_states else ()
@@ -187,7 +187,7 @@ class CaptionDecoder(layers.Layer):
     def embed(self, input_ids, training):
         """Return the word vectors E y of shape (..., embedding_dim)."""
         embedded = self.embedding(input_ids)
-        if training and self.options.dropout_words:
+        if training and self.settings.dropout_words:
             kept = self.drop_words(ops.ones_like(input_ids, dtype=embedded.dtype), training=True)
             embedded = embedded * ops.expand_dims(kept, -1)
         return embedded
@@ -294,5 +294,5 @@ class CaptionDecoder(layers.Layer):
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
-            **self.options.to_dict(),
+            **{name: getattr(self.settings, name) for name in Decoder.names()},
         }

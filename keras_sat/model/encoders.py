@@ -17,12 +17,12 @@ from keras import layers
 
 from data_utils.foreign_text import brief
 from data_utils.images import height_and_width
+from keras_sat.bounds import count
 from keras_sat.checks import ArgumentError
 from keras_sat.model.efficientnet_lite import efficientnet_lite
 from keras_sat.model.encoder_weights import assign_weights, packaged_weights
 from keras_sat.model.finer_grid import rows_and_columns_of, with_grid
 from keras_sat.model.photo_blur import with_blur
-from keras_sat.options import count
 from keras_sat.weight_paths import keras_home
 
 MOST_PIXELS = 4096  # per side: a batch of larger photos would not fit into memory
@@ -194,6 +194,13 @@ def starts_random(name):
     trained.
     """
     return getattr(ENCODERS.get(name), "starts_random", False)
+
+
+def usual_training(encoder):
+    """Return the `encoder_training` of an encoder, a name or a `keras.Model`, if it is
+    not given.
+    """
+    return "scratch" if starts_random(encoder) else "frozen"
 
 
 def make_encoder(name, *, layer=None, weights="imagenet", image_size=None, grid=None, blur=None):

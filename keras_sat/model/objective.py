@@ -28,8 +28,7 @@ class PaperObjective:
         add_weight: the captioner's method `add_weight`; the objective's state is part
             of the captioner.
         seed_generator: `keras.random.SeedGenerator` for sampled attention.
-        options, terms: CaptionerOptions, and loss terms to add, see
-            `keras_sat.beyond.hook.Term`.
+        settings, terms: Loss, and loss terms to add, see `keras_sat.beyond.hook.Term`.
 
     Attributes:
         baseline: b, the moving average of log p, a weight.
@@ -37,8 +36,8 @@ class PaperObjective:
             sample, a weight.
     """
 
-    def __init__(self, add_weight, seed_generator, options, terms=()):
-        self.options, self.seed_generator, self.terms = options, seed_generator, terms
+    def __init__(self, add_weight, seed_generator, settings, terms=()):
+        self.settings, self.seed_generator, self.terms = settings, seed_generator, terms
         scalar = {
             "shape": (),
             "initializer": "zeros",
@@ -65,7 +64,7 @@ class PaperObjective:
         )
         chance = {}
         if draws:
-            num_samples = self.options.num_samples  # each caption becomes so many rows
+            num_samples = self.settings.num_samples  # each caption becomes so many rows
             input_ids = ops.repeat(input_ids, num_samples, axis=0)
             target_ids = ops.repeat(target_ids, num_samples, axis=0)
             token_weights = ops.repeat(token_weights, num_samples, axis=0)
@@ -85,7 +84,7 @@ class PaperObjective:
         gain = log_prob
         if draws:
             gain = self._surrogate(log_prob, entropy, read, chance["sampled"])
-        weighted_penalty = self.options.attention_penalty_weight * penalty
+        weighted_penalty = self.settings.attention_penalty_weight * penalty
         costs = weighted_penalty - gain  # to minimise
         loss = weighted_penalty - log_prob  # to show: the surrogate's own value is meaningless
         figures = {
@@ -149,8 +148,8 @@ class PaperObjective:
             ops.sum(entropy * read.token_weights, axis=-1),
             reward=log_prob - self.baseline,
             sampled=sampled,
-            reward_weight=self.options.reward_weight,
-            entropy_weight=self.options.entropy_weight,
+            reward_weight=self.settings.reward_weight,
+            entropy_weight=self.settings.entropy_weight,
         )
 
     def _move_baseline(self, log_prob, sampled):

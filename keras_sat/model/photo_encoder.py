@@ -1,5 +1,6 @@
 """The encoder of a captioner, which turns photos into annotation vectors."""
 
+import dataclasses
 import math
 import os
 
@@ -10,7 +11,12 @@ from keras import ops
 
 from data_utils.foreign_text import brief
 from keras_sat.checks import argument_called
-from keras_sat.model.encoders import make_encoder, make_encoder_top, starts_random
+from keras_sat.model.encoders import (
+    make_encoder,
+    make_encoder_top,
+    starts_random,
+    usual_training,
+)
 from keras_sat.model.finer_grid import rows_and_columns_of
 
 BUNDLED = "bundled"  # for `weights`: those of the bundled photo captioner
@@ -20,12 +26,13 @@ class PhotoEncoder:
     """Turn photos into annotation vectors a_i of shape (photos, regions, feature_dim).
 
     Args:
-        options: CaptionerOptions.
-        blur: the option `photo_blur`, or the blur of the bundled weights.
+        settings: Encoder.
         arrays: list of arrays of all its weights, if `encoder_weights` is the name of a
             captioner with them.
 
     Attributes:
+        settings: Encoder, with what was left to the encoder filled in. `remember`
+            changes those of a loaded captioner.
         name, is_custom: name of the encoder or None, and whether a `keras.Model` was
             passed, not a name in ENCODERS.
         top: the trained layers after `encoder_layer`, a `keras.Model` from grid to
@@ -36,30 +43,23 @@ class PhotoEncoder:
             in a captioner's folder.
     """
 
-    def __init__(self, options, *, blur=None, arrays=None):
-        encoder, size = options.encoder, options.image_size
+    def __init__(self, settings, *, arrays=None):
+        encoder = settings.encoder
         self.is_custom = isinstance(encoder, keras.Model)
         self.name = encoder.name if self.is_custom else encoder
-        self.layer = options.encoder_layer
-        self.trained_up_to = options.trained_up_to
-        self.weights = _absolute(options.encoder_weights)
-        usual_training = "scratch" if starts_random(encoder) else "frozen"
-        self.training = options.encoder_training or usual_training
-        self.image_size = tuple(size) if isinstance(size, list) else size
-        self.grid = None
-        if options.grid is not None:
-            rows, columns = rows_and_columns_of(options.grid)
-            self.grid = f"{rows}x{columns}"
-        self.grid_shape = options.grid_shape and tuple(options.grid_shape)
-        self.blur = blur or 0.0
+        self.settings = _filled_in(settings)
         self.saved_grid = None
         self.from_captioner = arrays is not None
         self._arrays = arrays
         self._network = encoder if self.is_custom else None
         self._check_options()
         self.top = None
-        if self.trained_up_to is not None:
-            self.top = self._make(make_encoder_top, start=self.layer, layer=self.trained_up_to)
+        if self.settings.trained_up_to is not None:
+            self.top = self._make(
+                make_encoder_top,
+                start=self.settings.encoder_layer,
+                layer=self.settings.trained_up_to,
+            )
         if self.is_frozen and self.is_custom:
             encoder.trainable = False
 
@@ -70,7 +70,7 @@ class PhotoEncoder:
         Only an encoder that is trained from scratch is ever in training mode: batch
         statistics from ImageNet are better than those of a batch of photos.
         """
-        in_training_mode = training and self.training == "scratch"
+        in_training_mode = training and self.settings.encoder_training == "scratch"
         grid = self.network(ops.cast(photos, "float32"), training=in_training_mode)
         _, rows, columns, feature_dim = grid.shape
         return ops.reshape(grid, (-1, rows * columns, feature_dim))
@@ -81,7 +81,7 @@ class PhotoEncoder:
 
         Its features can then come from a FeatureCache.
         """
-        return self.training == "frozen"
+        return self.settings.encoder_training == "frozen"
 
     @property
     def is_saved(self):
@@ -92,9 +92,8 @@ class PhotoEncoder:
             return True
         if self.is_custom or self.name is None:
             return False
-        is_random = self.weights is None or (
-            self.weights == "imagenet" and starts_random(self.name)
-        )
+        weights = self.settings.encoder_weights
+        is_random = weights is None or (weights == "imagenet" and starts_random(self.name))
         return is_random or self.from_captioner or self.top is not None
 
     @property
@@ -109,7 +108,11 @@ class PhotoEncoder:
         if self._network is None:
             # Outside of any graph that is being traced: weights are read from a file.
             with tf.init_scope():
-                self._network = self._make(make_encoder, layer=self.layer, blur=self.blur)
+                self._network = self._make(
+                    make_encoder,
+                    layer=self.settings.encoder_layer,
+                    blur=self.settings.photo_blur,
+                )
                 self._network.trainable = not self.is_frozen
         return self._network
 
@@ -152,8 +155,8 @@ class PhotoEncoder:
         """
         if self.top is not None:
             return tuple(self.top.output_shape[1:3])
-        if self.grid_shape is not None:
-            return self.grid_shape
+        if self.settings.grid_shape is not None:
+            return self.settings.grid_shape
         if self._network is not None:
             return tuple(self._network.output_shape[1:3])
         if self.saved_grid is not None:
@@ -167,7 +170,8 @@ class PhotoEncoder:
         """Return whether another encoder has the same layers, weights and blur, and
         therefore the same features.
         """
-        if self.blur != other.blur or _structure(self.network) != _structure(other.network):
+        has_its_blur = self.settings.photo_blur == other.settings.photo_blur
+        if not has_its_blur or _structure(self.network) != _structure(other.network):
             return False
         pairs = zip(self.network.weights, other.network.weights)
         return all(np.array_equal(weight, other_weight) for weight, other_weight in pairs)
@@ -180,14 +184,13 @@ class PhotoEncoder:
             _, rows, columns, feature_dim = self.top.input_shape
             if features_shape != (rows * columns, feature_dim):
                 raise ValueError(
-                    f"The layers after {brief(self.layer)} expect features of {rows} x "
-                    f"{columns} x {feature_dim}, computed from photos of the encoder's input "
-                    f"size. Received: features of shape {features_shape}"
+                    f"The layers after {brief(self.settings.encoder_layer)} expect features of "
+                    f"{rows} x {columns} x {feature_dim}, computed from photos of the encoder's "
+                    f"input size. Received: features of shape {features_shape}"
                 )
-        if self.grid_shape is not None and num_regions not in (None, math.prod(self.grid_shape)):
-            raise ValueError(
-                f"The grid must have {num_regions} regions. Received: grid_shape={self.grid_shape}"
-            )
+        grid_shape = self.settings.grid_shape
+        if grid_shape is not None and num_regions not in (None, math.prod(grid_shape)):
+            raise ValueError(f"The grid must have {num_regions} regions. Received: {grid_shape=}")
 
     def check_saved_shapes(self, feature_shape):
         """Raise ValueError if `feature_shape`, (regions, feature_dim), or the grid that
@@ -219,12 +222,19 @@ class PhotoEncoder:
         if self._network is None and not self.is_custom:
             self.from_captioner, self._arrays = True, None
 
+    def note_weights(self, weights):
+        """Note where weights that are in memory come from, see `encoder_weights`."""
+        self.settings = dataclasses.replace(self.settings, encoder_weights=weights)
+
     def remember(self, *, weights, grid_shape, saved_grid, from_captioner):
         """Store the encoder settings of a loaded or adapted captioner."""
         self.from_captioner = from_captioner
-        self.weights = _absolute(weights) if self.is_frozen else weights
-        self.grid_shape = grid_shape and tuple(grid_shape)
         self.saved_grid = tuple(saved_grid)
+        self.settings = dataclasses.replace(
+            self.settings,
+            encoder_weights=_absolute(weights) if self.is_frozen else weights,
+            grid_shape=grid_shape and tuple(grid_shape),
+        )
 
     def _check_options(self):
         if self.is_custom:
@@ -236,27 +246,50 @@ class PhotoEncoder:
                     "width, 3)) and ends with a grid (batch, rows, columns, feature_dim). "
                     f"Received: input_shape={input_shape}, output_shape={output_shape}"
                 )
-        changes = {"photo_blur": self.blur, "grid": self.grid, "trained_up_to": self.trained_up_to}
+        settings = self.settings
+        changes = {
+            name: getattr(settings, name) for name in ("photo_blur", "grid", "trained_up_to")
+        }
         received = ", ".join(f"{name}={brief(value)}" for name, value in changes.items() if value)
         if received and (self.is_custom or self.name is None):
             raise ValueError(
                 f"These require an encoder in ENCODERS. Received: {received}, "
                 f"encoder={brief(self.name)}"
             )
-        if self.trained_up_to is not None and (self.layer is None or not self.is_frozen):
+        has_layer = settings.encoder_layer is not None
+        if settings.trained_up_to is not None and not (has_layer and self.is_frozen):
             raise ValueError(
                 "`trained_up_to` requires `encoder_layer` and a frozen encoder. Received: "
-                f"{received}, encoder_layer={brief(self.layer)}, "
-                f"encoder_training={brief(self.training)}"
+                f"{received}, encoder_layer={brief(settings.encoder_layer)}, "
+                f"encoder_training={brief(settings.encoder_training)}"
             )
 
     def _make(self, make, **options):
+        settings = self.settings
         # None if a folder has them: see `load`.
-        weights = self._arrays if self.from_captioner else self.weights
+        weights = self._arrays if self.from_captioner else settings.encoder_weights
+        options |= {"image_size": settings.image_size, "grid": settings.grid}
         with argument_called("weights", "encoder_weights"):
-            return make(
-                self.name, weights=weights, image_size=self.image_size, grid=self.grid, **options
-            )
+            return make(self.name, weights=weights, **options)
+
+
+def _filled_in(settings):
+    """Return Encoder settings with the values that were left to the encoder, in one
+    form: sizes as tuples, and paths that are absolute.
+    """
+    size, grid = settings.image_size, settings.grid
+    if grid is not None:
+        rows, columns = rows_and_columns_of(grid)
+        grid = f"{rows}x{columns}"
+    return dataclasses.replace(
+        settings,
+        encoder_weights=_absolute(settings.encoder_weights),
+        encoder_training=settings.encoder_training or usual_training(settings.encoder),
+        image_size=tuple(size) if isinstance(size, list) else size,
+        grid=grid,
+        grid_shape=settings.grid_shape and tuple(settings.grid_shape),
+        photo_blur=settings.photo_blur or 0.0,
+    )
 
 
 def _absolute(weights):

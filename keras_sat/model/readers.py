@@ -123,7 +123,7 @@ def _attend_and_read(
 
     _, regions, feature_dim = features.shape
     output_specs = [
-        (decoder.hidden_dim, decoder.compute_dtype),
+        (decoder.settings.hidden_dim, decoder.compute_dtype),
         (feature_dim, decoder.compute_dtype),
         (regions, "float32"),
         (regions, "float32"),
@@ -154,7 +154,7 @@ def _read_then_attend(
     overview = decoder.cells[0].context_projection(equations.mean_annotation(features))
     projected_inputs = projected_words + ops.repeat(overview, rows_per_photo, axis=0)
     num_states = 2 if decoder.has_cell_states else 1
-    output_specs = [(decoder.hidden_dim, decoder.compute_dtype)] * num_states
+    output_specs = [(decoder.settings.hidden_dim, decoder.compute_dtype)] * num_states
     top_states = loop_over_time(step, state, (projected_inputs,), output_specs, **loop_options)
     attended = _attend_at_all_times(
         decoder, top_states, features, projected_features, selection_inputs

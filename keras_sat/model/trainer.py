@@ -14,7 +14,7 @@ from keras_sat.model.metrics import Means
 from keras_sat.model.replicas import sums_on_first_replica
 from keras_sat.model.teacher_forcing import read_captions
 from keras_sat.model.updates import WeightUpdates, make_optimizer
-from keras_sat.options import OptimizerOptions, with_options
+from keras_sat.settings import Optimizer, with_options
 
 OF_OPTIMIZER = ("learning_rate", "weight_decay", "clip_norm")  # a Keras optimizer has them
 NO_FORWARD_PASS = (
@@ -57,7 +57,7 @@ class Trainer(keras.Model):
         trained = self.photo_encoder.trained_network
         return [] if trained is None else trained.trainable_variables
 
-    @with_options(OptimizerOptions)
+    @with_options(Optimizer)
     def compile(self, optimizer="adam", *, training_objective=None, jit_compile="auto", **options):
         """Configure training.
 
@@ -68,21 +68,19 @@ class Trainer(keras.Model):
                 batch that returns an Objective.
             jit_compile: compile with XLA. "auto" does so on a GPU, with one replica and
                 no training_objective.
-            **options: see OptimizerOptions; others are those of `keras.Model.compile`,
-                without loss and metrics.
+            **options: see `keras_sat.settings.Optimizer`; others are those of
+                `keras.Model.compile`, without loss and metrics.
         """
-        of_keras = {
-            name: options.pop(name) for name in [*options] if name not in OptimizerOptions.names()
-        }
+        of_keras = {name: options.pop(name) for name in [*options] if name not in Optimizer.names()}
         if of_keras.pop("loss", None) is not None or of_keras.pop("metrics", None) is not None:
             raise ValueError(
                 "The captioner has its own loss and metrics: do not pass any. Received: "
                 "loss or metrics"
             )
-        options = OptimizerOptions(**options)
+        settings = Optimizer(**options)
         self.compile_arguments = {**of_keras, "jit_compile": jit_compile}
-        self.updates = WeightUpdates(options, decays_vectors=not isinstance(optimizer, str))
-        optimizer = make_optimizer(optimizer, options)
+        self.updates = WeightUpdates(settings, decays_vectors=not isinstance(optimizer, str))
+        optimizer = make_optimizer(optimizer, settings)
         # Else Keras does it.
         is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         needs_scale = self.decoder.dtype_policy.name == "mixed_float16" != self.dtype_policy.name
@@ -105,7 +103,7 @@ class Trainer(keras.Model):
         """
         if not self.compiled or self.training_objective is not self.paper_objective:
             return None
-        options = self.updates.options.to_dict()
+        options = self.updates.settings.to_dict()
         for name in OF_OPTIMIZER:
             del options[name]
         return {

@@ -6,11 +6,11 @@ import keras
 import tensorflow as tf
 
 from keras_sat.model.averages import WeightAverages
-from keras_sat.options import OptimizerOptions
+from keras_sat.settings import Optimizer
 
 
-def make_optimizer(optimizer, options):
-    """Make a Keras optimizer from a name such as "adam" and OptimizerOptions.
+def make_optimizer(optimizer, settings):
+    """Make a Keras optimizer from a name such as "adam" and its settings, Optimizer.
 
     Return a given optimizer unchanged.
     """
@@ -20,12 +20,12 @@ def make_optimizer(optimizer, options):
         )
     if not isinstance(optimizer, str):
         return optimizer
-    rate = options.learning_rate
+    rate = settings.learning_rate
     # Keras accepts no other type of number.
     rate = float(rate) if isinstance(rate, numbers.Real) else rate
-    config = {"learning_rate": rate, "global_clipnorm": options.clip_norm}
-    if options.weight_decay is not None or optimizer == "adamw":  # which decays by default
-        config["weight_decay"] = options.weight_decay or 0.0
+    config = {"learning_rate": rate, "global_clipnorm": settings.clip_norm}
+    if settings.weight_decay is not None or optimizer == "adamw":  # which decays by default
+        config["weight_decay"] = settings.weight_decay or 0.0
     return keras.optimizers.get({"class_name": optimizer, "config": config})
 
 
@@ -33,17 +33,16 @@ class WeightUpdates:
     """Update the trained weights of a captioner that was compiled with an optimizer.
 
     Args:
-        options: OptimizerOptions. The encoder's first layers take the smallest steps:
+        settings: Optimizer. The encoder's first layers take the smallest steps:
             edges are the same in all photos.
         decays_vectors: whether weight decay applies to vectors too; False if keras_sat
             made the optimizer.
     """
 
-    def __init__(self, options=OptimizerOptions(), *, decays_vectors=True):
-        self.options = options
-        self.encoder_rate, self.first_layer_rate = options.encoder_rate, options.first_layer_rate
+    def __init__(self, settings=Optimizer(), *, decays_vectors=True):
+        self.settings = settings
         self.decays_vectors = decays_vectors
-        self.averages = WeightAverages(options.average_momentum)
+        self.averages = WeightAverages(settings.average_momentum)
 
     def start(self, captioner):
         """Create the optimizer's variables and the averages, if missing.
@@ -86,25 +85,25 @@ class WeightUpdates:
         """Return a list of (weight, fraction of the learning rate) for the trained
         weights of the encoder.
         """
+        encoder_rate = self.settings.encoder_rate
         network = captioner.photo_encoder.trained_network
         layers = [layer for layer in _layers_within(network) if layer.trainable_variables]
         rates = {}
         for number, layer in enumerate(layers):
             depth = number / max(len(layers) - 1, 1)  # 0 for the first layer, 1 for the last
-            rate = self.encoder_rate * self.first_layer_rate ** (1 - depth)
+            rate = encoder_rate * self.settings.first_layer_rate ** (1 - depth)
             rates |= {id(weight): rate for weight in layer.trainable_variables}
         return [
-            (weight, rates.get(id(weight), self.encoder_rate))
-            for weight in captioner.encoder_variables
+            (weight, rates.get(id(weight), encoder_rate)) for weight in captioner.encoder_variables
         ]
 
     def check_rate(self, captioner):
         """Raise ValueError if an encoder rate is set but the encoder is not trained."""
-        if min(self.encoder_rate, self.first_layer_rate) < 1 and not captioner.encoder_variables:
+        encoder_rate, first_layer_rate = self.settings.encoder_rate, self.settings.first_layer_rate
+        if min(encoder_rate, first_layer_rate) < 1 and not captioner.encoder_variables:
             raise ValueError(
                 "No layer of the encoder is trained. To train it, set `trained_up_to` or "
-                f"`encoder_training`. Received: encoder_rate={self.encoder_rate}, "
-                f"first_layer_rate={self.first_layer_rate}"
+                f"`encoder_training`. Received: {encoder_rate=}, {first_layer_rate=}"
             )
 
 

@@ -17,8 +17,8 @@ from data_utils.datasets.phrase_boxes import content_positions
 from data_utils.foreign_text import brief, visible
 from data_utils.images import load_image
 from data_utils.photo_regions import crop_of
+from keras_sat.bounds import one_of
 from keras_sat.checks import checked_path
-from keras_sat.options import MAP_KINDS, one_of
 from keras_sat.pictures.dots import dots_on_photo
 from keras_sat.pictures.player import player_frame, player_page
 from keras_sat.pictures.sheet import WIDTH, font_size, sheet
@@ -36,6 +36,7 @@ from keras_sat.pictures.spotlight import (
     upsampled,
 )
 from keras_sat.search.result import CaptionResult
+from keras_sat.settings import MAP_KINDS
 
 MEMORY_NOTE = "from memory"
 NO_VOTES_NOTE = "no positive votes"

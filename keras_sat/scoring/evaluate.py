@@ -15,15 +15,8 @@ from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.foreign_text import brief
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
+from keras_sat.bounds import one_of
 from keras_sat.option_types import ConsensusKeywords
-from keras_sat.options import (
-    CONSENSUS_BEAMS,
-    MEASURED_MAPS,
-    ConsensusOptions,
-    SearchOptions,
-    one_of,
-    with_options,
-)
 from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
 from keras_sat.scoring.faithfulness import figures_of as faithfulness_figures
 from keras_sat.scoring.leakage import check_training_photos, warn_of_copies_in_training
@@ -33,6 +26,7 @@ from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.region_nouns import region_nouns
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
+from keras_sat.settings import CONSENSUS_BEAMS, MEASURED_MAPS, ConsensusSearch, Search, with_options
 
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper drops the rest
@@ -46,7 +40,7 @@ SEEN_IN_TRAINING = (
 )
 
 
-@with_options(ConsensusOptions)
+@with_options(ConsensusSearch)
 def evaluate(
     captioner: Any,
     data: str | list[CaptionedImage],
@@ -103,9 +97,9 @@ def evaluate(
             too; each of these photos is encoded some twenty times.
         keep_results: keep the photos' CaptionResults in the table, with their attention
             maps.
-        **options: see `keras_sat.options.ConsensusOptions`.
+        **options: see `keras_sat.settings.ConsensusSearch`.
     """
-    search = ConsensusOptions.of("evaluate", options, also=inspect.signature(evaluate).parameters)
+    search = ConsensusSearch.of("evaluate", options, also=inspect.signature(evaluate).parameters)
     _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_photos)
     votes = map_kind != "attention"
 
@@ -280,12 +274,12 @@ def caption_photos(
 
 def _search_options(captioner, search):
     """Return the options for `caption_each` as a dict, with the captioner's own values
-    for those that `search`, ConsensusOptions, leaves None.
+    for those that `search`, ConsensusSearch, leaves None.
     """
     names = ("length_penalty", "no_repeat_ngram", "no_repeat_around")
-    options = {name: getattr(captioner.options, name) for name in names}
+    options = {name: getattr(captioner.search_rules, name) for name in names}
     options |= {name: value for name, value in search.to_dict().items() if value is not None}
-    consensus = captioner.consensus_options(SearchOptions(**search.to_dict()))
+    consensus = captioner.consensus_options(Search(**search.to_dict()))
     if consensus is None:
         options["num_beams"] = search.beams
     else:
@@ -323,7 +317,7 @@ def _settings(data, split, split_seed, encoder=None, search=None):
         "length_penalty": None if is_greedy else search.get("length_penalty"),
         "tokenisation": TOKENISATION,
     }
-    defaults = ConsensusOptions.defaults()
+    defaults = ConsensusSearch.defaults()
     for name, value in search.items():
         is_default = value in (0, "", defaults[name])
         if name not in settings and not is_default:

@@ -18,7 +18,7 @@ import numpy as np
 from data_utils.datasets.phrase_boxes import content_positions
 from data_utils.images import load_image
 from data_utils.progress import Progress
-from keras_sat.options import count
+from keras_sat.bounds import count
 from keras_sat.scoring.grounding import centred_map
 from keras_sat.scoring.measured_maps import maps_to_rank
 from keras_sat.scoring.scores import Score

@@ -7,7 +7,8 @@ votes have a control: their maps blurred until their entropy is that of attentio
 
 import numpy as np
 
-from keras_sat.options import MEASURED_MAPS, one_of
+from keras_sat.bounds import one_of
+from keras_sat.settings import MEASURED_MAPS
 
 WIDEST = 1e3  # of a blur, in cells: every map is even then
 NUM_HALVINGS = 40  # of the interval of widths

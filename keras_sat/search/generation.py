@@ -26,17 +26,12 @@ from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, crops_of, regions_for
 from keras_sat import equations
+from keras_sat.bounds import one_of
 from keras_sat.model.forks import reject_fork
 from keras_sat.option_types import CaptionKeywords, SearchKeywords
-from keras_sat.options import (
-    ANY_COUNT,
-    CONSENSUS_BEAMS,
-    SearchOptions,
-    one_of,
-    with_options,
-)
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult, by_photo, with_image_paths
+from keras_sat.settings import ANY_COUNT, CONSENSUS_BEAMS, Search, with_options
 
 PROCESS = os.getpid()  # a fork has another process id
 ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
@@ -75,8 +70,8 @@ class Batch(NamedTuple):
 class CaptionGenerator:
     """Base class of Captioner and Ensemble: the methods that caption photos.
 
-    Subclasses have a `vocabulary`, the `options` whose values the search takes where
-    its own are None, and the methods `rows_and_columns` and `_checked_features`.
+    Subclasses have a `vocabulary`, the `search_rules` whose values the search takes
+    where its own are None, and the methods `rows_and_columns` and `_checked_features`.
 
     Attributes:
         photo_loader: None, or a function of (image, size) that reads photos in place of
@@ -117,7 +112,7 @@ class CaptionGenerator:
 
     # === Captions of photos ===
 
-    @with_options(SearchOptions)
+    @with_options(Search)
     def caption(
         self,
         images: Any,
@@ -169,7 +164,7 @@ class CaptionGenerator:
             seed: random seed, combined with the number of the photo or crop. None: a
                 new one.
             batch_size: photos that are captioned together.
-            **options: see `keras_sat.options.SearchOptions`.
+            **options: see `keras_sat.settings.Search`.
         """
         search = {
             "num_beams": num_beams,
@@ -185,7 +180,7 @@ class CaptionGenerator:
             "seed": seed,
             "batch_size": batch_size,
         }
-        options = SearchOptions.of("caption", {**search, **options})
+        options = Search.of("caption", {**search, **options})
         photos, many = photos_of(images, recursive=recursive)
         regions, is_one = (None, False) if region is None else regions_for(photos, region)
         results = [result for _, result in self._caption_each(photos, options, regions)]
@@ -193,7 +188,7 @@ class CaptionGenerator:
             results = [result for (result,) in results]
         return results if many else results[0]
 
-    @with_options(SearchOptions)
+    @with_options(Search)
     def caption_each(
         self,
         images: Any,
@@ -213,12 +208,12 @@ class CaptionGenerator:
             errors: if a photo cannot be read, "raise" the error, or "yield" (image,
                 error).
             regions: a list of regions for each image, see `caption`; not with a cache.
-            **options: see `keras_sat.options.SearchOptions`.
+            **options: see `keras_sat.settings.Search`.
         """
-        options = SearchOptions.of("caption_each", options)
+        options = Search.of("caption_each", options)
         return self._caption_each(images, options, regions, cache, errors)
 
-    @with_options(SearchOptions)
+    @with_options(Search)
     def caption_features(
         self, features: Any, *, images: Any = None, **options: Unpack[SearchKeywords]
     ) -> list[CaptionResult]:
@@ -227,9 +222,9 @@ class CaptionGenerator:
         Args:
             features: (photos, regions, feature_dim).
             images: the photos, for `CaptionResult.image`.
-            **options: see `keras_sat.options.SearchOptions`.
+            **options: see `keras_sat.settings.Search`.
         """
-        options = SearchOptions.of("caption_features", options)
+        options = Search.of("caption_features", options)
         self.check_votes(options.votes)
         features = self._checked_features(features)
         all_numbers = range(_num_photos(features))
@@ -243,7 +238,7 @@ class CaptionGenerator:
         return results
 
     def _caption_each(self, images, options, regions=None, cache=None, errors="raise"):
-        """Do what `caption_each` does, given SearchOptions."""
+        """Do what `caption_each` does, given Search."""
         self.check_votes(options.votes)
         if regions is None:
             batches = self.batches(images, options.batch_size, cache, errors)
@@ -300,7 +295,7 @@ class CaptionGenerator:
                 f"up. Received: votes=True with {type(self).__name__}"
             )
 
-    def consensus_options(self, options: SearchOptions) -> dict | None:
+    def consensus_options(self, options: Search) -> dict | None:
         """Return the options that `consensus` needs, as a dict; None if captions are
         not chosen by consensus: there is no index, its weight is 0, or the options ask
         for greedy search or sampling.
@@ -318,9 +313,9 @@ class CaptionGenerator:
         return values
 
     def arguments_of_search(
-        self, options: SearchOptions, consensus_options: dict | None = None
+        self, options: Search, consensus_options: dict | None = None
     ) -> dict[str, Any]:
-        """Convert SearchOptions to a dict of arguments for `search`.
+        """Convert Search to a dict of arguments for `search`.
 
         Each distinct dict needs its own graph. With the output of `consensus_options`,
         all beams are results, one of which is chosen later.
@@ -351,7 +346,7 @@ class CaptionGenerator:
     def _value(self, options, name):
         """Return an option of a search, or the captioner's own if it is None."""
         value = getattr(options, name)
-        return getattr(self.options, name) if value is None else value
+        return getattr(self.search_rules, name) if value is None else value
 
     # === Attention for given captions ===
 

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_sat.options import EXTRAS, MAP_KINDS, one_of
+from keras_sat.bounds import one_of
+from keras_sat.settings import EXTRAS, MAP_KINDS
 
 
 class ComparedCaption(NamedTuple):
@@ -41,8 +42,8 @@ class CaptionResult:
         log_prob: log p(caption | photo) under the model, including `<end>`.
         attention_weights: (words, rows, columns); each map sums to 1, also where little
             of the word came from the photo: see `photo_weights`.
-        extras: dict from the names in `keras_sat.options.EXTRAS`, such as "from_photo",
-            to (words,) or (words, dim).
+        extras: dict from the names in `keras_sat.settings.EXTRAS`, such as
+            "from_photo", to (words,) or (words, dim).
         is_finished: False if the caption was cut off at `max_length`.
         confidence: the probability that the caption is right; None without calibration
             and for a given caption.

@@ -50,20 +50,20 @@ class Box:
 def network_of(captioner):
     """Return how a Captioner computes a step, as a dict."""
     decoder, encoder = captioner.decoder, captioner.photo_encoder
-    options = decoder.options
+    settings = decoder.settings
     return {
         "encoder": encoder.name,
         "photo_size": encoder.photo_size,
         "attends": decoder.chooses,
         "attends_after": isinstance(decoder, AttendAfter) and decoder.chooses,
-        "scoring": options.scoring,
+        "scoring": settings.scoring,
         "hard": decoder.draws_places,
         "gate": decoder.has_gate,
         "sentinel": "from_photo" in decoder.extra_dims,
-        "cell": options.cell,
-        "layers": options.num_layers,
-        "deep_output": options.deep_output,
-        "activation": options.readout_activation,
+        "cell": settings.cell,
+        "layers": settings.num_layers,
+        "deep_output": settings.deep_output,
+        "activation": settings.readout_activation,
     }
 
 

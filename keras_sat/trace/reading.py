@@ -172,8 +172,8 @@ def _check_step(decoder, step, attended, largest):
             f"Traces and votes would be wrong: {type(decoder).__name__} computes its "
             f"{' and '.join(wrong)} otherwise than they assume. Expected: a decoder that attends "
             "like CaptionDecoder, AttendAfter or WithSentinel, and a Selection that without "
-            f"noise is alpha_t. Received: {type(decoder).__qualname__}, "
-            f"attention={decoder.attention!r}. Its captions and attention maps are right: leave "
+            f"noise is alpha_t. Received: {type(decoder).__qualname__}, attention="
+            f"{decoder.settings.attention!r}. Its captions and attention maps are right: leave "
             "out votes and traces, or add its way to `read_step` in keras_sat/trace/reading.py."
         )
 
@@ -198,6 +198,6 @@ def _gates_of_top_layer(decoder, projected_inputs, state, next_state):
         state, next_state: the DecoderState before and after the step.
     """
     top = decoder.cells[-1]
-    if decoder.num_layers > 1:
+    if decoder.settings.num_layers > 1:
         projected_inputs = top.input_projection(next_state.hidden_states[-2])
     return top.gates(projected_inputs, state.hidden_states[-1])

@@ -18,11 +18,12 @@ from data_utils.atomic_files import write_whole
 from data_utils.captions import words_of_captions
 from data_utils.foreign_text import brief
 from data_utils.images import photos_of
+from keras_sat.bounds import count
 from keras_sat.checks import ArgumentError
-from keras_sat.options import SearchOptions, count
 from keras_sat.pictures.display import path_ending_in
 from keras_sat.pictures.sheet import WIDTH
 from keras_sat.search.result import CaptionResult, with_image_paths
+from keras_sat.settings import Search
 from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step, is_repetition
 from keras_sat.trace.decision import GIVEN, ChoiceRule, rule_of
 from keras_sat.trace.diagram import network_of
@@ -140,7 +141,7 @@ class Trace:
         """
         self.result = result
         self.words = result.words
-        self.left_out = "" if captioner.decoder.options.deep_output else NO_PREVIOUS_WORD
+        self.left_out = "" if captioner.decoder.settings.deep_output else NO_PREVIOUS_WORD
         self.network = network_of(captioner)
         self.choice_rule = choice_rule
         self._captioner = captioner
@@ -392,7 +393,7 @@ def make_trace(
     """Return the Trace of a photo's caption; see `Captioner.trace`."""
     count(1).check("num_words", num_words)
     count(0).check("num_alternatives", num_alternatives)
-    options = SearchOptions.of("trace", search, also=("num_words", "num_alternatives"))
+    options = Search.of("trace", search, also=("num_words", "num_alternatives"))
     _reject_unfit(caption, search, options)
     photos, many = photos_of(image)
     if many:
@@ -422,13 +423,13 @@ def trace_of_result(
         **search: the options with which it was found.
     """
     (batch,) = captioner.batches(photos_of(image)[0], 1)
-    options = SearchOptions.of("trace", search)
+    options = Search.of("trace", search)
     rule = rule_of(captioner, options, is_given=is_given)
     return _trace(captioner, result, batch.features, options, rule, 10, 3)
 
 
 def _trace(captioner, result, features, options, rule, num_words, num_alternatives):
-    """Return the Trace of a CaptionResult; `options` are the SearchOptions, `rule` is
+    """Return the Trace of a CaptionResult; `options` are the Search, `rule` is
     the ChoiceRule.
     """
     rules = {name: captioner._value(options, name) for name in OWN_RULES}
@@ -450,7 +451,7 @@ def _reject_unfit(caption, search, options):
     Args:
         caption: the given caption, or None.
         search: the options that were passed, as a dict.
-        options: SearchOptions.
+        options: Search.
     """
     if caption is not None and not isinstance(caption, str):
         raise ValueError(f"`caption` must be one sentence. Received: caption={brief(caption)}")

@@ -29,7 +29,7 @@ import numpy as np
 import tensorflow as tf
 
 from data_utils.atomic_files import write_whole
-from keras_sat import options
+from keras_sat import bounds
 from keras_sat.checks import check_no_keras_distribution
 from keras_sat.files.checkpoint import state_of
 from keras_sat.training.callbacks import StopWhenLost
@@ -43,7 +43,7 @@ TF_CONFIG = (
 
 def several_gpus(count, kind="GPU"):
     """Return the strategy that trains on the first `count` GPUs of this computer."""
-    options.count().check("gpus", count)
+    bounds.count().check("gpus", count)
     devices = tf.config.list_logical_devices(kind)
     if count > len(devices):
         raise ValueError(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_sat.beyond.extensions import HOOKS
-from keras_sat.options import CaptionerOptions, TrainingOptions
+from keras_sat.settings import CaptionerSettings, FitSettings
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import MONITORED
 from keras_sat.training.photos import TrainingPhotos
@@ -42,9 +42,9 @@ class TrainingJob:
     was_interrupted: bool = field(default=False, init=False)
 
     @property
-    def options(self):
-        """The TrainingOptions of all phases."""
-        return self.plan.options.training
+    def settings(self) -> FitSettings:
+        """The FitSettings of the plan."""
+        return self.plan.settings
 
     def say(self, *lines):
         if self.photos.show_progress:
@@ -52,15 +52,23 @@ class TrainingJob:
 
     def captioner_options(self):
         """Return the captioner options that were given to `fit`."""
-        dtype = {} if self.options.dtype is None else {"dtype": self.options.dtype}
-        return {"seed": self.options.seed, **self.plan.options.captioner, **dtype}
+        training = self.settings.training
+        dtype = {} if training.dtype is None else {"dtype": training.dtype}
+        return {"seed": training.seed, **self.plan.asked_of_captioner(), **dtype}
 
     def record_of_words(self):
         """Return the record of the cross-entropy phase; see `describe`."""
-        options = self.plan.options
-        captioner = CaptionerOptions.defaults() if self.initial_model is None else {}
-        captioner |= options.captioner | {"encoder_weights": options.encoder_weights}
-        arguments = {**self.arguments, **captioner, **options.training.to_dict()}
+        settings = self.settings
+        captioner = CaptionerSettings.defaults() if self.initial_model is None else {}
+        captioner |= self.plan.asked_of_captioner()
+        captioner["encoder_weights"] = settings.encoder.encoder_weights
+        arguments = {
+            **self.arguments,
+            **captioner,
+            **settings.training.to_dict(),
+            **settings.optimizer.to_dict(),
+            **settings.cross_entropy.to_dict(),
+        }
         if self.plan.monitored != MONITORED:
             arguments["monitored"] = self.plan.monitored
         return describe(arguments, self.images, self.initial_model)
@@ -69,12 +77,13 @@ class TrainingJob:
         """Return the record of the self-critical phase, which starts from a
         captioner.
         """
-        rewards = self.plan.options.rewards.to_dict()
-        arguments = {
-            option: getattr(self.options, option) for option in TrainingOptions.names("training")
-        }
+        settings = self.settings
+        arguments = {**settings.training.to_dict(), **settings.optimizer.to_dict()}
+        del arguments["learning_rate"]  # this phase has its own
+        rewards = settings.rewards.to_dict()
         arguments |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}
         required = {option: hook.needs for option, hook in HOOKS.items() if hook.needs}
         arguments |= {argument: self.arguments[argument] for argument in required.values()}
-        arguments |= {option: self.plan.options.captioner.get(option) for option in required}
+        asked = self.plan.asked_of_captioner()
+        arguments |= {option: asked.get(option) for option in required}
         return describe({**arguments, **rewards}, self.images, captioner)

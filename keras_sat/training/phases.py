@@ -9,7 +9,6 @@ from keras_sat.beyond.extensions import HOOKS
 from keras_sat.beyond.self_critical import SelfCritical
 from keras_sat.captioner import Captioner
 from keras_sat.model.updates import WeightUpdates
-from keras_sat.options import OptimizerOptions
 from keras_sat.training.callbacks import BeginWithExpectations
 from keras_sat.training.run import Training
 from keras_sat.training.summary import summary
@@ -23,28 +22,30 @@ def train_on_words(job):
     """Run the cross-entropy phase of a TrainingJob, and return the result of
     `Training.run`.
     """
-    options = job.options
-    training = Training(job, job.folder, options.epochs, monitored=job.plan.monitored)
+    settings, words = job.settings, job.settings.cross_entropy
+    training = Training(job, job.folder, words.epochs, monitored=job.plan.monitored)
     _reject_late_epochs(training)
     training.record(job.record_of_words())
     if training.has_ended:
         return training.loaded()
 
-    keras.utils.set_random_seed(options.seed)
+    keras.utils.set_random_seed(settings.training.seed)
     captioner = _new_captioner(job)
-    WeightUpdates(options).check_rate(captioner)
+    WeightUpdates(settings.optimizer).check_rate(captioner)
     _check_changes(captioner, job)
-    job.say(*summary(job, captioner, options.num_views))
-    job.photos.prepare(captioner, options.num_views)
-    batches = job.photos.batches("train", captioner, options, first_epoch=len(training.epochs))
-    num_steps = options.epochs * job.cluster.num_steps(batches)
-    rate = _learning_rate(options.learning_rate, options.schedule, options.warmup_steps, num_steps)
-    captioner.compile(_fresh(options.optimizer), learning_rate=rate, **_optimizer_options(options))
+    job.say(*summary(job, captioner, words.num_views))
+    job.photos.prepare(captioner, words.num_views)
+    batches = job.photos.batches("train", captioner, settings, first_epoch=len(training.epochs))
+    num_steps = words.epochs * job.cluster.num_steps(batches)
+    rate = settings.optimizer.learning_rate
+    rate = _learning_rate(rate, words.schedule, words.warmup_steps, num_steps)
+    updates = {**settings.optimizer.to_dict(), "learning_rate": rate}
+    captioner.compile(_fresh(settings.training.optimizer), **updates)
     if job.plan.keeps_initial_model and not training.keep_initial(captioner, cross_entropy=True):
         return captioner, False, []
     first_callbacks = []
     if captioner.samples_attention:
-        first_callbacks = [BeginWithExpectations(options.expectation_epochs)]
+        first_callbacks = [BeginWithExpectations(words.expectation_epochs)]
     return training.run(captioner, batches, first_callbacks)
 
 
@@ -52,10 +53,10 @@ def train_on_rewards(job, previous_captioner):
     """Train a captioner in the self-critical phase of a TrainingJob, and return the
     result of `Training.run`.
     """
-    options, rewards = job.options, job.plan.options.rewards
-    keras.utils.set_random_seed(options.seed)
+    settings, rewards = job.settings, job.settings.rewards
+    keras.utils.set_random_seed(settings.training.seed)
     captioner = previous_captioner.adapted(**_changes_for_rewards(job))
-    WeightUpdates(options).check_rate(captioner)
+    WeightUpdates(settings.optimizer).check_rate(captioner)
     _check_changes(captioner, job)
     training = Training(
         job,
@@ -68,7 +69,7 @@ def train_on_rewards(job, previous_captioner):
     if training.has_ended:
         return training.loaded()
 
-    if not options.epochs:  # this is the first phase
+    if not settings.cross_entropy.epochs:  # this is the first phase
         job.say(*summary(job, captioner, 1))
     job.photos.prepare(captioner, num_views=1)
     if not training.keep_initial(captioner):
@@ -76,7 +77,7 @@ def train_on_rewards(job, previous_captioner):
     batches = job.photos.batches(
         "train",
         captioner,
-        options,
+        settings,
         group_by="image",
         whole=True,
         first_epoch=len(training.epochs),
@@ -85,13 +86,13 @@ def train_on_rewards(job, previous_captioner):
         [image.captions for image in job.photos.images_in("train")],
         captioner.vocabulary,
         reward_baseline=rewards.reward_baseline,
-        max_length=options.max_length,
+        max_length=settings.training.max_length,
     )
+    rate = rewards.self_critical_rate
     captioner.compile(
-        _fresh(options.optimizer, learning_rate=rewards.self_critical_rate),
-        learning_rate=rewards.self_critical_rate,
+        _fresh(settings.training.optimizer, learning_rate=rate),
         training_objective=objective,
-        **_optimizer_options(options),
+        **{**settings.optimizer.to_dict(), "learning_rate": rate},
     )
     return training.run(captioner, batches)
 
@@ -102,7 +103,7 @@ def _changes_for_rewards(job):
     have applied them, all.
     """
     changes = job.captioner_options()
-    if not job.options.epochs:
+    if not job.settings.cross_entropy.epochs:
         return changes
     return {name: value for name, value in changes.items() if name in PASSED_TO_EACH_PHASE}
 
@@ -123,8 +124,8 @@ def _reject_late_epochs(training):
 
 def _check_changes(captioner, job):
     """Reject augmentation with a frozen encoder, which encodes each photo only once."""
-    photo_jitter = job.options.photo_jitter
-    if captioner.encoder_training == "frozen" and photo_jitter:
+    photo_jitter = job.settings.training.photo_jitter
+    if captioner.photo_encoder.is_frozen and photo_jitter:
         raise ValueError(
             "This option has no effect on a frozen encoder: leave it out, or train the whole "
             "encoder with encoder_training='fine-tuned' (--encoder-training). Received: "
@@ -132,22 +133,14 @@ def _check_changes(captioner, job):
         )
 
 
-def _optimizer_options(options):
-    return {
-        name: getattr(options, name) for name in OptimizerOptions.names() if name != "learning_rate"
-    }
-
-
 def _new_captioner(job):
     """Return the captioner to train: a new one, or `initial_model` adapted to the new
     vocabulary.
     """
-    options, initial_model = job.options, job.initial_model
-    vocabulary = Vocabulary.build(
-        job.images, min_count=options.min_count, max_size=options.max_words
-    )
+    words, initial_model = job.settings.cross_entropy, job.initial_model
+    vocabulary = Vocabulary.build(job.images, min_count=words.min_count, max_size=words.max_words)
     if initial_model is None:
-        encoder_weights = job.plan.options.encoder_weights
+        encoder_weights = job.settings.encoder.encoder_weights
         return Captioner(vocabulary, encoder_weights=encoder_weights, **job.captioner_options())
     known_words = initial_model.vocabulary
     new_words = [word for word in vocabulary.words if word not in known_words]

@@ -58,7 +58,7 @@ class TrainingPhotos:
             return  # done by an earlier phase, with the same photos
         _ = captioner.encoder_model  # builds a frozen one: its variables need all hosts at once
         with self.cluster.one_host_at_a_time():
-            if captioner.encoder_training == "frozen":
+            if captioner.photo_encoder.is_frozen:
                 self._encode(captioner, num_views)
             else:
                 self._check_readable(captioner)
@@ -121,11 +121,11 @@ class TrainingPhotos:
         """Return the photos of a split, which may be an empty list."""
         return [image for image in self.images if image.split == split]
 
-    def batches(self, split, captioner, training, *, group_by=None, whole=False, **options):
-        """Return the batches of a split, "train" or "dev", for a captioner and its
-        TrainingOptions.
+    def batches(self, split, captioner, settings, *, group_by=None, whole=False, **options):
+        """Return the batches of a split, "train" or "dev", for a captioner.
 
         Args:
+            settings: FitSettings.
             group_by: replaces the `group_by` of the training.
             whole: use only the whole photos, not their other views.
             **options: other options of make_batches.
@@ -134,15 +134,15 @@ class TrainingPhotos:
         if self.cache is not None:
             caches = [self.cache] if whole else [self.cache, *self.views]
         options |= {
-            "batch_size": training.batch_size,
-            "group_by": group_by or training.group_by,
-            "seed": training.seed,
+            "batch_size": settings.training.batch_size,
+            "group_by": group_by or settings.cross_entropy.group_by,
+            "seed": settings.training.seed,
             "shares": self.cluster.shares,
             **self._reading_options,
         }
         if self.cache is None and split == "train":
             options["num_views"] = 1 if whole else self.num_views
-            options["jitter"] = training.photo_jitter
+            options["jitter"] = settings.training.photo_jitter
         if self.boxes is not None and split == "train":
             captioner.build_once(captioner.photo_encoder.features_shape)
             options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
@@ -159,15 +159,16 @@ def _default_cache_dir(captioner, data_dir, output_dir):
     """
     if data_dir is None:
         return output_dir / "features"
-    name = ["features", captioner.encoder, captioner.encoder_layer]
-    size = captioner.image_size
+    settings = captioner.settings.encoder
+    name = ["features", captioner.encoder, settings.encoder_layer]
+    size = settings.image_size
     if size:
         sides = [size] if isinstance(size, int) else size
         name.append("x".join(map(str, sides)))
-    if captioner.grid:
-        name.append(f"grid{captioner.grid}")
-    if captioner.photo_blur:
-        name.append(f"blur{captioner.photo_blur:g}")
-    if captioner.encoder_weights == "bundled":
+    if settings.grid:
+        name.append(f"grid{settings.grid}")
+    if settings.photo_blur:
+        name.append(f"blur{settings.photo_blur:g}")
+    if settings.encoder_weights == "bundled":
         name.append("bundled")
     return Path(data_dir).expanduser() / "-".join(filter(None, name))

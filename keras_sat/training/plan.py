@@ -7,9 +7,10 @@ machine.
 It is pure: `fit` reads the files and asks for the devices before, and acts afterwards.
 """
 
+import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,50 +20,101 @@ from data_utils.atomic_files import read_sealed_json
 from keras_sat import presets
 from keras_sat.beyond import calibration, consensus
 from keras_sat.beyond.extensions import HOOKS
+from keras_sat.bounds import one_of
 from keras_sat.captioner import network_in_words
 from keras_sat.files.model_folder import EXPECTED, PRETRAINED
-from keras_sat.model.encoders import starts_random
+from keras_sat.model.encoders import usual_training
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.options import (
-    CaptionerOptions,
-    SelfCriticalOptions,
-    TrainingOptions,
-    one_of,
-    split_options,
-)
+from keras_sat.removed_options import without_removed
+from keras_sat.settings import CaptionerSettings, Encoder, Features, FitSettings, Network
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS, MONITORED
 from keras_sat.training.run_record import recorded_encoder
 
-OPTIONS_OF_FIT = (TrainingOptions, CaptionerOptions, SelfCriticalOptions)
 OF_KERAS = ("name", "trainable")  # arguments of Captioner that are not options
-# These are fixed in a trained captioner.
-PARTS_AND_SIZES = CaptionerOptions.names("encoder", "architecture")
+# Of the settings of encoder, features and network, those that are not fixed once a
+# captioner is trained.
+NOT_FIXED = {"attention", "encoder_weights", "grid", "photo_blur", "seed"}
+NOT_FIXED |= {"dropout_words", "dropout_before_readout", "dropout_after_readout", "feature_dropout"}
+FIXED = [*Encoder.names(), *Features.names(), *Network.names()]
+FIXED = [name for name in FIXED if name not in NOT_FIXED]
 
 
 # === What goes in ===
 
 
-@dataclass(frozen=True)
+@dataclass
 class Request:
-    """What a call of `fit` asks for; the attributes are its arguments.
+    """What a call of `fit` asks for. Wrong arguments raise ValueError here, before
+    anything is read or downloaded.
 
-    Attributes:
+    Args:
         data: the name of the data set, or "photos" for a list.
         options: dict of the options; one that is None has the preset's value or the
             default, unless None is one of its values.
-        initial_model: a Captioner, or None. Only `check_request` takes one that is not
-            loaded yet.
+        initial_model: see `fit`; `resolve` takes a Captioner or None.
+        preset, from_scratch, output_dir, boxes: see `fit`.
+
+    Attributes:
+        settings: FitSettings of the options, with the plain default of each that was
+            not given.
+        given: the names of the settings that were given.
+        of_keras: dict of the options in OF_KERAS that were given.
     """
 
     data: str
-    options: Mapping
+    options: InitVar[Mapping]
     preset: str | None = None
     initial_model: Any = None
     from_scratch: bool = False
     output_dir: str | os.PathLike | None = None
     boxes: Any = None
+    settings: FitSettings = field(init=False)
+    given: frozenset = field(init=False)
+    of_keras: Mapping = field(init=False)
+
+    def __post_init__(self, options):
+        fields = FitSettings.fields()
+        given = {
+            name: value
+            for name, value in options.items()
+            if value is not None or name not in fields or not fields[name].metadata["none_is_unset"]
+        }
+        self.of_keras = {name: given.pop(name) for name in OF_KERAS if name in given}
+        self.settings = FitSettings.of("fit", given, also=OF_KERAS)
+        self.given = frozenset(name for name in given if name in fields)  # not removed ones
+        if self.preset is not None:
+            one_of(*presets.PRESETS).check("preset", self.preset)
+        epochs = self.settings.cross_entropy.epochs
+        has_rewards = self.settings.rewards.self_critical_epochs > 0
+        if epochs == 0 and (self.initial_model is None or not has_rewards):
+            raise ValueError(
+                "Without an initial_model and self_critical_epochs, `epochs` must be at least 1. "
+                f"Received: {epochs=}"
+            )
+        _check_required(self.settings.loss, boxes=self.boxes)
+
+    def given_options(self):
+        """Return a dict of the settings that were given."""
+        values = self.settings.to_dict()
+        return {name: values[name] for name in self.given}
+
+
+def _check_required(loss, **arguments):
+    """Reject weights of a Loss that require an argument of `fit`, and arguments that
+    require weights; `arguments` contains those that HOOKS require.
+    """
+    for name, argument in arguments.items():
+        weights = {
+            option: getattr(loss, option) for option, hook in HOOKS.items() if hook.needs == name
+        }
+        if any(weights.values()) != (argument is not None):
+            received = ", ".join(f"{option}={weight}" for option, weight in weights.items())
+            raise ValueError(
+                f"`{name}` and `{'` or `'.join(weights)}` require each other: pass both or "
+                f"neither. Received: {name}={str(argument)[:80]}, {received}"
+            )
 
 
 class PhotoCounts(NamedTuple):
@@ -86,7 +138,7 @@ class Machine(NamedTuple):
         default_encoder: the encoder that this computer is fit for.
         auto_dtype: what dtype="auto" means on it.
         devices: the devices that train, in words.
-        bundled: dict, the options of the bundled photo captioner.
+        bundled: CaptionerSettings of the bundled photo captioner.
         resumed_encoder: the encoder of the run that is in `output_dir`; None if there
             is none or `output_dir` was left to the default.
     """
@@ -94,7 +146,7 @@ class Machine(NamedTuple):
     default_encoder: str
     auto_dtype: str
     devices: str
-    bundled: Mapping
+    bundled: CaptionerSettings
     resumed_encoder: str | None = None
 
     @classmethod
@@ -105,7 +157,11 @@ class Machine(NamedTuple):
             data: name of a data set, or a list of CaptionedImage.
             cluster: the Cluster that will train; None: one device.
         """
-        settings = read_sealed_json(PRETRAINED / presets.DEFAULT_MODEL / "config.json", EXPECTED)
+        path = PRETRAINED / presets.DEFAULT_MODEL / "config.json"
+        bundled = without_removed(
+            path, read_sealed_json(path, EXPECTED)["captioner"], is_saved=True
+        )
+        del bundled["name"]
         default_encoder = presets.default_encoder(data)
         resumed_encoder = None if output_dir is None else recorded_encoder(output_dir)
         if cluster is not None:  # the hosts may differ; the chief decides
@@ -114,7 +170,7 @@ class Machine(NamedTuple):
             default_encoder=default_encoder,
             auto_dtype=resolved_dtype("auto"),
             devices=_devices_in_words(cluster),
-            bundled=settings["captioner"],
+            bundled=CaptionerSettings.of(path, bundled),
             resumed_encoder=resumed_encoder,
         )
 
@@ -131,41 +187,6 @@ def _devices_in_words(cluster):
 
 
 @dataclass(frozen=True)
-class FitOptions:
-    """The options of `fit`, checked and grouped by kind.
-
-    Attributes:
-        training: TrainingOptions.
-        rewards: SelfCriticalOptions.
-        captioner: dict of the options of Captioner that were asked for; the others have
-            their default, or that of the initial model.
-        encoder_weights: see Captioner; the initial model is loaded with them.
-    """
-
-    training: TrainingOptions
-    rewards: SelfCriticalOptions
-    captioner: dict
-    encoder_weights: Any
-
-    @classmethod
-    def of(cls, options):
-        """Check a dict of the options of `fit` and group them."""
-        training, captioner, rewards, of_keras = split_options(
-            "fit", options, *OPTIONS_OF_FIT, also=OF_KERAS
-        )
-        CaptionerOptions.check(**captioner)
-        encoder_weights = captioner.pop(
-            "encoder_weights", CaptionerOptions.defaults()["encoder_weights"]
-        )
-        return cls(
-            training=TrainingOptions(**training),
-            rewards=SelfCriticalOptions(**rewards),
-            captioner={**captioner, **of_keras},
-            encoder_weights=encoder_weights,
-        )
-
-
-@dataclass(frozen=True)
 class Plan:
     """The decisions of a training run. `str` of it is what `fit` would do, in words.
 
@@ -173,8 +194,11 @@ class Plan:
         data, photos, devices: see Request, PhotoCounts and Machine.
         preset: the name of the preset; "default": none.
         initial_model: "bundled", "given" or None: it starts from random weights.
-        options: FitOptions, with the preset's, the user's and the default values.
-        network: dict of the captioner's options, those of an initial model included.
+        settings: FitSettings: what was given, and else the values of the initial model
+            or the defaults.
+        given: the names of the settings that the call, or its preset, asks for.
+        of_keras: see Request.
+        encoder_name: the name of the encoder, or None.
         monitored: the metric that chooses the best cross-entropy epoch.
         output_dir: Path.
         notes: lines that say what was decided for the user.
@@ -186,8 +210,10 @@ class Plan:
     devices: str
     preset: str
     initial_model: str | None
-    options: FitOptions
-    network: Mapping
+    settings: FitSettings
+    given: frozenset
+    of_keras: Mapping
+    encoder_name: str | None
     monitored: str
     output_dir: Path
     notes: tuple = field(repr=False)
@@ -198,8 +224,35 @@ class Plan:
         """Whether the initial model stays if no epoch is better: the bundled one."""
         return self.initial_model == "bundled"
 
+    def asked_of_captioner(self):
+        """Return a dict of the options of Captioner that were asked for; the others
+        have their default, or that of the initial model, which is loaded with the
+        `encoder_weights`.
+        """
+        values = self.settings.to_dict()
+        names = [name for name in CaptionerSettings.names() if name in self.given]
+        asked = {name: values[name] for name in names if name != "encoder_weights"}
+        return {**asked, **self.of_keras}
+
+    def resumed(self, record):
+        """Return the plan of a run that is resumed: it keeps the defaults that it was
+        started with.
+
+        Args:
+            record: the record of the run in `output_dir`, a dict; None: a new run.
+        """
+        if record is None:
+            return self
+        names = ["group_by", *(presets.OWN_PHOTOS if self.initial_model == "bundled" else ())]
+        recorded = _recorded_values(record, [name for name in names if name not in self.given])
+        return dataclasses.replace(
+            self,
+            settings=self.settings.replace(**recorded),
+            monitored=record.get("monitored", MONITORED),
+        )
+
     def __str__(self):
-        training = self.options.training
+        words, training = self.settings.cross_entropy, self.settings.training
         start = {
             None: "random weights",
             "bundled": f"the bundled captioner, {presets.DEFAULT_MODEL}",
@@ -207,8 +260,8 @@ class Plan:
         }[self.initial_model]
         if self.keeps_initial_model:
             start += ", which is kept if no epoch is better"
-        by = "photo" if training.group_by == "image" else "length of the caption"
-        views = f", {training.num_views} views of each photo" if training.num_views > 1 else ""
+        by = "photo" if words.group_by == "image" else "length of the caption"
+        views = f", {words.num_views} views of each photo" if words.num_views > 1 else ""
         metric = "cross-entropy" if self.monitored == CROSS_ENTROPY else "BLEU-4"
         chosen = f"the best by {metric} on dev" if self.photos.dev else "the last one"
         lines = [
@@ -216,7 +269,7 @@ class Plan:
             f"{self.photos.test} in test",
             f"preset: {self.preset}",
             f"start: {start}",
-            f"captioner: {network_in_words(self.network)}",
+            f"captioner: {network_in_words(self.settings, self.encoder_name)}",
             f"batches: {training.batch_size} captions, grouped by {by}{views}",
             f"epochs: {self._epochs_in_words()}; {chosen} is kept",
             f"computed in {training.dtype or 'the default dtype of Keras'} on {self.devices}",
@@ -226,12 +279,12 @@ class Plan:
         return "\n".join(lines)
 
     def _epochs_in_words(self):
-        training = self.options.training
-        first = f"at most {training.epochs}"
-        if training.patience is not None:
-            first += f", fewer after {training.patience} without a better one"
-        num_rewarded = self.options.rewards.self_critical_epochs
-        phases = [first] if training.epochs else []
+        epochs, patience = self.settings.cross_entropy.epochs, self.settings.training.patience
+        first = f"at most {epochs}"
+        if patience is not None:
+            first += f", fewer after {patience} without a better one"
+        num_rewarded = self.settings.rewards.self_critical_epochs
+        phases = [first] if epochs else []
         phases += [f"{num_rewarded} self-critical epochs"] if num_rewarded else []
         return ", then ".join(phases)
 
@@ -239,52 +292,11 @@ class Plan:
 # === From one to the other ===
 
 
-def check_request(request, machine):
-    """Return the FitOptions of a request as far as they are known without the photos.
-
-    Raise ValueError for wrong ones: before anything is downloaded.
-    """
-    _, options = _with_preset(request, machine)
-    checked = FitOptions.of(options)
-    epochs = checked.training.epochs
-    has_rewards = checked.rewards.self_critical_epochs > 0
-    if epochs == 0 and (request.initial_model is None or not has_rewards):
-        raise ValueError(
-            "Without an initial_model and self_critical_epochs, `epochs` must be at least 1. "
-            f"Received: {epochs=}"
-        )
-    _check_required(checked, boxes=request.boxes)
-    return checked
-
-
-def _check_required(options, **arguments):
-    """Reject options that require an argument of `fit`, and arguments that require
-    options; `arguments` contains those that HOOKS require.
-    """
-    for name, argument in arguments.items():
-        weights = {
-            option: options.captioner.get(option)
-            for option, hook in HOOKS.items()
-            if hook.needs == name
-        }
-        if any(weights.values()) != (argument is not None):
-            received = ", ".join(f"{option}={weight}" for option, weight in weights.items())
-            raise ValueError(
-                f"`{name}` and `{'` or `'.join(weights)}` require each other: pass both or "
-                f"neither. Received: {name}={str(argument)[:80]}, {received}"
-            )
-
-
-def resolve(request, photos, machine, record=None):
-    """Return the Plan for a Request, PhotoCounts and a Machine.
-
-    Args:
-        record: the record of the run that is in the plan's `output_dir` and that is
-            resumed, a dict: a resumed run keeps the defaults it was started with. None:
-            a new run.
-    """
-    preset, options = _with_preset(request, machine)
-    asked = FitOptions.of(options).captioner
+def resolve(request, photos, machine):
+    """Return the Plan for a Request, PhotoCounts and a Machine."""
+    preset, preset_settings = _preset_of(request, machine)
+    settings = request.settings.replace(**preset_settings)
+    given = request.given.union(preset_settings)
     notes = []
     if request.preset is None and preset != "default":
         notes.append(
@@ -292,87 +304,95 @@ def resolve(request, photos, machine, record=None):
             "defaults"
         )
 
-    initial_model, initial_options = None, CaptionerOptions.defaults()
+    initial_model, initial_settings = None, None
     if request.initial_model is not None:
-        initial_model, initial_options = "given", request.initial_model.current_options()
+        initial_model, initial_settings = "given", request.initial_model.settings
     elif _may_start_from_bundled(request):
-        obstacle = _why_not_bundled(FitOptions.of(options), photos, machine.bundled)
+        obstacle = _why_not_bundled(settings, given, photos, machine.bundled)
         if obstacle is None:
-            initial_model, initial_options = "bundled", machine.bundled
+            initial_model, initial_settings = "bundled", machine.bundled
         notes.append(_start_in_words(obstacle))
-    if initial_model is None and "encoder" not in asked:
+    if initial_model is None and "encoder" not in given:
         encoder = machine.resumed_encoder or machine.default_encoder
-        options, asked = {**options, "encoder": encoder}, {**asked, "encoder": encoder}
+        settings, given = settings.replace(encoder=encoder), given | {"encoder"}
         if machine.resumed_encoder is None and encoder == presets.LIGHT_ENCODER:
             notes.append(presets.WITHOUT_GPU)
-    network = _network(initial_options, asked)
-    defaults, monitored = _defaults(network, photos, record, is_bundled=initial_model == "bundled")
+
+    defaults = {}
+    if initial_settings is not None:
+        defaults |= initial_settings.to_dict()
+        del defaults["seed"], defaults["encoder_weights"]  # which are those of the run
+    if initial_model == "bundled":
+        defaults |= presets.OWN_PHOTOS
+    settings = settings.replace(
+        **{name: value for name, value in defaults.items() if name not in given}
+    )
+    encoder = settings.encoder.encoder
+    encoder_name = getattr(encoder, "name", encoder)
+    if initial_model == "given":  # a saved one may lack an encoder of the user's own
+        encoder_name = request.initial_model.encoder
+    settings = settings.replace(**_left_to_encoder(settings))
+    if settings.training.dtype == "auto":
+        settings = settings.replace(dtype=machine.auto_dtype)  # so that the record has it
 
     output_dir = request.output_dir
     if output_dir is None:
-        output_dir = f"runs/{request.data}-{network['encoder'] or 'vgg16'}-{network['attention']}"
+        attention = settings.network.attention
+        output_dir = f"runs/{request.data}-{encoder_name or 'vgg16'}-{attention}"
     return Plan(
         data=request.data,
         photos=photos,
         devices=machine.devices,
         preset=preset,
         initial_model=initial_model,
-        options=FitOptions.of(defaults | options),
-        network=network,
-        monitored=monitored,
+        settings=settings,
+        given=given,
+        of_keras=request.of_keras,
+        encoder_name=encoder_name,
+        monitored=_monitored(photos, is_bundled=initial_model == "bundled"),
         output_dir=Path(output_dir).expanduser(),
         notes=tuple(notes),
-        goes_without=_goes_without(photos, network),
+        goes_without=_goes_without(photos, settings),
     )
 
 
-def _defaults(network, photos, record, *, is_bundled):
-    """Return the defaults of a run, a dict, and the metric that chooses its best epoch;
-    a resumed run keeps those in its `record`.
+def _preset_of(request, machine):
+    """Return the name of the preset, and a dict of its settings, without those that the
+    request overrides.
     """
-    # "image" encodes each photo once in an epoch, "length" once for each caption.
-    is_trained = network["encoder_training"] != "frozen" or network["trained_up_to"] is not None
-    defaults = {"group_by": "image" if is_trained else "length"}
-    monitored = MONITORED
-    if is_bundled:
-        defaults |= presets.OWN_PHOTOS
-        # From a few photos BLEU-4 chooses by chance, and often an epoch that has
-        # learned the training captions by heart.
-        monitored = CROSS_ENTROPY if 0 < photos.dev < FEW_DEV_PHOTOS else MONITORED
-    if record is not None:
-        defaults |= _recorded_values(record, defaults)
-        monitored = record.get("monitored", MONITORED)
-    return defaults, monitored
-
-
-def _with_preset(request, machine):
-    """Return the name of the preset, and a dict of its settings and the options of the
-    request, which override them.
-    """
-    options = _without_unset(request.options)
-    resumed_encoder = machine.resumed_encoder
-    preset, settings = "default", {}
     if request.preset is not None:
-        one_of(*presets.PRESETS).check("preset", request.preset)
         preset, settings = request.preset, presets.PRESETS[request.preset]
-    elif request.initial_model is None:
-        encoder = options.get("encoder") or resumed_encoder or machine.default_encoder
+    elif request.initial_model is not None:
+        return "default", {}
+    else:
+        known = request.given_options()
+        if machine.resumed_encoder is not None:
+            known = {"encoder": machine.resumed_encoder, **known}
+        encoder = known.get("encoder") or machine.default_encoder
         preset = presets.default_preset(request.data, encoder)
-        known = options if resumed_encoder is None else {"encoder": resumed_encoder, **options}
         settings = presets.fitting_settings(preset, known)
-    options = {**settings, **options}
-    if options.get("dtype") == "auto":
-        options["dtype"] = machine.auto_dtype  # so that the record has it
-    return preset, options
+    return preset, {name: value for name, value in settings.items() if name not in request.given}
 
 
-def _without_unset(options):
-    """Return the options without those that are None and left to a default."""
-    fields = {name: field for cls in OPTIONS_OF_FIT for name, field in cls.fields().items()}
-    unset = {name for name, field in fields.items() if field.metadata["none_is_unset"]}
-    return {
-        name: value for name, value in options.items() if value is not None or name not in unset
-    }
+def _left_to_encoder(settings):
+    """Return a dict of the settings that depend on the encoder, where they are None:
+    how it is trained, and how captions are grouped. "image" encodes each photo once in
+    an epoch, "length" once for each caption.
+    """
+    training = settings.encoder.encoder_training or usual_training(settings.encoder.encoder)
+    is_trained = training != "frozen" or settings.encoder.trained_up_to is not None
+    group_by = settings.cross_entropy.group_by or ("image" if is_trained else "length")
+    return {"encoder_training": training, "group_by": group_by}
+
+
+def _monitored(photos, *, is_bundled):
+    """Return the metric that chooses the best cross-entropy epoch.
+
+    From a few photos BLEU-4 chooses by chance, and often an epoch that has learned the
+    training captions by heart.
+    """
+    has_few = 0 < photos.dev < FEW_DEV_PHOTOS
+    return CROSS_ENTROPY if is_bundled and has_few else MONITORED
 
 
 def _may_start_from_bundled(request):
@@ -383,23 +403,20 @@ def _may_start_from_bundled(request):
     return request.data == "folder" and not request.from_scratch and not has_preset
 
 
-def _why_not_bundled(options, photos, bundled):
+def _why_not_bundled(settings, given, photos, bundled):
     """Return why training does not start from the bundled captioner: many photos, or
-    options that change its network; None if it does.
+    settings that change its network; None if it does.
 
     Args:
-        options: FitOptions.
+        settings, given: see Plan.
         photos: PhotoCounts.
-        bundled: dict of the bundled captioner's options.
+        bundled: CaptionerSettings of the bundled captioner.
     """
-    asked = options.captioner
-    changed = [
-        name for name in asked if name in PARTS_AND_SIZES and asked[name] != bundled.get(name)
-    ]
-    usual_weights = (CaptionerOptions.defaults()["encoder_weights"], BUNDLED, None)
-    if options.encoder_weights not in usual_weights:
+    asked, has = settings.to_dict(), bundled.to_dict()
+    changed = [name for name in FIXED if name in given and asked[name] != has[name]]
+    if settings.encoder.encoder_weights not in (Encoder().encoder_weights, BUNDLED, None):
         changed.append("encoder_weights")
-    if not ATTENTIONS[asked.get("attention") or "soft"].chooses:
+    if not ATTENTIONS[settings.network.attention].chooses:
         changed.append("attention")
     if changed:
         return f"the bundled captioner has a different {', '.join(changed)}"
@@ -421,18 +438,6 @@ def _start_in_words(obstacle):
     )
 
 
-def _network(initial_options, asked):
-    """Return the options of the captioner that is trained, a dict: those of the initial
-    model, or the defaults, changed by those that were asked for.
-    """
-    network = {**CaptionerOptions.defaults(), **initial_options, **asked}
-    encoder = network["encoder"]
-    if network["encoder_training"] is None:
-        network["encoder_training"] = "scratch" if starts_random(encoder) else "frozen"
-    network["encoder"] = getattr(encoder, "name", encoder)  # of a keras.Model
-    return network
-
-
 def _recorded_values(record, names):
     """Return a dict of those options in `names` that a record has, except objects."""
     are_objects = (dict, list)  # as which `describe` records them
@@ -443,9 +448,9 @@ def _recorded_values(record, names):
     }
 
 
-def _goes_without(photos, network):
+def _goes_without(photos, settings):
     """Return what the captioner will lack for want of photos, as a tuple of lines."""
-    lines = [without_index(photos.train) if network["consensus_weight"] else None]
+    lines = [without_index(photos.train) if settings.search.consensus_weight else None]
     lines.append(without_confidence(photos.dev))
     return tuple(line for line in lines if line is not None)
 

@@ -8,7 +8,6 @@ import os
 import tempfile
 import time
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -26,18 +25,16 @@ from keras_sat.checks import ArgumentError
 from keras_sat.files.model_folder import PRETRAINED
 from keras_sat.files.saving import save_records
 from keras_sat.option_types import FitKeywords
-from keras_sat.options import with_options
+from keras_sat.settings import FitSettings, with_options
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
 from keras_sat.training.job import TrainingJob
 from keras_sat.training.phases import REWARDS, train_on_rewards, train_on_words
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import (
-    OPTIONS_OF_FIT,
     Machine,
     PhotoCounts,
     Request,
-    check_request,
     resolve,
     without_confidence,
     without_index,
@@ -46,7 +43,7 @@ from keras_sat.training.run_record import checksum, record_to_resume
 from keras_sat.training.summary import photos_seen_before
 
 
-@with_options(*OPTIONS_OF_FIT)
+@with_options(FitSettings)
 def fit(
     data: str | list[CaptionedImage],
     *,
@@ -227,8 +224,8 @@ def fit(
         **options,
     }
     request = Request(
-        data=data if isinstance(data, str) else "photos",
-        options=options,
+        data if isinstance(data, str) else "photos",
+        options,
         preset=preset,
         initial_model=initial_model,
         from_scratch=from_scratch,
@@ -236,14 +233,15 @@ def fit(
         boxes=boxes,
     )
     machine = Machine.here(data, output_dir, cluster)
-    encoder_weights = check_request(request, machine).encoder_weights
     with cluster.one_host_at_a_time():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = _captioned(images)
     train_images = photos_of_split(images, "train")  # rejects data without any
+    encoder_weights = request.settings.encoder.encoder_weights
     initial_model = _loaded(initial_model, encoder_weights)
-    request = replace(request, initial_model=initial_model)
-    plan = _resolved(request, PhotoCounts.of(images), machine, cluster)
+    request.initial_model = initial_model
+    plan = resolve(request, PhotoCounts.of(images), machine)
+    plan = plan.resumed(cluster.broadcast(record_to_resume(plan.output_dir)))
     if plan.initial_model == "bundled":
         initial_model = _loaded(PRETRAINED / presets.DEFAULT_MODEL, encoder_weights)
     if show_progress:
@@ -260,9 +258,9 @@ def fit(
         "skip_unreadable": skip_unreadable,
         "boxes": None if photos.boxes is None else checksum(str(photos.boxes.phrases)),
     }
-    if plan.options.training.deterministic:
+    if plan.settings.training.deterministic:
         tf.config.experimental.enable_op_determinism()
-    minutes = plan.options.training.minutes
+    minutes = plan.settings.training.minutes
     deadline = math.inf if minutes is None else started + 60 * minutes
     with tempfile.TemporaryDirectory() as temporary, cluster.scope():
         # Only the chief saves files.
@@ -272,13 +270,6 @@ def fit(
         )
         with exclusive_lock(folder / "lock", f"is training in {folder}"):
             return _carry_out(job)
-
-
-def _resolved(request, photos, machine, cluster):
-    """Return the Plan; if its folder has a run to resume, with that run's defaults."""
-    plan = resolve(request, photos, machine)
-    record = cluster.broadcast(record_to_resume(plan.output_dir))
-    return resolve(request, photos, machine, record)
 
 
 def _loaded(model, encoder_weights):
@@ -309,9 +300,9 @@ def _carry_out(job):
     """
     captioner, folder = job.initial_model, job.folder
     is_whole, epochs = True, []
-    if job.options.epochs:
+    if job.settings.cross_entropy.epochs:
         captioner, is_whole, epochs = train_on_words(job)
-    if is_whole and job.plan.options.rewards.self_critical_epochs:
+    if is_whole and job.settings.rewards.self_critical_epochs:
         captioner, is_whole, rewarded_epochs = train_on_rewards(job, captioner)
         epochs = [*epochs, *rewarded_epochs]
         folder = job.folder / REWARDS
@@ -327,7 +318,7 @@ def _index(job, captioner, folder):
     """Build the index for `consensus_weight` and save it, unless there is one or
     several hosts.
     """
-    is_wanted = captioner.consensus_weight and captioner.consensus is None
+    is_wanted = captioner.search_rules.consensus_weight and captioner.consensus is None
     if not is_wanted or job.cluster.num_hosts > 1:
         return
     obstacle = without_index(len(job.photos.images_in("train")))

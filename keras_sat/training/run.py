@@ -93,7 +93,7 @@ class Training:
         """Whether all epochs are done, or too many without a better one."""
         known = [*self.initial_scores, *self.epochs]
         has_all = len(self.epochs) >= self.num_epochs
-        return has_all or has_plateaued(known, self.job.options.patience, self.monitored)
+        return has_all or has_plateaued(known, self.job.settings.training.patience, self.monitored)
 
     def loaded(self):
         """Load a finished training run and return the same result as `run`."""
@@ -102,7 +102,7 @@ class Training:
             f"{len(self.epochs)}; loading it"
         )
         self.job.cluster.share_folder(self.folder / "model")
-        encoder = self.job.plan.options.captioner.get("encoder")
+        encoder = self.job.settings.encoder.encoder
         if not isinstance(encoder, keras.Model):
             initial_model = self.job.initial_model
             is_custom = initial_model is not None and initial_model.photo_encoder.is_custom
@@ -210,8 +210,9 @@ class Training:
             self._name_unused_words(best)
         if cluster.broadcast(in_time.has_stopped):
             is_whole, self.job.was_interrupted = False, True
+            minutes = self.job.settings.training.minutes
             self.job.say(
-                f"stopped, because another epoch would end after {self.job.options.minutes:g} "
+                f"stopped, because another epoch would end after {minutes:g} "
                 f"minutes (--minutes); {self._way_on()}"
             )
         return best, is_whole, self.epochs
@@ -229,13 +230,13 @@ class Training:
             epochs=self.epochs,
             before=self.initial_scores,
             monitored=self.monitored,
-            patience=self.job.options.patience,
+            patience=self.job.settings.training.patience,
         )
 
     def _keep(self):
         return callbacks.KeepTraining(
             self.folder,
-            patience=self.job.options.patience,
+            patience=self.job.settings.training.patience,
             epochs=self.epochs,
             before=self.initial_scores,
             monitored=self.monitored,
@@ -262,15 +263,15 @@ class Training:
 
     def _dev_batches(self, captioner):
         return self.job.photos.batches(
-            "dev", captioner, self.job.options, whole=True, shuffle=False
+            "dev", captioner, self.job.settings, whole=True, shuffle=False
         )
 
     def _search_options(self):
-        options = self.job.options
+        training = self.job.settings.training
         return {
             "cache": self.job.photos.cache,
-            "num_beams": options.num_beams,
-            "max_length": options.max_length,
+            "num_beams": training.num_beams,
+            "max_length": training.max_length,
         }
 
     def _best(self, captioner, is_lost):
@@ -291,7 +292,7 @@ class Training:
             warnings.warn(STOPPED_EARLY, stacklevel=5)
             return captioner
         captioner.restore_weights(self.folder / "model")
-        patience = self.job.options.patience
+        patience = self.job.settings.training.patience
         if len(self.epochs) < self.num_epochs and has_plateaued(known, patience, self.monitored):
             self.job.say(f"stopped early: no better epoch in the last {patience} (--patience)")
         self.job.say(f"{self._best_in_words(known)}; it is saved in {self.folder / 'model'}")

@@ -17,8 +17,8 @@ from data_utils.foreign_text import brief
 from data_utils.photo_digests import PHOTO, find_changes, size_of
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS
-from keras_sat.options import CaptionerOptions
 from keras_sat.removed_options import record_without_removed
+from keras_sat.settings import CaptionerSettings
 
 PHOTOS = "photos.json"
 CONSISTENCY = "consistency"  # the folder of a phase of earlier versions
@@ -53,7 +53,7 @@ def _checksum_of_options(captioner):
     """Return a checksum of the options that are not a captioner's defaults: it is the
     same in a version that has more options, or fewer.
     """
-    defaults = CaptionerOptions.defaults()
+    defaults = CaptionerSettings.defaults()
     options = {
         name: value
         for name, value in captioner.current_options().items()

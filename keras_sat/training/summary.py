@@ -34,7 +34,7 @@ def summary(job, captioner, num_views):
         "captions are unknown"
     )
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
-    training = captioner.encoder_training
+    training = captioner.settings.encoder.encoder_training
     if training == "frozen":
         num_encoded = len(job.images) + (num_views - 1) * len(images["train"])
         size = num_encoded * rows * columns * feature_dim * 2  # two bytes a number

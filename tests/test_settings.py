@@ -1,4 +1,4 @@
-"""Each option is written down once, with kind, default and bound.
+"""Each setting is written down once, in its part, with default, bound and meaning.
 
 A misspelt one is guessed wherever it is passed.
 """
@@ -19,100 +19,100 @@ from PIL import Image
 
 import keras_sat
 from data_utils import find_pictures, load_image
-from keras_sat import Captioner, Ensemble, options
+from keras_sat import Captioner, Ensemble, bounds, settings
 from keras_sat.checks import ArgumentError, argument_called
 from keras_sat.model.cells import CELLS, GRUCell
 from keras_sat.model.encoders import ENCODERS
 from keras_sat.model.scorings import SCORINGS, DotAttention
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.options import (
-    CaptionerOptions,
-    DecoderOptions,
-    SearchOptions,
-    SelfCriticalOptions,
-    TrainingOptions,
-    split_options,
+from keras_sat.settings import (
+    CaptionerSettings,
+    Decoder,
+    Encoder,
+    FitSettings,
+    Optimizer,
+    Rewards,
+    Search,
+    SearchRules,
+    Settings,
+    Training,
     with_options,
 )
 from keras_sat.training import recipe
-from keras_sat.training.plan import OPTIONS_OF_FIT
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 5}
-ALL = (CaptionerOptions, SearchOptions, TrainingOptions, SelfCriticalOptions)
+PARTS = [*FitSettings.parts().values(), Search]
 
 
-@pytest.mark.parametrize("cls", ALL)
-def test_defaults_are_within_their_bounds_and_every_option_is_documented(cls):
-    made = cls()
-    assert made.to_dict() == cls.defaults() and tuple(made.to_dict()) == cls.names()
-    for name, field in cls.fields().items():
-        assert (
-            field.kw_only
-            and len(field.metadata["help"]) > 5
-            and field.metadata["kind"] in options.KINDS
-        ), name
+@pytest.mark.parametrize("part", PARTS)
+def test_defaults_are_within_their_bounds_and_every_setting_is_documented(part):
+    made = part()
+    assert made.to_dict() == part.defaults() and tuple(made.to_dict()) == part.names()
+    assert part.heading in settings.HEADINGS and part.__doc__
+    for name, field in part.fields().items():
+        assert field.kw_only and len(field.metadata["help"]) > 5, name
         assert bool(field.metadata["none"]) >= (field.default is None), (
             f"{name}: what does None mean?"
         )
         assert field.metadata["bound"].takes_none or field.default is not None
     with pytest.raises(dataclasses.FrozenInstanceError):
-        made.seed = made.reward_baseline = 5
+        setattr(made, part.names()[0], 5)
 
 
 @pytest.mark.parametrize(
     "cls, name, value, message",
     [
-        (DecoderOptions, "attention", "gentle", "`attention` must be one of: soft, hard, none."),
+        (Decoder, "attention", "gentle", "`attention` must be one of: soft, hard, none."),
         (
-            DecoderOptions,
+            Decoder,
             "num_layers",
             0,
             "`num_layers` must be a whole number from 1 to 2147483647. ",
         ),
-        (DecoderOptions, "hidden_dim", True, "`hidden_dim` must be a whole number"),
+        (Decoder, "hidden_dim", True, "`hidden_dim` must be a whole number"),
         (
-            DecoderOptions,
+            Decoder,
             "dropout_words",
             1.0,
             "`dropout_words` must be a number of at least 0 and below 1. ",
         ),
-        (DecoderOptions, "seed", None, "`seed` must be a whole number from 0 to 4294967295."),
-        (DecoderOptions, "deep_output", "yes", "`deep_output` must be True or False."),
+        (Decoder, "seed", None, "`seed` must be a whole number from 0 to 4294967295."),
+        (Decoder, "deep_output", "yes", "`deep_output` must be True or False."),
         (
-            CaptionerOptions,
+            Encoder,
             "encoder",
             "vgg99",
             "efficientnet_lite2, tiny, or a keras.Model, or None.",
         ),
-        (CaptionerOptions, "encoder", np.mean, "or a keras.Model, or None."),
+        (Encoder, "encoder", np.mean, "or a keras.Model, or None."),
         (
-            CaptionerOptions,
+            Encoder,
             "encoder_training",
             "melted",
             "must be one of: frozen, fine-tuned, scratch. ",
         ),
         (
-            CaptionerOptions,
+            SearchRules,
             "length_penalty",
             "x",
             "`length_penalty` must be a number of at least 0. ",
         ),
         (
-            TrainingOptions,
+            Training,
             "photo_jitter",
             2,
             "`photo_jitter` must be a number from 0 to 1. ",
         ),
         (
-            SearchOptions,
+            Search,
             "max_length",
             10_001,
             "`max_length` must be a whole number from 1 to 10000. ",
         ),
-        (SearchOptions, "temperature", float("nan"), "`temperature` must be a number above 0."),
-        (SearchOptions, "top_p", 1.5, "`top_p` must be a number above 0 and at most 1."),
+        (Search, "temperature", float("nan"), "`temperature` must be a number above 0."),
+        (Search, "top_p", 1.5, "`top_p` must be a number above 0 and at most 1."),
         (
-            TrainingOptions,
+            Optimizer,
             "learning_rate",
             "x",
             "`learning_rate` must be a number above 0",
@@ -128,7 +128,7 @@ def test_what_is_out_of_bounds_is_rejected(cls, name, value, message):
 
 def test_an_error_shows_other_names_of_its_arguments():
     with pytest.raises(ArgumentError) as caught:
-        SearchOptions(num_beams=0)
+        Search(num_beams=0)
     shown = caught.value.text({"num_beams": "--num-beams"})
     assert shown == "`--num-beams` must be a whole number from 1 to 1000. Received: --num-beams=0"
     with pytest.raises(ArgumentError) as caught, argument_called("weights", "encoder_weights"):
@@ -143,17 +143,17 @@ def test_an_error_shows_other_names_of_its_arguments():
     "cls, given, message",
     [
         (
-            SearchOptions,
+            Search,
             {"top_k": 3},
             "require `temperature`. Received: top_k=3, top_p=None",
         ),
         (
-            SearchOptions,
+            Search,
             {"num_beams": 3, "num_results": 4},
             "than beams. Received: num_results=4, num_beams=3",
         ),
         (
-            SearchOptions,
+            Search,
             {"temperature": 1.0, "num_beams": 2},
             "Received: temperature=1.0, num_beams=2",
         ),
@@ -163,38 +163,43 @@ def test_what_concerns_two_options(cls, given, message):
     with pytest.raises(ValueError, match=message):
         cls(**given)
     cls.check(**given)  # each of them may be
-    assert SearchOptions(temperature=0.5, num_results=9, num_beams=1).num_results == 9
+    assert Search(temperature=0.5, num_results=9, num_beams=1).num_results == 9
 
 
 def test_names_that_are_written_out_so_that_options_need_no_tensorflow():
-    assert tuple(ENCODERS) == options.ENCODER_NAMES
-    assert tuple(ATTENTIONS) == options.ATTENTION_NAMES
-    assert tuple(SCORINGS) == options.SCORING_NAMES
-    assert tuple(CELLS) == options.CELL_NAMES
-    code = (
-        "import sys, keras_sat.options as o; o.CaptionerOptions(), o.TrainingOptions(); "
-        "print(*sys.modules)"
-    )
+    assert tuple(ENCODERS) == bounds.ENCODER_NAMES
+    assert tuple(ATTENTIONS) == bounds.ATTENTION_NAMES
+    assert tuple(SCORINGS) == bounds.SCORING_NAMES
+    assert tuple(CELLS) == bounds.CELL_NAMES
+    code = "import sys, keras_sat.settings as s; s.FitSettings(), s.Search(); print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"tensorflow", "keras", "numpy"} & {
         name.partition(".")[0] for name in ran.stdout.split()
     }
 
 
-def test_options_are_split_among_classes():
-    given = {"seed": 3, "hidden_dim": 4, "reward_baseline": "others", "name": "mine"}
-    classes = (TrainingOptions, SelfCriticalOptions, CaptionerOptions)
-    parts = split_options("fit", given, *classes, also=("name",))
-    assert parts == [
-        {"seed": 3},
-        {"reward_baseline": "others"},
-        {"hidden_dim": 4},
-        {"name": "mine"},
-    ]
+def test_settings_are_made_from_names_and_each_part_gets_its_own():
+    given = {"seed": 3, "hidden_dim": 4, "reward_baseline": "others"}
+    made = FitSettings.of("fit", given)
+    assert made.network.hidden_dim == 4 and made.rewards == Rewards(reward_baseline="others")
+    assert made.training.seed == made.network.seed == 3, "the seed of all parts that have one"
+    assert made.to_dict() == {**FitSettings.defaults(), **given}
+    other = made.replace(hidden_dim=5, epochs=2)
+    assert (other.network.hidden_dim, other.cross_entropy.epochs, other.training.seed) == (5, 2, 3)
+    assert other.encoder is made.encoder, "a part that is not changed is the same object"
+    assert "network: Network(attention='soft'" in str(made) and "hidden_dim=4" in str(made)
     with pytest.raises(ValueError, match="^fit has no such option. .* hidden_dim[?] .*hiden_dim$"):
-        split_options("fit", {"hiden_dim": 4}, *classes)
+        FitSettings.of("fit", {"hiden_dim": 4})
+    with pytest.raises(ValueError, match="mean hidden_dim"):
+        made.replace(hiden_dim=4)
     with pytest.raises(ValueError, match="^f has no such option. .*self_critical_epochs, .*: qqq$"):
-        split_options("f", {"qqq": 4}, SelfCriticalOptions)
+        Rewards.of("f", {"qqq": 4})
+
+
+def test_only_the_seed_belongs_to_two_parts():
+    """A second meaning of a name would be set by the same argument."""
+    names = [name for part in FitSettings.parts().values() for name in part.names()]
+    assert {name for name in names if names.count(name) > 1} == {"seed"}
 
 
 def test_a_docstring_lists_the_options_that_a_function_takes():
@@ -202,14 +207,19 @@ def test_a_docstring_lists_the_options_that_a_function_takes():
         """Draw."""
         return photo, seed, options
 
-    documented = with_options(SelfCriticalOptions, SearchOptions)(draw)
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Both(Settings):
+        rewards: Rewards = Rewards()
+        search: Search = Search()
+
+    documented = with_options(Both)(draw)
     assert documented is draw and list(inspect.signature(draw).parameters) == [
         "photo",
         "seed",
         "options",
     ]
     lines = inspect.getdoc(draw).split("\n")
-    assert lines[:3] == ["Draw.", "", "Options:"]
+    assert lines[:3] == ["Draw.", "", "Self-critical epochs:"] and "Search:" in lines
     rate = "    self_critical_rate: constant learning rate of these epochs. Default: 5e-05."
     assert rate in lines
     assert (
@@ -217,7 +227,7 @@ def test_a_docstring_lists_the_options_that_a_function_takes():
     )
     assert not any(line.strip().startswith("seed:") for line in lines), "it is a parameter"
 
-    @with_options(SelfCriticalOptions)
+    @with_options(Rewards)
     class Draw:
         """Draws."""
 
@@ -225,7 +235,7 @@ def test_a_docstring_lists_the_options_that_a_function_takes():
             pass
 
     names = [line.strip().partition(":")[0] for line in inspect.getdoc(Draw).split("\n")[3:]]
-    assert names == [name for name in SelfCriticalOptions.names() if name != "reward_baseline"]
+    assert names == [name for name in Rewards.names() if name != "reward_baseline"]
 
 
 def named_in_docstring(function):
@@ -235,28 +245,25 @@ def named_in_docstring(function):
 
 def test_the_help_of_fit_has_its_options_by_kind():
     named = named_in_docstring(keras_sat.fit)
-    headings = [named.index(heading) for heading in options.KINDS.values() if heading in named]
+    headings = [named.index(heading) for heading in settings.HEADINGS if heading in named]
     assert named.index("encoder") < named.index("boxes") < headings[0]
     assert headings == sorted(headings)
     assert (
-        headings[0] < named.index("patience") < headings[1] < named.index("schedule") < headings[2]
+        headings[0] < named.index("patience") < headings[1] < named.index("clip_norm") < headings[2]
     )
     names = {*inspect.signature(keras_sat.fit).parameters} - {"options"}
-    names |= {name for kind in OPTIONS_OF_FIT for name in kind.names()}
-    for name in names:
+    for name in names.union(FitSettings.names()):
         assert named.count(name) == 1, name
 
 
-FIT = (keras_sat.fit, OPTIONS_OF_FIT)
-CAPTION = (Captioner.caption, (SearchOptions,))
+FIT = (keras_sat.fit, FitSettings)
+CAPTION = (Captioner.caption, Search)
 
 
-@pytest.mark.parametrize("function, classes", [FIT, CAPTION], ids=["fit", "caption"])
-def test_the_defaults_that_a_signature_shows_are_those_of_the_options(function, classes):
+@pytest.mark.parametrize("function, kind", [FIT, CAPTION], ids=["fit", "caption"])
+def test_the_defaults_that_a_signature_shows_are_those_of_the_settings(function, kind):
     """None in `fit` leaves an option to a preset; its default is in the docstring."""
-    fields = {}
-    for kind in reversed(classes):  # the first class that has an option gets it
-        fields |= kind.fields()
+    fields = kind.fields()
     text = " ".join(inspect.getdoc(function).split())
     parameters = inspect.signature(function).parameters
     written_out = [name for name in parameters if name in fields]
@@ -272,17 +279,19 @@ def test_the_defaults_that_a_signature_shows_are_those_of_the_options(function, 
             assert f"({json.dumps(default)})" in description[:200], name
 
 
-def test_options_of_a_captioner_are_its_attributes():
+def test_a_captioner_has_its_settings_with_those_that_were_left_to_the_encoder():
     options = {"encoder": "tiny", "image_size": 16, "attention": "hard", "reward_weight": 0.3}
     options |= {"grid_shape": (2, 2), "length_penalty": 0.4, **SIZES}
     captioner = Captioner(["dog"], **options)
-    values = CaptionerOptions(**options).to_dict()
-    values |= {"encoder_training": "scratch", "photo_blur": 0.0}  # those of the encoder
-    assert {name: getattr(captioner, name) for name in CaptionerOptions.names()} == values
-    for name in CaptionerOptions.names():
-        assert inspect.getdoc(getattr(Captioner, name)), name
-        with pytest.raises(AttributeError):  # it would have no effect
-            setattr(captioner, name, "changed")
+    expected = CaptionerSettings.of("Captioner", options)
+    assert captioner.decoder.settings is captioner.settings.network == expected.network
+    assert captioner.paper_objective.settings is captioner.settings.loss == expected.loss
+    of_encoder = {"encoder_training": "scratch", "photo_blur": 0.0}
+    assert captioner.settings == expected.replace(**of_encoder)
+    assert captioner.current_options() == {**expected.to_dict(), **of_encoder}
+    assert (captioner.encoder, captioner.attention) == ("tiny", "hard")
+    captioner.search_rules = SearchRules(length_penalty=0.7)
+    assert captioner.settings.search.length_penalty == 0.7
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +327,7 @@ def test_each_door_guesses_what_was_meant(captioner, monkeypatch):
 
 def test_learning_rates():
     for rate in (0.1, 1, np.float32(0.1), keras.optimizers.schedules.CosineDecay(0.1, 10)):
-        assert TrainingOptions(learning_rate=rate).learning_rate == rate
+        assert Optimizer(learning_rate=rate).learning_rate == rate
 
 
 def test_what_caption_takes(tmp_path):
@@ -365,7 +374,9 @@ def test_what_is_added_to_a_dict_is_an_option(monkeypatch):
     monkeypatch.setitem(CELLS, "mine", GRUCell)
     monkeypatch.setitem(ENCODERS, "mine", ENCODERS["tiny"])
     captioner = Captioner(["dog"], encoder="mine", scoring="mine", cell="mine", hidden_dim=66)
-    assert captioner.decoder.cell == "mine" and captioner.encoder_model.output_shape[1:] == (
+    assert captioner.settings.network.cell == "mine" and captioner.encoder_model.output_shape[
+        1:
+    ] == (
         16,
         16,
         66,
@@ -390,5 +401,5 @@ def test_the_figure_of_every_option_that_is_not_the_papers_is_in_one_table():
     _, _, section = text.partition("## Every option that is not the paper's\n")
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     listed = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
-    named = {name for cls in (*OPTIONS_OF_FIT, SearchOptions) for name in cls.names()}
+    named = {*FitSettings.names(), *Search.names()}
     assert named - OF_THE_PAPER <= listed

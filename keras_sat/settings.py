@@ -1,0 +1,680 @@
+"""All settings of captioners, searches and training, each written once: in the
+dataclass of the part that it belongs to, with its default, valid values and meaning.
+
+    settings = FitSettings.of("fit", {"hidden_dim": 256, "epochs": 3})
+    settings.network.hidden_dim, settings.cross_entropy.epochs
+
+People pass settings by their names alone, as keyword arguments and flags. Inside, each
+class is handed the object of its own part: the decoder a Network, the objective a Loss.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from keras_sat.bounds import (
+    a_cell,
+    a_learning_rate,
+    a_scoring,
+    above_zero,
+    an_attention,
+    an_encoder,
+    at_least_zero,
+    count,
+    flag,
+    fraction,
+    one_of,
+    one_word,
+    pixels,
+    positive_fraction,
+    probability,
+    unchecked,
+)
+from keras_sat.checks import ArgumentError, near_name
+from keras_sat.removed_options import without_removed
+
+DTYPES = ("float32", "mixed_bfloat16", "auto")
+# Extra values of each word that are not in the paper, see `CaptionResult.extras`.
+EXTRAS = ("from_photo",)
+# What is drawn and measured: see `CaptionResult.maps`.
+MAP_KINDS = ("attention", "votes")
+# What is measured: see `keras_sat.scoring.measured_maps`.
+MEASURED_MAPS = (*MAP_KINDS, "votes-blurred")
+# The settings that a user of `fit` needs first, besides those for data, folders and the
+# initial model.
+FIRST = ("encoder", "encoder_weights", "attention", "epochs", "batch_size", "learning_rate", "seed")
+MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
+MOST_BEAMS = 1_000  # memory grows with them
+CONSENSUS_BEAMS = 10  # the default number of beams for a choice by consensus
+MOST_SEED = 2**32 - 1  # for Keras and numpy
+ANY_COUNT = 2**63 - 1
+
+
+def setting(default, bound, help, *, none="", unset=False):
+    """Return a dataclass field that defines a setting, with its Bound and its meaning
+    in one line.
+
+    Args:
+        none: the meaning of None, in a few words; "": None is not valid.
+        unset: whether `fit` replaces None with the preset or default; it always does if
+            None is not valid.
+    """
+    bound = dataclasses.replace(bound, takes_none=True) if none else bound
+    metadata = {"help": help, "bound": bound, "none": none, "none_is_unset": unset or not none}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class Part:
+    """Base class of the settings of one part, whose fields are made by `setting` and
+    checked on creation.
+    """
+
+    heading = ""  # in the help; parts with the same heading are listed together
+
+    def __post_init__(self):
+        self.check(**self.to_dict())
+        self.check_together()
+
+    def check_together(self):
+        """Raise a ValueError for an invalid combination of values."""
+
+    @classmethod
+    def of(cls, asking, arguments, also=()):
+        """Make the settings from the keyword arguments of a function, a dict.
+
+        Args:
+            asking: the name of the function, for the error about an unknown argument.
+            also: names of the function's other arguments, which may have been meant.
+        """
+        arguments = without_removed(asking, arguments)
+        reject_unknown(asking, arguments, [*cls.names(), *also])
+        return cls(**arguments)
+
+    @classmethod
+    def check(cls, **values):
+        """Raise an ArgumentError if one of these values is invalid."""
+        fields = cls.fields()
+        for name, value in values.items():
+            fields[name].metadata["bound"].check(name, value)
+
+    @classmethod
+    def fields(cls):
+        """Return a dict from the names of the settings to their fields."""
+        return {field.name: field for field in dataclasses.fields(cls)}
+
+    @classmethod
+    def names(cls):
+        """Return the names of all settings of this part."""
+        return tuple(cls.fields())
+
+    @classmethod
+    def defaults(cls):
+        """Return a dict from the names of the settings to their defaults."""
+        return {name: field.default for name, field in cls.fields().items()}
+
+    def to_dict(self):
+        """Return a dict from the names of the settings to their values."""
+        return {name: getattr(self, name) for name in self.names()}
+
+
+# === The captioner ===
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder(Part):
+    """The encoder, and what it sees of photos."""
+
+    heading = "Encoder"
+    encoder: Any = setting(
+        "vgg16", an_encoder, "network that computes the features", none="no encoder", unset=True
+    )
+    encoder_layer: str | None = setting(
+        None, unchecked(str), "layer that gives the grid", none="the encoder's", unset=True
+    )
+    encoder_weights: Any = setting(
+        "imagenet",
+        unchecked(str),
+        'a file, or "bundled" (from the bundled captioner)',
+        none="random weights",
+    )
+    encoder_training: str | None = setting(
+        None,
+        one_of("frozen", "fine-tuned", "scratch"),
+        "fine-tuned: with the decoder; scratch: random weights",
+        none="frozen; tiny: scratch",
+        unset=True,
+    )
+    trained_up_to: str | None = setting(
+        None, unchecked(str), "train layers after encoder_layer up to this", none="none"
+    )
+    image_size: Any = setting(
+        None, unchecked(int), "side of square input photos", none="the encoder's", unset=True
+    )
+    grid: str | None = setting(
+        None, unchecked(str), "size of the grid, such as 14x14 (by dilation)", none="the encoder's"
+    )
+    grid_shape: tuple | None = setting(
+        None, unchecked(), "(rows, columns) of the features", none="the encoder's"
+    )
+    photo_blur: float | None = setting(
+        None,
+        pixels,
+        "blur: standard deviation in pixels",
+        none="0, or that of bundled weights",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features(Part):
+    """What happens to the features between encoder and decoder."""
+
+    heading = "Features"
+    normalise_features: bool = setting(
+        False, flag, "give each feature vector mean 0 and variance 1"
+    )
+    feature_projection_dim: int | None = setting(
+        None, count(), "project features to this length", none="no projection"
+    )
+    feature_activation: Any = setting(
+        None, unchecked(str, "relu", "tanh"), "projection's activation", none="none"
+    )
+    feature_dropout: float = setting(0.0, fraction, "dropout rate of features")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder(Part):
+    """The decoder of the paper, CaptionDecoder.
+
+    `dropout_words` makes it rely on the photo more than on the previous words.
+    """
+
+    heading = "Network"
+    attention: str = setting("soft", an_attention, "how the decoder attends")
+    scoring: str = setting("additive", a_scoring, "how regions are scored")
+    cell: str = setting("lstm", a_cell, "type of recurrent layer")
+    num_layers: int = setting(
+        1, count(), "number of recurrent layers; attention reads the state of the top one"
+    )
+    embedding_dim: int = setting(512, count(), "length of a word vector (m in the paper)")
+    hidden_dim: int = setting(512, count(), "size of the recurrent layers (n in the paper)")
+    attention_dim: int = setting(512, count(), "size of the hidden layer of additive attention")
+    context_gate: bool = setting(
+        True, flag, "multiply the context by beta_t; without attention there is no gate"
+    )
+    deep_output: bool = setting(
+        True, flag, "use equation (7); False: one layer on state and context"
+    )
+    readout_activation: Any = setting(
+        None,
+        unchecked(str, "tanh", "relu"),
+        "activation; tanh in the paper's code",
+        none="none, as in the paper",
+    )
+    dropout_words: float = setting(0.0, fraction, "dropout rate of whole input words")
+    dropout_before_readout: float = setting(0.5, fraction, "dropout rate of h_t before the readout")
+    dropout_after_readout: float = setting(0.5, fraction, "dropout rate of the readout")
+    seed: int = setting(0, count(0, MOST_SEED), "random seed for dropout and sampled attention")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network(Decoder):
+    """The decoder of a captioner, which may be one of the variants in
+    `keras_sat.beyond`.
+    """
+
+    attends: str = setting(
+        "before", one_of("before", "after"), "attend before or after reading the last word"
+    )
+    sentinel: bool = setting(False, flag, "add a visual sentinel to the regions (Lu et al., 2017)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss(Part):
+    """What training minimises in the cross-entropy epochs."""
+
+    heading = "Loss"
+    attention_penalty_weight: float = setting(
+        0.33, at_least_zero, "lambda of the penalty in equation (14)"
+    )
+    label_smoothing: float = setting(
+        0.0, fraction, "fraction of the probability spread over the vocabulary"
+    )
+    num_samples: int = setting(
+        1, count(), "hard attention: samples per caption (N in equation (12))"
+    )
+    reward_weight: float = setting(
+        0.1, at_least_zero, "hard attention: weight of the reward (lambda_r)"
+    )
+    entropy_weight: float = setting(
+        0.002, at_least_zero, "hard attention: weight of the entropy (lambda_e)"
+    )
+    guide_weight: float = setting(
+        0.0, at_least_zero, "supervise attention with word detectors; try 0.5"
+    )
+    box_weight: float = setting(0.0, at_least_zero, "supervise attention with the boxes of phrases")
+    sharpness_weight: float = setting(
+        0.0, at_least_zero, "weight of the entropy of attention in the loss; try 0.02"
+    )
+
+
+# === The search ===
+
+_LONGER = "values above 0 favour longer captions"
+_CONSENSUS = "weight of the agreement with captions of similar training photos; try 40"
+_NO_REPEAT = "do not repeat n-grams of this length; 0: no limit; try 3"
+_AROUND = 'say no word twice in a row or around this word; "": no limit; try and'
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRules(Part):
+    """How a captioner searches where the search does not say otherwise."""
+
+    heading = "Search"
+    length_penalty: float = setting(0.0, at_least_zero, _LONGER)
+    no_repeat_ngram: int = setting(0, count(0, MOST_WORDS), _NO_REPEAT)
+    no_repeat_around: str = setting("", one_word, _AROUND)
+    consensus_weight: float = setting(0.0, at_least_zero, _CONSENSUS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamSearch(Part):
+    """Greedy and beam search."""
+
+    heading = "Search"
+    num_beams: int | None = setting(
+        None,
+        count(1, MOST_BEAMS),
+        "number of beams; 1: greedy",
+        none=f"3, or {CONSENSUS_BEAMS} for consensus, or num_results if more",
+    )
+    max_length: int = setting(
+        20, count(1, MOST_WORDS), "maximum number of words, including `<end>`"
+    )
+    length_penalty: float | None = setting(None, at_least_zero, _LONGER, none="the captioner's own")
+    no_repeat_ngram: int | None = setting(
+        None, count(0, MOST_WORDS), _NO_REPEAT, none="the captioner's own"
+    )
+    no_repeat_around: str | None = setting(None, one_word, _AROUND, none="the captioner's own")
+    allow_unknown: bool = setting(False, flag, "allow `<unk>` in captions")
+
+    @property
+    def beams(self):
+        """The number of beams: by default, 3 or the number of results, whichever is
+        greater.
+        """
+        return self.num_beams or min(MOST_BEAMS, max(3, getattr(self, "num_results", 1)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsensusSearch(BeamSearch):
+    """A search in whole photos, which may choose among its beams by consensus."""
+
+    consensus_weight: float | None = setting(
+        None, at_least_zero, _CONSENSUS, none="the captioner's own"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(ConsensusSearch):
+    """Captioning by search or by sampling."""
+
+    num_results: int = setting(
+        1, count(), "captions per photo; the default num_beams is at least this"
+    )
+    temperature: float | None = setting(
+        None, above_zero, "sample words at this temperature (try 1.0)", none="search instead"
+    )
+    top_k: int | None = setting(
+        None, count(), "sample only from the k most probable words", none="from all"
+    )
+    top_p: float | None = setting(
+        None, positive_fraction, "nucleus sampling: total probability of the words", none="from all"
+    )
+    sample_attention: bool = setting(
+        False, flag, "with hard attention, sample a region for each word"
+    )
+    seed: int | None = setting(
+        None,
+        count(0, ANY_COUNT),
+        "random seed, combined with the photo's number",
+        none="a new one",
+    )
+    votes: bool = setting(
+        False, flag, "also compute what each region adds to each word, see `CaptionResult.votes`"
+    )
+    first_photo: int = setting(0, count(0, ANY_COUNT), "the number of the first photo")
+    batch_size: int = setting(64, count(), "photos per batch")
+
+    def check_together(self):
+        if self.temperature is None and (self.top_k is not None or self.top_p is not None):
+            raise ArgumentError(
+                "`top_k` and `top_p` require `temperature`.", top_k=self.top_k, top_p=self.top_p
+            )
+        names = (
+            "num_beams",
+            "length_penalty",
+            "no_repeat_ngram",
+            "no_repeat_around",
+            "consensus_weight",
+        )
+        searched = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.temperature is not None and searched and searched != {"num_beams": 1}:
+            problem = (
+                f"`temperature` requires sampling, but {', '.join(searched)} a search. Pass "
+                "only one of them."
+            )
+            raise ArgumentError(problem, temperature=self.temperature, **searched)
+        if self.votes and self.sample_attention:
+            raise ArgumentError(
+                "Votes are those of the expected context: pass only one of `votes` and "
+                "`sample_attention`.",
+                votes=True,
+                sample_attention=True,
+            )
+        if self.temperature is None and self.num_results > self.beams:
+            received = {"num_results": self.num_results, "num_beams": self.beams}
+            raise ArgumentError("A search cannot return more results than beams.", **received)
+
+
+# === Training ===
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Part):
+    """All epochs of `keras_sat.fit`."""
+
+    heading = "Training"
+    batch_size: int = setting(64, count(), "captions in a batch (over all devices)")
+    seed: int = setting(
+        0,
+        count(0, MOST_SEED),
+        "random seed for weights, order of batches, dropout and sampling",
+    )
+    deterministic: bool = setting(
+        False, flag, "make results bit-for-bit reproducible with the same seed; slower"
+    )
+    optimizer: Any = setting(
+        "adam", unchecked(str, "adam", "adamw", "rmsprop", "sgd"), "a name, or a Keras optimizer"
+    )
+    photo_jitter: float = setting(
+        0.0, probability, "strength of the augmentation of size, brightness and noise"
+    )
+    patience: int | None = setting(
+        5, count(), "stop after this many epochs without a better BLEU-4", none="never"
+    )
+    minutes: float | None = setting(
+        None,
+        above_zero,
+        "start no epoch that would end after so many minutes, but train one; the same call resumes",
+        none="no limit",
+    )
+    num_beams: int = setting(
+        1,
+        count(1, MOST_BEAMS),
+        "number of beams for captioning the dev split after each epoch",
+    )
+    max_length: int = setting(
+        20, count(1, MOST_WORDS), "maximum number of words in these dev captions"
+    )
+    dtype: Any = setting(
+        None,
+        unchecked(str, *DTYPES),
+        "auto: mixed_bfloat16 where possible",
+        none="Keras' default",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer(Part):
+    """The weight updates; see `Captioner.compile`."""
+
+    heading = "Optimizer"
+    learning_rate: float = setting(
+        4e-4, a_learning_rate, "learning rate (if the optimizer is given by name)"
+    )
+    clip_norm: float | None = setting(
+        5.0, above_zero, "maximum global gradient norm", none="no limit"
+    )
+    weight_decay: float | None = setting(
+        None, at_least_zero, "weight decay (of matrices only)", none="no decay"
+    )
+    average_momentum: float | None = setting(
+        None, fraction, "momentum of the weight average; try 0.998", none="no average"
+    )
+    encoder_rate: float = setting(
+        1.0, positive_fraction, "encoder's learning rate, as a fraction of learning_rate"
+    )
+    first_layer_rate: float = setting(
+        1.0,
+        positive_fraction,
+        "fraction of encoder_rate for the first trained layer; it rises to 1 layer by layer",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossEntropy(Part):
+    """The cross-entropy epochs, the first phase of training."""
+
+    heading = "Cross-entropy epochs"
+    epochs: int = setting(20, count(0), "maximum number of passes over the training captions")
+    schedule: str = setting(
+        "constant",
+        one_of("constant", "cosine"),
+        "learning rate schedule; cosine falls to 0",
+    )
+    warmup_steps: int = setting(
+        0, count(0), "number of updates in which the learning rate rises from 0"
+    )
+    group_by: str | None = setting(
+        None,
+        one_of("length", "image"),
+        "group captions by length or by photo; by photo each is encoded once an epoch",
+        none="by photo if the encoder is trained, else by length",
+        unset=True,
+    )
+    num_views: int = setting(
+        1, count(), "views of each training photo: 2 adds the mirror image, more add crops"
+    )
+    min_count: int = setting(1, count(), "minimum count of a word in the vocabulary")
+    max_words: int | None = setting(
+        10_000, count(), "maximum size of the vocabulary", none="keep all words"
+    )
+    expectation_epochs: int = setting(
+        0, count(0), "hard attention: epochs with soft attention before sampling"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewards(Part):
+    """The self-critical epochs, the second phase of training; CIDEr is the reward."""
+
+    heading = "Self-critical epochs"
+    self_critical_epochs: int = setting(
+        0, count(0), "epochs with the CIDEr of whole captions as the reward"
+    )
+    self_critical_rate: float = setting(5e-5, above_zero, "constant learning rate of these epochs")
+    reward_baseline: str = setting(
+        "greedy", one_of("greedy", "others"), "baseline: greedy caption or other samples"
+    )
+
+
+# === All parts together ===
+
+
+class Settings:
+    """Base class of the dataclasses whose fields are parts.
+
+    A name that several parts have stands for the setting of each: one `seed` of `fit`
+    is that of the training and of the network.
+    """
+
+    @classmethod
+    def of(cls, asking, arguments, also=()):
+        """Make the settings from the keyword arguments of a function; see `Part.of`."""
+        arguments = without_removed(asking, arguments)
+        reject_unknown(asking, arguments, [*cls.names(), *also])
+        return cls().replace(**arguments)
+
+    @classmethod
+    def parts(cls):
+        """Return a dict from the names of the parts to their classes."""
+        return {field.name: field.type for field in dataclasses.fields(cls)}
+
+    @classmethod
+    def names(cls):
+        """Return the names of the settings of all parts."""
+        names = (name for part in cls.parts().values() for name in part.names())
+        return tuple(dict.fromkeys(names))
+
+    @classmethod
+    def fields(cls):
+        """Return a dict from the names of the settings to their fields; of parts with
+        the same name for one, the last counts.
+        """
+        fields = {}
+        for part in cls.parts().values():
+            fields |= part.fields()
+        return fields
+
+    @classmethod
+    def defaults(cls):
+        """Return a dict from the names of the settings to their defaults."""
+        return {name: field.default for name, field in cls.fields().items()}
+
+    def replace(self, **values):
+        """Return settings with other values, which are given by the names of the
+        settings.
+        """
+        reject_unknown(type(self).__name__, values, self.names())
+        changed = {}
+        for part, kind in self.parts().items():
+            changes = {name: values[name] for name in kind.names() if name in values}
+            if changes:
+                changed[part] = dataclasses.replace(getattr(self, part), **changes)
+        return dataclasses.replace(self, **changed)
+
+    def to_dict(self):
+        """Return a dict from the names of all settings to their values."""
+        values = {}
+        for part in self.parts():
+            values |= getattr(self, part).to_dict()
+        return values
+
+    def __str__(self):
+        return "\n".join(f"{part}: {getattr(self, part)}" for part in self.parts())
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionerSettings(Settings):
+    """The settings of a Captioner."""
+
+    encoder: Encoder = Encoder()
+    features: Features = Features()
+    network: Network = Network()
+    loss: Loss = Loss()
+    search: SearchRules = SearchRules()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings(CaptionerSettings):
+    """The settings of `keras_sat.fit`: those of the captioner and of its training."""
+
+    training: Training = Training()
+    optimizer: Optimizer = Optimizer()
+    cross_entropy: CrossEntropy = CrossEntropy()
+    rewards: Rewards = Rewards()
+
+
+# === Functions that take settings ===
+
+# The order in which the help lists the parts.
+HEADINGS = (
+    Training.heading,
+    Optimizer.heading,
+    CrossEntropy.heading,
+    Rewards.heading,
+    Loss.heading,
+    BeamSearch.heading,
+    Encoder.heading,
+    Features.heading,
+    Network.heading,
+)
+Documented = TypeVar("Documented", bound=Callable)  # so that type checkers know the result
+
+
+def reject_unknown(asking, names, known_names):
+    """Raise a ValueError for an unknown name of a setting, and suggest a similar one.
+
+    `asking` is the function that received it, for the message.
+    """
+    for name in names:
+        if name not in known_names:
+            expected = f" Expected one of: {', '.join(dict.fromkeys(known_names))}."
+            hint = near_name(name, known_names) or expected
+            raise ValueError(f"{asking} has no such option.{hint} Received: {name}")
+
+
+def fields_by_heading(kind):
+    """Return a dict from the headings of a Part or Settings to dicts from names to
+    fields.
+    """
+    parts = kind.parts().values() if issubclass(kind, Settings) else [kind]
+    fields = {heading: {} for heading in HEADINGS}
+    owners = {name: part for part in parts for name in part.names()}  # the last counts
+    for name, part in owners.items():
+        fields[part.heading][name] = part.fields()[name]
+    return {heading: fields for heading, fields in fields.items() if fields}
+
+
+def with_options(kind: type) -> Callable[[Documented], Documented]:
+    """Return a decorator that lists the settings of a Part or Settings at the end of a
+    docstring: what a function, or a class in its `__init__`, takes as `**options`.
+
+    Settings that the signature has as parameters are left out. Nothing else changes.
+    """
+
+    def decorate(target):
+        function = target.__init__ if isinstance(target, type) else target
+        parameters = inspect.signature(function).parameters
+        if target.__doc__ is not None:  # it is None with python -OO
+            sections = {
+                heading: [
+                    f"    {name}: {_described(field)}"
+                    for name, field in fields.items()
+                    if name not in parameters
+                ]
+                for heading, fields in fields_by_heading(kind).items()
+            }
+            target.__doc__ = f"{inspect.cleandoc(target.__doc__)}\n{_documented(sections)}"
+        return target
+
+    return decorate
+
+
+def _documented(sections):
+    """Return docstring sections that list settings, given a dict from their headings to
+    lists of lines: one section for all if there is a single one.
+    """
+    sections = {heading: lines for heading, lines in sections.items() if lines}
+    if len(sections) == 1:
+        sections = {"Options": next(iter(sections.values()))}
+    return "\n".join(
+        line for heading, lines in sections.items() for line in ["", f"{heading}:", *lines]
+    )
+
+
+def _described(field):
+    """Return what a setting means, its choices and its default, in one line."""
+    meaning_of_none = field.metadata["none"]
+    choices = field.metadata["bound"].choices
+    text = f"{field.metadata['help']}."
+    if choices:
+        text += f" Choices: {', '.join(choices)}."
+    text += f" Default: {field.default!r}"
+    if field.default is None:
+        text += f" ({meaning_of_none})"
+    elif meaning_of_none:
+        text += f"; None: {meaning_of_none}"
+    return f"{text}."
