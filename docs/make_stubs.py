@@ -42,34 +42,33 @@ def option_types():
     import_tensorflow()
     from keras_sat import settings
     from keras_sat.captioner import OF_KERAS as OF_LAYERS
-    from keras_sat.search.generation import CaptionGenerator
     from keras_sat.training.plan import OF_KERAS as OF_CAPTIONER
-    from keras_sat.training.recipe import fit
 
     text = HEAD.format("the types of `**options`, from keras_sat/settings.py.")
     text += "from typing import Any, TypedDict\n"
     text += _typed_dict("CaptionerKeywords", settings.CaptionerSettings, also=OF_LAYERS)
-    text += _typed_dict("CaptionKeywords", settings.Search, CaptionGenerator.caption)
     text += _typed_dict("SearchKeywords", settings.Search)
-    text += _typed_dict("ConsensusKeywords", settings.ConsensusSearch)
-    text += _typed_dict("BeamSearchKeywords", settings.BeamSearch)
-    fit_settings = settings.FitSettings
-    text += _typed_dict("FitKeywords", fit_settings, fit, also=OF_CAPTIONER, takes_none=True)
+    text += _typed_dict("EvaluatedSearchKeywords", settings.Search, settings.EVALUATED_SEARCH)
+    text += _typed_dict("BeamSearchKeywords", settings.Search, settings.BEAM_SEARCH)
+    text += _typed_dict("FitKeywords", settings.FitSettings, also=OF_CAPTIONER, takes_none=True)
     return text
 
 
-def _typed_dict(name, kind, function=None, also=(), takes_none=False):
-    """Return a TypedDict with the settings of a Part or Settings, without those that a
-    function has as parameters.
+def _typed_dict(name, kind, names=None, also=(), takes_none=False):
+    """Return a TypedDict with the settings of a Part or Settings.
 
     Args:
+        names: only of these.
         also: names of other keyword arguments.
-        takes_none: whether each option may be None.
+        takes_none: whether each setting may be None.
     """
-    written_out = set() if function is None else inspect.signature(function).parameters.keys()
-    types = {option: _text(field.type, takes_none) for option, field in kind.fields().items()}
+    fields = kind.fields()
+    types = {
+        option: _text(fields[option].type, takes_none or option in kind.defaults_in_words)
+        for option in names or fields
+    }
     types |= dict.fromkeys(also, "Any")
-    lines = [f"    {option}: {text}" for option, text in types.items() if option not in written_out]
+    lines = [f"    {option}: {text}" for option, text in types.items()]
     return f"\n\nclass {name}(TypedDict, total=False):\n" + "\n".join(lines) + "\n"
 
 

@@ -30,7 +30,7 @@ from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
 from keras_sat.option_types import CaptionerKeywords, SearchKeywords
 from keras_sat.search.generation import CaptionGenerator
-from keras_sat.settings import CaptionerSettings, Search, with_options
+from keras_sat.settings import CaptionerSettings, Search, SearchRules, with_options
 
 OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
 
@@ -59,10 +59,9 @@ class Captioner(CaptionGenerator, Trainer):
         vocabulary: Vocabulary.
         photo_encoder, adapter, decoder: the parts of the network, in the order in which
             they are applied.
-        search_rules: SearchRules, by which `caption` searches where it is not told
-            otherwise. Others may be assigned.
-        confidence, consensus, photo_loader: see CaptionGenerator; `keras_sat.calibrate`
-            makes the first, `keras_sat.beyond.consensus.Consensus.build` the second.
+        search_settings, confidence, consensus, photo_loader: see CaptionGenerator;
+            `keras_sat.calibrate` makes a confidence, and
+            `keras_sat.beyond.consensus.Consensus.build` a consensus.
         training_photos: SeenPhotos, or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
             revision, or None.
@@ -87,7 +86,7 @@ class Captioner(CaptionGenerator, Trainer):
             keras_options["dtype"] = resolved_dtype(keras_options["dtype"])
         settings = CaptionerSettings.of("Captioner", options, also=OF_KERAS)
         self._settings = settings
-        self.search_rules = settings.search
+        self.search_settings = Search(**settings.search.to_dict())
         self.vocabulary = _as_vocabulary(vocabulary)
         self.decoder = make_decoder(
             len(self.vocabulary), settings.network, name="decoder", **keras_options
@@ -134,8 +133,9 @@ class Captioner(CaptionGenerator, Trainer):
         """The CaptionerSettings, with the encoder's own values for those that were left
         to it. `adapted` makes a captioner with others.
         """
+        rules = {name: getattr(self.search_settings, name) for name in SearchRules.names()}
         return dataclasses.replace(
-            self._settings, encoder=self.photo_encoder.settings, search=self.search_rules
+            self._settings, encoder=self.photo_encoder.settings, search=SearchRules(**rules)
         )
 
     @property

@@ -49,21 +49,14 @@ class CaptionerKeywords(TypedDict, total=False):
     trainable: Any
 
 
-class CaptionKeywords(TypedDict, total=False):
-    allow_unknown: bool
-    sample_attention: bool
-    votes: bool
-    first_photo: int
-
-
 class SearchKeywords(TypedDict, total=False):
-    num_beams: int | None
-    max_length: int
     length_penalty: float | None
     no_repeat_ngram: int | None
     no_repeat_around: str | None
-    allow_unknown: bool
     consensus_weight: float | None
+    num_beams: int | None
+    max_length: int
+    allow_unknown: bool
     num_results: int
     temperature: float | None
     top_k: int | None
@@ -75,7 +68,7 @@ class SearchKeywords(TypedDict, total=False):
     batch_size: int
 
 
-class ConsensusKeywords(TypedDict, total=False):
+class EvaluatedSearchKeywords(TypedDict, total=False):
     num_beams: int | None
     max_length: int
     length_penalty: float | None
@@ -95,7 +88,12 @@ class BeamSearchKeywords(TypedDict, total=False):
 
 
 class FitKeywords(TypedDict, total=False):
+    encoder: Any
+    encoder_layer: str | None
+    encoder_weights: Any
+    encoder_training: str | None
     trained_up_to: str | None
+    image_size: Any
     grid: str | None
     grid_shape: tuple | None
     photo_blur: float | None
@@ -103,15 +101,24 @@ class FitKeywords(TypedDict, total=False):
     feature_projection_dim: int | None
     feature_activation: Any
     feature_dropout: float | None
+    attention: str | None
+    scoring: str | None
+    cell: str | None
     num_layers: int | None
+    embedding_dim: int | None
+    hidden_dim: int | None
+    attention_dim: int | None
     context_gate: bool | None
     deep_output: bool | None
     readout_activation: Any
     dropout_words: float | None
     dropout_before_readout: float | None
     dropout_after_readout: float | None
+    seed: int | None
     attends: str | None
     sentinel: bool | None
+    attention_penalty_weight: float | None
+    label_smoothing: float | None
     num_samples: int | None
     reward_weight: float | None
     entropy_weight: float | None
@@ -122,24 +129,30 @@ class FitKeywords(TypedDict, total=False):
     no_repeat_ngram: int | None
     no_repeat_around: str | None
     consensus_weight: float | None
+    batch_size: int | None
     deterministic: bool | None
+    optimizer: Any
     photo_jitter: float | None
     patience: int | None
     minutes: float | None
     num_beams: int | None
     max_length: int | None
     dtype: Any
+    learning_rate: Any
     clip_norm: float | None
     weight_decay: float | None
     average_momentum: float | None
     encoder_rate: float | None
     first_layer_rate: float | None
+    epochs: int | None
     schedule: str | None
     warmup_steps: int | None
     group_by: str | None
+    num_views: int | None
     min_count: int | None
     max_words: int | None
     expectation_epochs: int | None
+    self_critical_epochs: int | None
     self_critical_rate: float | None
     reward_baseline: str | None
     name: Any

@@ -45,6 +45,21 @@ MEASURED_MAPS = (*MAP_KINDS, "votes-blurred")
 # The settings that a user of `fit` needs first, besides those for data, folders and the
 # initial model.
 FIRST = ("encoder", "encoder_weights", "attention", "epochs", "batch_size", "learning_rate", "seed")
+# The settings that the signatures of `fit` and of `caption` show.
+SHOWN_IN_FIT = (
+    *("encoder", "encoder_layer", "encoder_weights", "encoder_training", "image_size"),
+    *("attention", "scoring", "cell", "embedding_dim", "hidden_dim", "attention_dim"),
+    *("attention_penalty_weight", "label_smoothing", "epochs", "batch_size", "learning_rate"),
+    *("optimizer", "num_views", "self_critical_epochs", "seed"),
+)
+# What an export and workers take of a Search, and what `evaluate` takes.
+BEAM_SEARCH = ("num_beams", "max_length", "length_penalty", "no_repeat_ngram", "no_repeat_around")
+BEAM_SEARCH += ("allow_unknown",)
+EVALUATED_SEARCH = (*BEAM_SEARCH, "consensus_weight")
+SHOWN_IN_CAPTION = (
+    *("num_beams", "max_length", "length_penalty", "no_repeat_ngram", "no_repeat_around"),
+    *("consensus_weight", "num_results", "temperature", "top_k", "top_p", "seed", "batch_size"),
+)
 MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
 MOST_BEAMS = 1_000  # memory grows with them
 CONSENSUS_BEAMS = 10  # the default number of beams for a choice by consensus
@@ -72,6 +87,7 @@ class Part:
     """
 
     heading = ""  # in the help; parts with the same heading are listed together
+    defaults_in_words = {}  # of settings whose default depends on something, for the help
 
     def __post_init__(self):
         self.check(**self.to_dict())
@@ -261,28 +277,37 @@ class Loss(Part):
 
 # === The search ===
 
-_LONGER = "values above 0 favour longer captions"
-_CONSENSUS = "weight of the agreement with captions of similar training photos; try 40"
-_NO_REPEAT = "do not repeat n-grams of this length; 0: no limit; try 3"
-_AROUND = 'say no word twice in a row or around this word; "": no limit; try and'
-
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRules(Part):
-    """How a captioner searches where the search does not say otherwise."""
+    """The settings of a search that are part of a captioner, and saved with it."""
 
     heading = "Search"
-    length_penalty: float = setting(0.0, at_least_zero, _LONGER)
-    no_repeat_ngram: int = setting(0, count(0, MOST_WORDS), _NO_REPEAT)
-    no_repeat_around: str = setting("", one_word, _AROUND)
-    consensus_weight: float = setting(0.0, at_least_zero, _CONSENSUS)
+    length_penalty: float = setting(0.0, at_least_zero, "values above 0 favour longer captions")
+    no_repeat_ngram: int = setting(
+        0, count(0, MOST_WORDS), "do not repeat n-grams of this length; 0: no limit; try 3"
+    )
+    no_repeat_around: str = setting(
+        "",
+        one_word,
+        'say no word twice in a row or around this word; "": no limit; try and',
+    )
+    consensus_weight: float = setting(
+        0.0,
+        at_least_zero,
+        "weight of the agreement with captions of similar training photos; try 40",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class BeamSearch(Part):
-    """Greedy and beam search."""
+class Search(SearchRules):
+    """How photos are captioned: by search or by sampling.
 
-    heading = "Search"
+    A captioner has a complete one, `search_settings`; `caption` replaces what it is
+    given.
+    """
+
+    defaults_in_words = dict.fromkeys(SearchRules.names(), "the captioner's own")
     num_beams: int | None = setting(
         None,
         count(1, MOST_BEAMS),
@@ -292,34 +317,7 @@ class BeamSearch(Part):
     max_length: int = setting(
         20, count(1, MOST_WORDS), "maximum number of words, including `<end>`"
     )
-    length_penalty: float | None = setting(None, at_least_zero, _LONGER, none="the captioner's own")
-    no_repeat_ngram: int | None = setting(
-        None, count(0, MOST_WORDS), _NO_REPEAT, none="the captioner's own"
-    )
-    no_repeat_around: str | None = setting(None, one_word, _AROUND, none="the captioner's own")
     allow_unknown: bool = setting(False, flag, "allow `<unk>` in captions")
-
-    @property
-    def beams(self):
-        """The number of beams: by default, 3 or the number of results, whichever is
-        greater.
-        """
-        return self.num_beams or min(MOST_BEAMS, max(3, getattr(self, "num_results", 1)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsensusSearch(BeamSearch):
-    """A search in whole photos, which may choose among its beams by consensus."""
-
-    consensus_weight: float | None = setting(
-        None, at_least_zero, _CONSENSUS, none="the captioner's own"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Search(ConsensusSearch):
-    """Captioning by search or by sampling."""
-
     num_results: int = setting(
         1, count(), "captions per photo; the default num_beams is at least this"
     )
@@ -352,20 +350,6 @@ class Search(ConsensusSearch):
             raise ArgumentError(
                 "`top_k` and `top_p` require `temperature`.", top_k=self.top_k, top_p=self.top_p
             )
-        names = (
-            "num_beams",
-            "length_penalty",
-            "no_repeat_ngram",
-            "no_repeat_around",
-            "consensus_weight",
-        )
-        searched = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if self.temperature is not None and searched and searched != {"num_beams": 1}:
-            problem = (
-                f"`temperature` requires sampling, but {', '.join(searched)} a search. Pass "
-                "only one of them."
-            )
-            raise ArgumentError(problem, temperature=self.temperature, **searched)
         if self.votes and self.sample_attention:
             raise ArgumentError(
                 "Votes are those of the expected context: pass only one of `votes` and "
@@ -373,9 +357,61 @@ class Search(ConsensusSearch):
                 votes=True,
                 sample_attention=True,
             )
-        if self.temperature is None and self.num_results > self.beams:
-            received = {"num_results": self.num_results, "num_beams": self.beams}
+        if self.temperature is None and self.num_results > self.beams():
+            received = {"num_results": self.num_results, "num_beams": self.beams()}
             raise ArgumentError("A search cannot return more results than beams.", **received)
+
+    def changed(self, asking, arguments, *, names=None, also=()):
+        """Return this search with the keyword arguments of a function, a dict, in place
+        of its own values. None leaves a value as it is, unless it is one itself.
+
+        Args:
+            asking, also: see `Part.of`.
+            names: of the settings that the function takes; None: all.
+        """
+        arguments = without_removed(asking, arguments)
+        reject_unknown(asking, arguments, [*(names or self.names()), *also])
+        fields = self.fields()
+        given = {
+            name: value
+            for name, value in arguments.items()
+            if value is not None or fields[name].metadata["none"]
+        }
+        changed = dataclasses.replace(self, **given)
+        of_search = ("num_beams", *SearchRules.names())
+        searched = {name: given[name] for name in of_search if given.get(name) is not None}
+        if changed.temperature is not None and searched and searched != {"num_beams": 1}:
+            problem = (
+                f"`temperature` requires sampling, but {', '.join(searched)} a search. Pass "
+                "only one of them."
+            )
+            raise ArgumentError(problem, temperature=changed.temperature, **searched)
+        return changed
+
+    def beams(self, with_consensus=False):
+        """Return the number of beams, also where it is left to the other settings."""
+        fewest = CONSENSUS_BEAMS if with_consensus else 3
+        return self.num_beams or min(MOST_BEAMS, max(fewest, self.num_results))
+
+    def arguments(self, with_consensus=False):
+        """Return the arguments of `keras_sat.search.algorithms.run_search`, a dict.
+
+        Each distinct dict needs its own graph. With consensus, all beams are results,
+        one of which is chosen later.
+        """
+        names = ["max_length", "allow_unknown", "sample_attention"]
+        if self.temperature is not None:
+            names += ["temperature", "top_k", "top_p"]
+            arguments = {name: getattr(self, name) for name in names}
+            return arguments | {"num_samples": self.num_results}
+        names += ["no_repeat_ngram", "no_repeat_around"]
+        num_beams = self.beams(with_consensus)
+        arguments = {name: getattr(self, name) for name in names}
+        if num_beams > 1:
+            num_results = num_beams if with_consensus else self.num_results
+            arguments |= {"num_beams": num_beams, "num_results": num_results}
+            arguments["length_penalty"] = self.length_penalty
+        return arguments
 
 
 # === Training ===
@@ -431,7 +467,7 @@ class Optimizer(Part):
     """The weight updates; see `Captioner.compile`."""
 
     heading = "Optimizer"
-    learning_rate: float = setting(
+    learning_rate: Any = setting(
         4e-4, a_learning_rate, "learning rate (if the optimizer is given by name)"
     )
     clip_norm: float | None = setting(
@@ -510,6 +546,8 @@ class Settings:
     is that of the training and of the network.
     """
 
+    defaults_in_words = {}  # see Part
+
     @classmethod
     def of(cls, asking, arguments, also=()):
         """Make the settings from the keyword arguments of a function; see `Part.of`."""
@@ -581,6 +619,7 @@ class CaptionerSettings(Settings):
 class FitSettings(CaptionerSettings):
     """The settings of `keras_sat.fit`: those of the captioner and of its training."""
 
+    defaults_in_words = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0"}
     training: Training = Training()
     optimizer: Optimizer = Optimizer()
     cross_entropy: CrossEntropy = CrossEntropy()
@@ -596,11 +635,12 @@ HEADINGS = (
     CrossEntropy.heading,
     Rewards.heading,
     Loss.heading,
-    BeamSearch.heading,
+    Search.heading,
     Encoder.heading,
     Features.heading,
     Network.heading,
 )
+MOST_USED = "Most used options"
 Documented = TypeVar("Documented", bound=Callable)  # so that type checkers know the result
 
 
@@ -616,62 +656,84 @@ def reject_unknown(asking, names, known_names):
             raise ValueError(f"{asking} has no such option.{hint} Received: {name}")
 
 
-def fields_by_heading(kind):
+def fields_by_heading(kind, names=None):
     """Return a dict from the headings of a Part or Settings to dicts from names to
-    fields.
+    fields; with `names`, only of these, in this order.
     """
     parts = kind.parts().values() if issubclass(kind, Settings) else [kind]
-    fields = {heading: {} for heading in HEADINGS}
     owners = {name: part for part in parts for name in part.names()}  # the last counts
-    for name, part in owners.items():
-        fields[part.heading][name] = part.fields()[name]
+    fields = {heading: {} for heading in HEADINGS}
+    for name in names or owners:
+        fields[owners[name].heading][name] = owners[name].fields()[name]
     return {heading: fields for heading, fields in fields.items() if fields}
 
 
-def with_options(kind: type) -> Callable[[Documented], Documented]:
-    """Return a decorator that lists the settings of a Part or Settings at the end of a
-    docstring: what a function, or a class in its `__init__`, takes as `**options`.
+def with_options(
+    kind: type, names: tuple | None = None, shown: tuple = ()
+) -> Callable[[Documented], Documented]:
+    """Return a decorator that lists settings at the end of a docstring: what a
+    function, or a class in its `__init__`, takes as `**options`.
 
-    Settings that the signature has as parameters are left out. Nothing else changes.
+    Args:
+        kind: a Part or Settings.
+        names: of the settings that it takes; None: all.
+        shown: names that the signature of the function shows, and the docstring first.
     """
 
     def decorate(target):
-        function = target.__init__ if isinstance(target, type) else target
-        parameters = inspect.signature(function).parameters
+        if shown:
+            target.__signature__ = _with_parameters(inspect.signature(target), kind, shown)
         if target.__doc__ is not None:  # it is None with python -OO
-            sections = {
-                heading: [
-                    f"    {name}: {_described(field)}"
-                    for name, field in fields.items()
-                    if name not in parameters
-                ]
-                for heading, fields in fields_by_heading(kind).items()
-            }
-            target.__doc__ = f"{inspect.cleandoc(target.__doc__)}\n{_documented(sections)}"
+            others = fields_by_heading(kind, names)
+            sections = {MOST_USED: {name: kind.fields()[name] for name in shown}}
+            for heading, fields in others.items():
+                sections[heading] = {
+                    name: field for name, field in fields.items() if name not in shown
+                }
+            target.__doc__ = f"{inspect.cleandoc(target.__doc__)}\n{_documented(kind, sections)}"
         return target
 
     return decorate
 
 
-def _documented(sections):
+def _with_parameters(signature, kind, names):
+    """Return a signature with keyword-only parameters for these settings."""
+    *parameters, options = signature.parameters.values()  # `**options` comes last
+    for name in names:
+        field = kind.fields()[name]
+        default = None if name in kind.defaults_in_words else field.default
+        parameters.append(
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.type
+            )
+        )
+    return signature.replace(parameters=[*parameters, options])
+
+
+def _documented(kind, sections):
     """Return docstring sections that list settings, given a dict from their headings to
-    lists of lines: one section for all if there is a single one.
+    dicts from names to fields: one section for all if there is a single one.
     """
-    sections = {heading: lines for heading, lines in sections.items() if lines}
+    sections = {heading: fields for heading, fields in sections.items() if fields}
     if len(sections) == 1:
         sections = {"Options": next(iter(sections.values()))}
-    return "\n".join(
-        line for heading, lines in sections.items() for line in ["", f"{heading}:", *lines]
-    )
+    lines = []
+    for heading, fields in sections.items():
+        lines += ["", f"{heading}:"]
+        for name, field in fields.items():
+            lines.append(f"    {name}: {_described(field, kind.defaults_in_words.get(name))}")
+    return "\n".join(lines)
 
 
-def _described(field):
+def _described(field, default_in_words):
     """Return what a setting means, its choices and its default, in one line."""
     meaning_of_none = field.metadata["none"]
     choices = field.metadata["bound"].choices
     text = f"{field.metadata['help']}."
     if choices:
         text += f" Choices: {', '.join(choices)}."
+    if default_in_words is not None:
+        return f"{text} Default: {default_in_words}."
     text += f" Default: {field.default!r}"
     if field.default is None:
         text += f" ({meaning_of_none})"

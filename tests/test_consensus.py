@@ -150,7 +150,7 @@ def test_drawings_and_charts_have_no_weight():
 
 def test_without_an_index_the_weight_is_off_and_cannot_be_asked_for(indexed, paths):
     other = indexed.adapted()
-    assert other.consensus is None and other.search_rules.consensus_weight == 3.0
+    assert other.consensus is None and other.search_settings.consensus_weight == 3.0
     assert other.caption(paths[0]).consensus is None
     with pytest.raises(
         ValueError, match="requires an index of training photos: run `keras-sat index`"

@@ -24,7 +24,6 @@ from keras_sat.model.selections import ATTENTIONS, Selection, hard
 from keras_sat.pictures import player
 from keras_sat.pictures.dots import AGAINST, FOR, LINE, radii
 from keras_sat.search.result import ComparedCaption
-from keras_sat.settings import Search
 from keras_sat.trace.decision import (
     ChoiceRule,
     decision_at,
@@ -205,7 +204,7 @@ def test_a_beam_search_shows_both_captions_with_their_scores(photo):
     ],
 )
 def test_the_search_is_named(plain, search, expected, text):
-    options = Search.of("trace", search)
+    options = plain._captioner.search_for("trace", search)
     assert rule_of(plain._captioner, options, is_given=False) == expected
     assert rule_of(plain._captioner, options, is_given=True) == ChoiceRule("given")
     assert text in search_in_words(expected)

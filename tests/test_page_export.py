@@ -148,8 +148,8 @@ def test_a_page_knows_whether_the_captioner_has_an_index_which_it_lacks(
     captioner, npm, tmp_path, monkeypatch, weight, has_index
 ):
     monkeypatch.setattr(captioner, "consensus", "an index")
-    rules = dataclasses.replace(captioner.search_rules, consensus_weight=weight)
-    monkeypatch.setattr(captioner, "search_rules", rules)
+    rules = dataclasses.replace(captioner.search_settings, consensus_weight=weight)
+    monkeypatch.setattr(captioner, "search_settings", rules)
     page = write_page(captioner, tmp_path / "page", scenes=False, runtime=npm)
     assert json.loads((page / "page.json").read_text())["photo"]["has_index"] is has_index
 

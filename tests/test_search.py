@@ -402,7 +402,7 @@ def test_the_joining_word_is_an_option():
     )
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
     captioner = Captioner.from_pretrained("scenes").adapted(no_repeat_around="a")
-    assert captioner.arguments_of_search(Search())["no_repeat_around"] == "a"
+    assert captioner.search_settings.arguments()["no_repeat_around"] == "a"
     with pytest.raises(ValueError, match="one word"):
         Search(no_repeat_around="black and")
 

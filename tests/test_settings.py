@@ -5,7 +5,6 @@ A misspelt one is guessed wherever it is passed.
 
 import dataclasses
 import inspect
-import json
 import re
 import subprocess
 import sys
@@ -152,11 +151,6 @@ def test_an_error_shows_other_names_of_its_arguments():
             {"num_beams": 3, "num_results": 4},
             "than beams. Received: num_results=4, num_beams=3",
         ),
-        (
-            Search,
-            {"temperature": 1.0, "num_beams": 2},
-            "Received: temperature=1.0, num_beams=2",
-        ),
     ],
 )
 def test_what_concerns_two_options(cls, given, message):
@@ -164,6 +158,20 @@ def test_what_concerns_two_options(cls, given, message):
         cls(**given)
     cls.check(**given)  # each of them may be
     assert Search(temperature=0.5, num_results=9, num_beams=1).num_results == 9
+
+
+def test_a_search_is_complete_and_a_call_replaces_what_it_is_given():
+    own = Search(length_penalty=0.5, num_beams=5)
+    assert own.changed("caption", {"max_length": 9}) == dataclasses.replace(own, max_length=9)
+    assert own.changed("caption", {"length_penalty": None}) == own, "None: the captioner's own"
+    assert own.changed("caption", {"num_beams": None}).beams() == 3, "a value of its own"
+    assert own.changed("caption", {"temperature": 1.0}).arguments().keys().isdisjoint(["num_beams"])
+    with pytest.raises(ValueError, match="Received: temperature=1.0, num_beams=2"):
+        own.changed("caption", {"temperature": 1.0, "num_beams": 2})
+    with pytest.raises(ValueError, match="^export has no such option. .*consensus_weight"):
+        own.changed("export", {"consensus_weight": 2.0}, names=settings.BEAM_SEARCH)
+    assert Search(num_beams=2).arguments(with_consensus=True)["num_results"] == 2
+    assert Search().beams(with_consensus=True) == settings.CONSENSUS_BEAMS
 
 
 def test_names_that_are_written_out_so_that_options_need_no_tensorflow():
@@ -203,39 +211,35 @@ def test_only_the_seed_belongs_to_two_parts():
 
 
 def test_a_docstring_lists_the_options_that_a_function_takes():
-    def draw(photo, *, seed=5, **options):
+    def draw(photo, **options):
         """Draw."""
-        return photo, seed, options
+        return photo, options
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Both(Settings):
         rewards: Rewards = Rewards()
         search: Search = Search()
 
-    documented = with_options(Both)(draw)
-    assert documented is draw and list(inspect.signature(draw).parameters) == [
-        "photo",
-        "seed",
-        "options",
-    ]
+    documented = with_options(Both, shown=("top_k", "length_penalty"))(draw)
+    assert documented is draw
+    shown = "(photo, *, top_k: int | None = None, length_penalty: float = 0.0, **options)"
+    assert str(inspect.signature(draw)) == shown
     lines = inspect.getdoc(draw).split("\n")
-    assert lines[:3] == ["Draw.", "", "Self-critical epochs:"] and "Search:" in lines
+    assert lines[:3] == ["Draw.", "", "Most used options:"]
+    top_k = "    top_k: sample only from the k most probable words. Default: None (from all)."
+    assert lines[3] == top_k and lines.count(top_k) == 1
     rate = "    self_critical_rate: constant learning rate of these epochs. Default: 5e-05."
-    assert rate in lines
-    assert (
-        "    top_k: sample only from the k most probable words. Default: None (from all)." in lines
-    )
-    assert not any(line.strip().startswith("seed:") for line in lines), "it is a parameter"
+    assert lines.index("Self-critical epochs:") < lines.index(rate) < lines.index("Search:")
 
-    @with_options(Rewards)
+    @with_options(Rewards, ("reward_baseline", "self_critical_rate"))
     class Draw:
         """Draws."""
 
-        def __init__(self, reward_baseline, **options):
+        def __init__(self, **options):
             pass
 
-    names = [line.strip().partition(":")[0] for line in inspect.getdoc(Draw).split("\n")[3:]]
-    assert names == [name for name in Rewards.names() if name != "reward_baseline"]
+    named = named_in_docstring(Draw)
+    assert named == ["Draws.", "", "Options", "reward_baseline", "self_critical_rate"]
 
 
 def named_in_docstring(function):
@@ -246,7 +250,7 @@ def named_in_docstring(function):
 def test_the_help_of_fit_has_its_options_by_kind():
     named = named_in_docstring(keras_sat.fit)
     headings = [named.index(heading) for heading in settings.HEADINGS if heading in named]
-    assert named.index("encoder") < named.index("boxes") < headings[0]
+    assert named.index("boxes") < named.index("encoder") < headings[0]
     assert headings == sorted(headings)
     assert (
         headings[0] < named.index("patience") < headings[1] < named.index("clip_norm") < headings[2]
@@ -256,27 +260,24 @@ def test_the_help_of_fit_has_its_options_by_kind():
         assert named.count(name) == 1, name
 
 
-FIT = (keras_sat.fit, FitSettings)
-CAPTION = (Captioner.caption, Search)
-
-
-@pytest.mark.parametrize("function, kind", [FIT, CAPTION], ids=["fit", "caption"])
-def test_the_defaults_that_a_signature_shows_are_those_of_the_settings(function, kind):
-    """None in `fit` leaves an option to a preset; its default is in the docstring."""
-    fields = kind.fields()
-    text = " ".join(inspect.getdoc(function).split())
+@pytest.mark.parametrize(
+    "function, kind, shown",
+    [
+        (keras_sat.fit, FitSettings, settings.SHOWN_IN_FIT),
+        (Captioner.caption, Search, settings.SHOWN_IN_CAPTION),
+    ],
+    ids=["fit", "caption"],
+)
+def test_a_signature_shows_the_most_used_settings_with_their_defaults(function, kind, shown):
     parameters = inspect.signature(function).parameters
-    written_out = [name for name in parameters if name in fields]
-    assert {"seed", "batch_size"} < {*written_out}
-    for name in written_out:
-        default, shown = fields[name].default, parameters[name].default
-        if shown is not None or function is Captioner.caption:
-            assert shown == default, name
-            continue
-        assert fields[name].metadata["none_is_unset"], f"{name}=None has a meaning of its own"
-        if default is not None and name != "encoder":  # which depends on the machine
-            _, _, description = text.partition(f" {name}: ")
-            assert f"({json.dumps(default)})" in description[:200], name
+    *_, last = parameters
+    assert last == "options" and {*shown} <= {*kind.names()}
+    for name in shown:
+        default = kind.fields()[name].default
+        assert parameters[name].default == (None if name in kind.defaults_in_words else default)
+    named = named_in_docstring(function)
+    first = named.index(settings.MOST_USED)
+    assert named[first + 1 : first + 1 + len(shown)] == [*shown]
 
 
 def test_a_captioner_has_its_settings_with_those_that_were_left_to_the_encoder():
@@ -290,8 +291,9 @@ def test_a_captioner_has_its_settings_with_those_that_were_left_to_the_encoder()
     assert captioner.settings == expected.replace(**of_encoder)
     assert captioner.current_options() == {**expected.to_dict(), **of_encoder}
     assert (captioner.encoder, captioner.attention) == ("tiny", "hard")
-    captioner.search_rules = SearchRules(length_penalty=0.7)
-    assert captioner.settings.search.length_penalty == 0.7
+    assert captioner.search_settings == Search(length_penalty=0.4)
+    captioner.search_settings = Search(length_penalty=0.7, num_beams=5)
+    assert captioner.settings.search == SearchRules(length_penalty=0.7), "what is saved"
 
 
 @pytest.fixture(scope="module")

@@ -81,6 +81,7 @@ def test_mistakes_are_found(checked):
         "cache.feature_dim": "cache.feature_dims",
         "patience=3": "patiense=3",
         "allow_unknown=True": 'allow_unknown="yes"',
+        "loss.label_smoothing": "loss.label_smothing",
     }
     text = PROGRAM.read_text(encoding="utf-8")
     for right, mistake in wrong.items():

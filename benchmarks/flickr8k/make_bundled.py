@@ -211,7 +211,7 @@ class Maker:
         captioner = self._blended(folders, finish)
         captioner.save(folder, precision="int8")
         captioner = Captioner.load(folder)  # with the rounded weights
-        if captioner.search_rules.consensus_weight:
+        if captioner.search_settings.consensus_weight:
             captioner.consensus = Consensus.build(captioner, photos_of_split(self.photos, "train"))
         calibration = calibrate(captioner, photos_of_split(self.photos, "dev"))
         save_records(captioner, folder)

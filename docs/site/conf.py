@@ -22,7 +22,7 @@ import address  # noqa: E402
 from pygments.lexers.special import TextLexer  # noqa: E402
 
 import keras_sat  # noqa: E402
-from keras_sat.settings import HEADINGS  # noqa: E402
+from keras_sat.settings import HEADINGS, MOST_USED  # noqa: E402
 
 project = "keras_sat"
 author = "The keras_sat developers"
@@ -59,7 +59,8 @@ autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 napoleon_numpy_docstring = False
 napoleon_custom_sections = [
-    (section, "params_style") for section in ("Attributes", "Call arguments", "Options", *HEADINGS)
+    (section, "params_style")
+    for section in ("Attributes", "Call arguments", "Options", MOST_USED, *HEADINGS)
 ]
 toc_object_entries_show_parents = "hide"
 

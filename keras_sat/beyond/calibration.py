@@ -13,7 +13,6 @@ from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
 from keras_sat.checks import reject_few_photos
 from keras_sat.scoring.calibration_error import FRACTION_NAMED, Calibration, fraction_named
 from keras_sat.scoring.leakage import check_training_photos
-from keras_sat.settings import Search
 
 FEWEST_PHOTOS = 100
 NUM_FOLDS = 5
@@ -77,9 +76,9 @@ def _examples(captioner, images, cache, show_progress):
         recorded_norms.extend(np.repeat(np.ravel(norms), num_results))
         return first + np.arange(num_photos * num_results).reshape(num_photos, num_results)
 
-    options = Search()
-    batches = captioner.batches(images, options.batch_size, cache)
-    pairs = captioner._captions_of_batches(batches, options, numbers_of_results)
+    search = captioner.search_settings
+    batches = captioner.batches(images, search.batch_size, cache)
+    pairs = captioner._captions_of_batches(batches, search, numbers_of_results)
     pairs = Progress.over(
         pairs, len(images), label="photos captioned", unit="photos", show=show_progress
     )

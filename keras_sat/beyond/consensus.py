@@ -125,7 +125,7 @@ class Consensus:
         }
         return cls(captioner.vocabulary, arrays, mean.size)
 
-    def __call__(self, results, features, options, *, num_results=1):
+    def __call__(self, results, features, search):
         """Return the result with the best sum of score and agreement of each photo,
         with the others as `alternatives`.
 
@@ -133,27 +133,27 @@ class Consensus:
             results: list of CaptionResults, with the other beams in `alternatives`,
                 best first.
             features: of the photos, (photos, regions, feature_dim).
-            options, num_results: of the search; `options` is a dict.
+            search: Search.
         """
         means = np.asarray(features).mean(axis=1)
         vectors = _of_length_1(means - self._mean) @ self._projection  # (photos, dims)
         low, high = self._limits
         familiarity = np.clip((np.linalg.norm(vectors, axis=1) - low) / (high - low), 0, 1)
-        weights = options["consensus_weight"] * familiarity  # (photos,)
+        weights = search.consensus_weight * familiarity  # (photos,)
         similarities = vectors @ self._vectors.T  # (photos, indexed photos)
         return [
-            self._chosen(result, photo_similarities, weight, options, num_results)
+            self._chosen(result, photo_similarities, weight, search)
             for result, photo_similarities, weight in zip(results, similarities, weights)
         ]
 
-    def _chosen(self, result, similarities, weight, options, num_results):
+    def _chosen(self, result, similarities, weight, search):
         """Do what `__call__` does, for one photo.
 
         Args:
             result: CaptionResult with the other beams in `alternatives`.
             similarities: of the photo to those in the index, (indexed photos,).
             weight: of the agreement.
-            options, num_results: see `__call__`.
+            search: Search.
         """
         beams = [result, *result.alternatives]
         nearest = np.argsort(-similarities, kind="stable")
@@ -166,7 +166,7 @@ class Consensus:
         probabilities = np.exp((log_probs - log_probs.max()) / TEMPERATURE)
         agreement_of_beams = (alike @ probabilities) / probabilities.sum()
         added = weight * (agreement + OTHERS * agreement_of_beams)
-        scores = caption_score(log_probs, lengths, options["length_penalty"])
+        scores = caption_score(log_probs, lengths, search.length_penalty)
         is_unfinished = [not beam.is_finished for beam in beams]
         order = np.lexsort((-(scores + added), is_unfinished))  # finished ones first
         compared = [
@@ -187,7 +187,7 @@ class Consensus:
             for beam, x in zip(beams, agreement)
         ]
         chosen = beams.pop(order[0])
-        chosen.alternatives.extend(beams[: num_results - 1])
+        chosen.alternatives.extend(beams[: search.num_results - 1])
         return dataclasses.replace(chosen, compared=compared)
 
     def _agreement(self, captions, photos):

@@ -14,7 +14,7 @@ from keras import ops
 
 from data_utils.training_photos import union
 from keras_sat.search.generation import CaptionGenerator
-from keras_sat.settings import SearchRules
+from keras_sat.settings import Search
 
 
 class Ensemble(CaptionGenerator):
@@ -51,18 +51,18 @@ class Ensemble(CaptionGenerator):
         indexed = [n for n, member in enumerate(self.captioners) if member.consensus is not None]
         self._indexed_member = indexed[0] if indexed else 0
         self.consensus = self._choose_caption if indexed else None
-        self.search_rules = self._combined_rules(length_penalty)
+        self.search_settings = self._combined_search(length_penalty)
 
-    def _combined_rules(self, length_penalty):
-        """Return SearchRules that combine those of the members; see `__init__`."""
-        members = [captioner.search_rules for captioner in self.captioners]
+    def _combined_search(self, length_penalty):
+        """Return a Search with the rules of all members; see `__init__`."""
+        members = [captioner.search_settings for captioner in self.captioners]
         chooser = members[self._indexed_member]
         if length_penalty is None:
             length_penalty = float(np.mean([member.length_penalty for member in members]))
         # 0 and "" are no limit.
         ngrams = [member.no_repeat_ngram for member in members if member.no_repeat_ngram]
         words = [member.no_repeat_around for member in members if member.no_repeat_around]
-        return SearchRules(
+        return Search(
             length_penalty=length_penalty,
             no_repeat_ngram=min(ngrams, default=0),
             no_repeat_around=words[0] if words else "",
@@ -72,12 +72,12 @@ class Ensemble(CaptionGenerator):
     @property
     def length_penalty(self) -> float:
         """Values above 0 favour longer captions: the default of `caption`."""
-        return self.search_rules.length_penalty
+        return self.search_settings.length_penalty
 
-    def _choose_caption(self, results, features, options, *, num_results=1):
+    def _choose_caption(self, results, features, search):
         """Choose among beams by the index of one member; see `Consensus.__call__`."""
         consensus = self.captioners[self._indexed_member].consensus
-        return consensus(results, features[self._indexed_member], options, num_results=num_results)
+        return consensus(results, features[self._indexed_member], search)
 
     @property
     def extra_dims(self) -> dict[str, int]:

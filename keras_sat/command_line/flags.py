@@ -16,7 +16,6 @@ METAVARS = {
     "trained_up_to": "LAYER",
 }
 METAVARS |= {int: "N", float: "X"}
-DEFAULTS = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0"}
 MODEL_HELP = "a saved model (folder or .keras file), a bundled name, or hf://owner/name[@revision]"
 BOXES_HELP = "the folder of Flickr30k Entities, or a JSON file of boxes"
 
@@ -33,14 +32,14 @@ def add_options(parser, kind, *names):
     """Add the flags of a Part or Settings to a parser: the named ones or all."""
     fields = kind.fields()
     for name in names or fields:
-        _add_option(parser, name, fields[name])
+        _add_option(parser, name, fields[name], kind.defaults_in_words.get(name))
 
 
-def _add_option(parser, name, field):
+def _add_option(parser, name, field, default_in_words):
     """Add the flag of a setting, given the field that defines it, if it has one."""
     bound = field.metadata["bound"]
     metavar = _metavar(name, bound)
-    text = _help_text(name, field, shows_choices=metavar is not None)
+    text = _help_text(field, default_in_words, shows_choices=metavar is not None)
     if bound.kind is bool:
         parser.add_argument(flag_of(name), action=argparse.BooleanOptionalAction, help=text)
     elif bound.kind is not None:
@@ -63,14 +62,17 @@ def _metavar(name, bound):
     return None if bound.choices else METAVARS.get(bound.kind)
 
 
-def _help_text(name, field, *, shows_choices):
-    """Return the help of an option: its meaning, choices and default."""
+def _help_text(field, default, *, shows_choices):
+    """Return the help of an option: its meaning, choices and default, in words or None
+    for that of the field.
+    """
     choices = field.metadata["bound"].choices
-    default = field.metadata["none"] if field.default is None else field.default
+    if default is None:
+        default = field.metadata["none"] if field.default is None else field.default
     text = field.metadata["help"]
     if choices and shows_choices:
         text += f": {', '.join(choices)}"
-    return f"{text}; default: {DEFAULTS.get(name, default or repr(default))}"
+    return f"{text}; default: {default or repr(default)}"
 
 
 def add_removed(parser):

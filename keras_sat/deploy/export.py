@@ -17,6 +17,7 @@ TensorFlow Serving serves the highest number. An empty file .lock ensures that o
 process exports at a time.
 """
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -38,7 +39,7 @@ from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import write_files, write_litert
 from keras_sat.deploy.onnx_file import onnx_file
 from keras_sat.files.saving import reject_unbuilt
-from keras_sat.settings import BeamSearch, Search
+from keras_sat.settings import BEAM_SEARCH
 
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
@@ -54,7 +55,7 @@ def export(captioner, directory, formats, **options):
             writes model.tflite, which takes one photo of the encoder's input size,
             searches greedily, and returns token ids. "onnx" writes model.onnx, which
             requires tf2onnx. A list writes several.
-        **options: see `keras_sat.settings.BeamSearch`.
+        **options: those of `keras_sat.settings.BEAM_SEARCH`.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos,
     height, width, 3), RGB, of any size; they are resized to the encoder's input size.
@@ -113,9 +114,9 @@ def search_arguments(captioner, **options):
     """Return the arguments of `CaptionGenerator.search` for greedy and for beam search,
     which returns all beams.
     """
-    search = BeamSearch.of("export", options)
-    widths = ({"num_beams": beams, "num_results": beams} for beams in (1, search.beams))
-    return [captioner.arguments_of_search(Search(**search.to_dict() | width)) for width in widths]
+    search = captioner.search_for("export", options, names=BEAM_SEARCH)
+    widths = [{"num_beams": beams, "num_results": beams} for beams in (1, search.beams())]
+    return [dataclasses.replace(search, **width).arguments() for width in widths]
 
 
 def check_captioner(captioner, *, in_float32):

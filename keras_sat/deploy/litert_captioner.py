@@ -184,13 +184,14 @@ def converted(directory):
 
     captioner = Captioner.load(directory)  # checks the files
     check_captioner(captioner, in_float32=True)
-    consensus_options = captioner.consensus_options(Search())
-    if consensus_options is None:
+    search = captioner.search_settings
+    if not captioner.uses_consensus(search):
         content = litert_file(captioner, *search_arguments(captioner))
         return content, captioner.vocabulary, None, None
     greedy, beams = search_arguments(captioner, num_beams=CONSENSUS_BEAMS)
     content = litert_file(captioner, greedy, beams)
-    return content, captioner.vocabulary, captioner.consensus.arrays, consensus_options
+    choice = {name: getattr(search, name) for name in ("consensus_weight", "length_penalty")}
+    return content, captioner.vocabulary, captioner.consensus.arrays, choice
 
 
 class LiteRTCaptioner:
@@ -204,6 +205,7 @@ class LiteRTCaptioner:
         photo_size: (height, width) to which photos are resized.
         has_confidence: whether its captions have a confidence.
         consensus: Consensus that chooses among beams, or None.
+        search_settings: the Search by which it chooses, if there is a consensus.
     """
 
     def __init__(self, directory: str | os.PathLike, *, num_threads: int | None = None):
@@ -214,10 +216,15 @@ class LiteRTCaptioner:
         people you trust.
         """
         self._folder = Path(directory).expanduser()
-        self._network, self.vocabulary, index, self._consensus_options = read_litert(self._folder)
+        self._network, self.vocabulary, index, choice = read_litert(self._folder)
         self.consensus = None
         if index is not None:
             self.consensus = Consensus(self.vocabulary, index, index["mean"].size)
+            self.search_settings = Search(
+                consensus_weight=choice["consensus_weight"],
+                length_penalty=choice["length_penalty"],
+                num_results=CONSENSUS_BEAMS,
+            )
         self._num_threads = _num_cores() if num_threads is None else num_threads
         self._open_network(self._num_threads)
         with self._interpreting():
@@ -347,9 +354,7 @@ class LiteRTCaptioner:
         best = self._best_result(outputs, photo)
         if self.consensus is None:
             return best
-        (chosen,) = self.consensus(
-            [best], features["features"], self._consensus_options, num_results=CONSENSUS_BEAMS
-        )
+        (chosen,) = self.consensus([best], features["features"], self.search_settings)
         return chosen
 
     # === Attention for given captions ===

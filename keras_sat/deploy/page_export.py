@@ -32,7 +32,6 @@ from keras_sat.deploy.litert_weights import rounded
 from keras_sat.deploy.page_runtime import FILES, runtime_files
 from keras_sat.files.model_folder import WEIGHTS_LICENSE
 from keras_sat.pictures.player import empty_figure, fill, template_part
-from keras_sat.settings import Search
 
 PAGE = Path(__file__).parent / "page"
 MARK, PHOTO, LOCK = "page.json", "photo", ".lock"
@@ -101,7 +100,7 @@ def write_page(
     if examples is None:
         examples = "people" in captioner.vocabulary
     # The page has no index, and says so.
-    has_index = captioner.consensus_options(Search()) is not None
+    has_index = captioner.uses_consensus(captioner.search_settings)
     photo = {"folder": PHOTO, "name": name, "has_index": has_index}
     page = {"photo": photo, "scenes": SCENES if scenes else [], "examples": examples}
     # Nothing is written before all networks are converted.

@@ -35,7 +35,7 @@ from keras_sat.deploy.photo_process import PhotoProcess
 from keras_sat.deploy.ray_workers import Workers, connected
 from keras_sat.files.model_folder import model_digest, model_directory
 from keras_sat.option_types import BeamSearchKeywords
-from keras_sat.settings import BeamSearch, with_options
+from keras_sat.settings import BEAM_SEARCH, Search, with_options
 
 BATCH_SIZE = 64  # of captions, as in `Captioner.caption`
 COLUMNS = (
@@ -53,7 +53,7 @@ COLUMNS = (
 )
 
 
-@with_options(BeamSearch)
+@with_options(Search, BEAM_SEARCH)
 def distributed_caption(
     images: Any,
     model: Any = None,
@@ -88,7 +88,7 @@ def distributed_caption(
         part_size: photos in a part, rounded up to whole batches of 64.
         encoder_weights: see `Captioner.load`.
         show_progress: show progress on standard error.
-        **options: see `keras_sat.settings.BeamSearch`.
+        **options: see `keras_sat.settings.Search`.
     """
     paths, _, _ = write_captions(
         images,
@@ -130,7 +130,7 @@ def write_captions(
     """
     options = {} if options is None else options
     other_arguments = inspect.signature(distributed_caption).parameters
-    BeamSearch.of("distributed_caption", options, also=other_arguments)
+    Search().changed("distributed_caption", options, names=BEAM_SEARCH, also=other_arguments)
     one_of("jsonl", "parquet").check("file_type", file_type)
     count().check("part_size", part_size)
     part_size = -(-part_size // BATCH_SIZE) * BATCH_SIZE

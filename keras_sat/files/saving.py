@@ -73,7 +73,7 @@ def save_records(captioner, directory, *, consensus_weight=None):
     None saves the captioner's own weight.
     """
     if consensus_weight is None:
-        consensus_weight = captioner.search_rules.consensus_weight
+        consensus_weight = captioner.search_settings.consensus_weight
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
         settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)

@@ -16,7 +16,7 @@ from data_utils.foreign_text import brief
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.bounds import one_of
-from keras_sat.option_types import ConsensusKeywords
+from keras_sat.option_types import EvaluatedSearchKeywords
 from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
 from keras_sat.scoring.faithfulness import figures_of as faithfulness_figures
 from keras_sat.scoring.leakage import check_training_photos, warn_of_copies_in_training
@@ -26,7 +26,7 @@ from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.region_nouns import region_nouns
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
-from keras_sat.settings import CONSENSUS_BEAMS, MEASURED_MAPS, ConsensusSearch, Search, with_options
+from keras_sat.settings import EVALUATED_SEARCH, MEASURED_MAPS, Search, with_options
 
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper drops the rest
@@ -40,7 +40,7 @@ SEEN_IN_TRAINING = (
 )
 
 
-@with_options(ConsensusSearch)
+@with_options(Search, EVALUATED_SEARCH)
 def evaluate(
     captioner: Any,
     data: str | list[CaptionedImage],
@@ -60,7 +60,7 @@ def evaluate(
     pixel_photos: int = PIXEL_PHOTOS,
     keep_results: bool = False,
     show_progress: bool = True,
-    **options: Unpack[ConsensusKeywords],
+    **options: Unpack[EvaluatedSearchKeywords],
 ) -> ScoreTable:
     """Caption the photos of one split and score the captions; return a ScoreTable.
 
@@ -97,10 +97,11 @@ def evaluate(
             too; each of these photos is encoded some twenty times.
         keep_results: keep the photos' CaptionResults in the table, with their attention
             maps.
-        **options: see `keras_sat.settings.ConsensusSearch`.
+        **options: see `keras_sat.settings.Search`.
     """
-    search = ConsensusSearch.of("evaluate", options, also=inspect.signature(evaluate).parameters)
     _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_photos)
+    also = inspect.signature(evaluate).parameters
+    search = captioner.search_for("evaluate", options, names=EVALUATED_SEARCH, also=also)
     votes = map_kind != "attention"
 
     all_images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
@@ -273,18 +274,14 @@ def caption_photos(
 
 
 def _search_options(captioner, search):
-    """Return the options for `caption_each` as a dict, with the captioner's own values
-    for those that `search`, ConsensusSearch, leaves None.
+    """Return the options of `caption_each` that stand for a Search, as a dict: also on
+    workers, which load the captioner again.
     """
-    names = ("length_penalty", "no_repeat_ngram", "no_repeat_around")
-    options = {name: getattr(captioner.search_rules, name) for name in names}
-    options |= {name: value for name, value in search.to_dict().items() if value is not None}
-    consensus = captioner.consensus_options(Search(**search.to_dict()))
-    if consensus is None:
-        options["num_beams"] = search.beams
-    else:
-        options["num_beams"] = search.num_beams or CONSENSUS_BEAMS
-        options["consensus_weight"] = consensus["consensus_weight"]
+    options = {name: getattr(search, name) for name in EVALUATED_SEARCH}
+    uses_consensus = captioner.uses_consensus(search)
+    options["num_beams"] = search.beams(uses_consensus)
+    if not uses_consensus:
+        options["consensus_weight"] = 0.0
     return options
 
 
@@ -317,7 +314,7 @@ def _settings(data, split, split_seed, encoder=None, search=None):
         "length_penalty": None if is_greedy else search.get("length_penalty"),
         "tokenisation": TOKENISATION,
     }
-    defaults = ConsensusSearch.defaults()
+    defaults = Search.defaults()
     for name, value in search.items():
         is_default = value in (0, "", defaults[name])
         if name not in settings and not is_default:

@@ -28,10 +28,10 @@ from data_utils.photo_regions import checked_regions, crops_of, regions_for
 from keras_sat import equations
 from keras_sat.bounds import one_of
 from keras_sat.model.forks import reject_fork
-from keras_sat.option_types import CaptionKeywords, SearchKeywords
+from keras_sat.option_types import SearchKeywords
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult, by_photo, with_image_paths
-from keras_sat.settings import ANY_COUNT, CONSENSUS_BEAMS, Search, with_options
+from keras_sat.settings import ANY_COUNT, SHOWN_IN_CAPTION, Search, with_options
 
 PROCESS = os.getpid()  # a fork has another process id
 ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
@@ -70,14 +70,16 @@ class Batch(NamedTuple):
 class CaptionGenerator:
     """Base class of Captioner and Ensemble: the methods that caption photos.
 
-    Subclasses have a `vocabulary`, the `search_rules` whose values the search takes
-    where its own are None, and the methods `rows_and_columns` and `_checked_features`.
+    Subclasses have a `vocabulary`, the `search_settings`, and the methods
+    `rows_and_columns` and `_checked_features`.
 
     Attributes:
         photo_loader: None, or a function of (image, size) that reads photos in place of
             `load_image`, such as `PhotoProcess.load`.
         confidence: None, or a function of the words' probabilities and the features
             that returns the probability that each caption is right.
+        search_settings: Search, whose values `caption` takes where it is not given any.
+            Another one may be assigned.
         consensus: None, or a function that chooses one of the beams of each photo.
         has_votes: whether there is a method `with_votes`, which returns results with
             their `votes`, given results and features.
@@ -112,26 +114,14 @@ class CaptionGenerator:
 
     # === Captions of photos ===
 
-    @with_options(Search)
+    @with_options(Search, shown=SHOWN_IN_CAPTION)
     def caption(
         self,
         images: Any,
         *,
         recursive: bool = False,
         region: Any = None,
-        num_beams: int | None = None,
-        max_length: int = 20,
-        length_penalty: float | None = None,
-        no_repeat_ngram: int | None = None,
-        no_repeat_around: str | None = None,
-        consensus_weight: float | None = None,
-        num_results: int = 1,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        batch_size: int = 64,
-        **options: Unpack[CaptionKeywords],
+        **options: Unpack[SearchKeywords],
     ) -> Any:
         """Caption one photo and return a CaptionResult, or caption many photos and
         return a list of results.
@@ -146,44 +136,13 @@ class CaptionGenerator:
                 right, bottom) in fractions of the photo's sides: it is cropped with a
                 margin, see `data_utils.photo_regions.crop_of`. With a list of regions,
                 each photo has a list of results.
-            num_beams: number of beams of the search; 1 is greedy. None: 3, or
-                `num_results` if that is more, or 10 if captions are chosen by
-                consensus.
-            max_length: maximum number of words, including `<end>`.
-            length_penalty: values above 0 favour longer captions. None: the captioner's
-                own value, as for the next three.
-            no_repeat_ngram: do not repeat n-grams of this length; 0: no limit.
-            no_repeat_around: say no word twice in a row or on both sides of this word,
-                such as "and"; "": no limit.
-            consensus_weight: weight of the agreement with captions of similar training
-                photos, if the captioner has an index of them; 0: no consensus.
-            num_results: captions for each photo; the others are in `alternatives`.
-            temperature: sample words at this temperature instead of searching.
-            top_k, top_p: sample only from the k most probable words, or from the most
-                probable ones with this total probability. None: from all.
-            seed: random seed, combined with the number of the photo or crop. None: a
-                new one.
-            batch_size: photos that are captioned together.
-            **options: see `keras_sat.settings.Search`.
+            **options: what is searched otherwise than by the captioner's
+                `search_settings`.
         """
-        search = {
-            "num_beams": num_beams,
-            "max_length": max_length,
-            "length_penalty": length_penalty,
-            "no_repeat_ngram": no_repeat_ngram,
-            "no_repeat_around": no_repeat_around,
-            "consensus_weight": consensus_weight,
-            "num_results": num_results,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-            "batch_size": batch_size,
-        }
-        options = Search.of("caption", {**search, **options})
+        search = self.search_for("caption", options)
         photos, many = photos_of(images, recursive=recursive)
         regions, is_one = (None, False) if region is None else regions_for(photos, region)
-        results = [result for _, result in self._caption_each(photos, options, regions)]
+        results = [result for _, result in self._caption_each(photos, search, regions)]
         if is_one:
             results = [result for (result,) in results]
         return results if many else results[0]
@@ -210,8 +169,8 @@ class CaptionGenerator:
             regions: a list of regions for each image, see `caption`; not with a cache.
             **options: see `keras_sat.settings.Search`.
         """
-        options = Search.of("caption_each", options)
-        return self._caption_each(images, options, regions, cache, errors)
+        search = self.search_for("caption_each", options)
+        return self._caption_each(images, search, regions, cache, errors)
 
     @with_options(Search)
     def caption_features(
@@ -224,53 +183,52 @@ class CaptionGenerator:
             images: the photos, for `CaptionResult.image`.
             **options: see `keras_sat.settings.Search`.
         """
-        options = Search.of("caption_features", options)
-        self.check_votes(options.votes)
+        search = self.search_for("caption_features", options)
         features = self._checked_features(features)
         all_numbers = range(_num_photos(features))
         results = []
-        for start in all_numbers[:: options.batch_size]:
-            numbers = all_numbers[start : start + options.batch_size]
-            rows = slice(start, start + options.batch_size)
+        for start in all_numbers[:: search.batch_size]:
+            numbers = all_numbers[start : start + search.batch_size]
+            rows = slice(start, start + search.batch_size)
             photos = None if images is None else images[rows]
             batch = Batch([], [], numbers, _rows_of(features, rows), photos)
-            results += self._captions(batch, options)
+            results += self._captions(batch, search)
         return results
 
-    def _caption_each(self, images, options, regions=None, cache=None, errors="raise"):
-        """Do what `caption_each` does, given Search."""
-        self.check_votes(options.votes)
+    def _caption_each(self, images, search, regions=None, cache=None, errors="raise"):
+        """Do what `caption_each` does, given a Search."""
         if regions is None:
-            batches = self.batches(images, options.batch_size, cache, errors)
-            return with_image_paths(self._captions_of_batches(batches, options))
+            batches = self.batches(images, search.batch_size, cache, errors)
+            return with_image_paths(self._captions_of_batches(batches, search))
         if cache is not None:
             raise ValueError(
                 "A cache has the features of whole photos, and a region is cropped from its photo: "
                 f"leave out `cache` to read the photos. Received: regions with cache={cache}"
             )
         regions = checked_regions(regions, len(images))
-        batches = self.batches(crops_of(images, regions), options.batch_size, errors=errors)
-        results = self._captions_of_batches(batches, options)
+        batches = self.batches(crops_of(images, regions), search.batch_size, errors=errors)
+        results = self._captions_of_batches(batches, search)
         return with_image_paths(by_photo(images, regions, results))
 
-    def _captions_of_batches(self, batches, options, confidence=None):
+    def _captions_of_batches(self, batches, search, confidence=None):
         """Yield (image, CaptionResult or error) for each image; see `_captions`."""
         for batch in batches:
             results = []
             if batch.numbers:
-                results = self._captions(batch, options, confidence)
+                results = self._captions(batch, search, confidence)
             yield from batch.with_errors(results)
 
-    def _captions(self, batch, options, confidence=None):
+    def _captions(self, batch, search, confidence=None):
         """Return the CaptionResult of each photo of a Batch.
 
         Args:
+            search: Search.
             confidence: replaces the captioner's own; see the class.
         """
-        consensus_options = self.consensus_options(options)
-        arguments = self.arguments_of_search(options, consensus_options)
+        uses_consensus = self.uses_consensus(search)
+        arguments = search.arguments(uses_consensus)
         rows_per_photo = _rows_per_photo(arguments)
-        word_noise, region_noise = _noise(options, batch.numbers, rows_per_photo, self.num_regions)
+        word_noise, region_noise = _noise(search, batch.numbers, rows_per_photo, self.num_regions)
         tensors = [batch.features, word_noise, region_noise]
         search_result = self._run(self.search, *tensors, **arguments)
         if confidence is None:
@@ -281,11 +239,9 @@ class CaptionGenerator:
         results = results_of(
             search_result, self.vocabulary, self.rows_and_columns(), batch.photos, confidences
         )
-        if consensus_options is not None:
-            results = self.consensus(
-                results, batch.features, consensus_options, num_results=options.num_results
-            )
-        return self.with_votes(results, batch.features) if options.votes else results
+        if uses_consensus:
+            results = self.consensus(results, batch.features, search)
+        return self.with_votes(results, batch.features) if search.votes else results
 
     def check_votes(self, votes: bool) -> None:
         """Raise ValueError if `votes` is true and this is no single captioner."""
@@ -295,58 +251,31 @@ class CaptionGenerator:
                 f"up. Received: votes=True with {type(self).__name__}"
             )
 
-    def consensus_options(self, options: Search) -> dict | None:
-        """Return the options that `consensus` needs, as a dict; None if captions are
-        not chosen by consensus: there is no index, its weight is 0, or the options ask
-        for greedy search or sampling.
+    def search_for(self, asking: str, arguments: dict[str, Any], **taken: Any) -> Search:
+        """Return `search_settings` with the keyword arguments of a function in place of
+        its own values; see `Search.changed`.
         """
-        if self.consensus is None and options.consensus_weight:
-            raise ValueError(
-                "`consensus_weight` requires an index of training photos: run `keras-sat "
-                f"index`. Received: consensus_weight={options.consensus_weight}"
-            )
-        names = ("consensus_weight", "length_penalty")
-        values = {name: self._value(options, name) for name in names}
-        has_beams = options.temperature is None and options.num_beams != 1
-        if self.consensus is None or not values["consensus_weight"] or not has_beams:
-            return None
-        return values
-
-    def arguments_of_search(
-        self, options: Search, consensus_options: dict | None = None
-    ) -> dict[str, Any]:
-        """Convert Search to a dict of arguments for `search`.
-
-        Each distinct dict needs its own graph. With the output of `consensus_options`,
-        all beams are results, one of which is chosen later.
-        """
-        if options.sample_attention and not self.samples_attention:
+        search = self.search_settings.changed(asking, arguments, **taken)
+        self.check_votes(search.votes)
+        if search.sample_attention and not self.samples_attention:
             attention = getattr(self, "attention", self)
             raise ValueError(
                 "`sample_attention` requires a single captioner with hard attention. "
                 f"Received: sample_attention=True with attention={attention!r}"
             )
-        names = ["max_length", "allow_unknown", "sample_attention"]
-        if options.temperature is not None:
-            names += ["temperature", "top_k", "top_p"]
-            arguments = {name: getattr(options, name) for name in names}
-            return arguments | {"num_samples": options.num_results}
-        arguments = {name: getattr(options, name) for name in names}
-        for name in ("no_repeat_ngram", "no_repeat_around"):
-            arguments[name] = self._value(options, name)
-        num_beams, num_results = options.beams, options.num_results
-        if consensus_options is not None:
-            num_beams = options.num_beams or max(CONSENSUS_BEAMS, num_results)
-            num_results = num_beams
-        if num_beams > 1:
-            arguments |= {"num_beams": num_beams, "num_results": num_results}
-            arguments["length_penalty"] = self._value(options, "length_penalty")
-        return arguments
+        if self.consensus is None and arguments.get("consensus_weight"):
+            raise ValueError(
+                "`consensus_weight` requires an index of training photos: run `keras-sat "
+                f"index`. Received: consensus_weight={search.consensus_weight}"
+            )
+        return search
 
-    def _value(self, options, name):
-        """Return an option of a search, or the captioner's own if it is None."""
-        value = getattr(options, name)
-        return getattr(self.search_rules, name) if value is None else value
+    def uses_consensus(self, search: Search) -> bool:
+        """Return whether captions are chosen by consensus: there is an index, its
+        weight is not 0, and there are beams to choose from.
+        """
+        has_beams = search.temperature is None and search.num_beams != 1
+        return self.consensus is not None and search.consensus_weight > 0 and has_beams
 
     # === Attention for given captions ===
 

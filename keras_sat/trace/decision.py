@@ -39,25 +39,25 @@ class ChoiceRule:
 GIVEN = ChoiceRule("given")
 
 
-def rule_of(captioner: Any, options: Any, *, is_given: bool) -> ChoiceRule:
+def rule_of(captioner: Any, search: Any, *, is_given: bool) -> ChoiceRule:
     """Return the ChoiceRule of a caption.
 
     Args:
         captioner: Captioner.
-        options: SearchOptions with which it was found.
+        search: Search with which it was found.
         is_given: whether it was given, not searched for.
     """
     if is_given:
         return GIVEN
-    consensus = captioner.consensus_options(options)
-    arguments = captioner.arguments_of_search(options, consensus)
+    has_consensus = captioner.uses_consensus(search)
+    arguments = search.arguments(has_consensus)
     num_beams = arguments.get("num_beams", 1)
     kind = "beam" if num_beams > 1 else "greedy"
     return ChoiceRule(
-        "sample" if options.temperature is not None else kind,
+        "sample" if search.temperature is not None else kind,
         num_beams=num_beams,
         length_penalty=arguments.get("length_penalty", 0.0),
-        has_consensus=consensus is not None,
+        has_consensus=has_consensus,
     )
 
 

@@ -23,7 +23,6 @@ from keras_sat.checks import ArgumentError
 from keras_sat.pictures.display import path_ending_in
 from keras_sat.pictures.sheet import WIDTH
 from keras_sat.search.result import CaptionResult, with_image_paths
-from keras_sat.settings import Search
 from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step, is_repetition
 from keras_sat.trace.decision import GIVEN, ChoiceRule, rule_of
 from keras_sat.trace.diagram import network_of
@@ -40,8 +39,6 @@ NOT_FINITE = (
     "The network gives words logits that are NaN or infinite, so there is nothing to trace: its "
     "weights are damaged, or diverged in training. Load weights from before."
 )
-# The options of a greedy search for which a captioner has values of its own.
-OWN_RULES = ("no_repeat_ngram", "no_repeat_around")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -393,21 +390,21 @@ def make_trace(
     """Return the Trace of a photo's caption; see `Captioner.trace`."""
     count(1).check("num_words", num_words)
     count(0).check("num_alternatives", num_alternatives)
-    options = Search.of("trace", search, also=("num_words", "num_alternatives"))
-    _reject_unfit(caption, search, options)
+    settings = captioner.search_for("trace", search, also=("num_words", "num_alternatives"))
+    _reject_unfit(caption, search, settings)
     photos, many = photos_of(image)
     if many:
         raise ValueError(f"A trace is of one photo. Received: image={brief(image)}")
 
     (batch,) = captioner.batches(photos, 1)
     if caption is None:
-        results = captioner._captions(batch, options)
+        results = captioner._captions(batch, settings)
     else:
         words = words_of_captions(caption, 1)
         results = captioner._given_captions(words, batch.features, batch.photos)
     ((_, result),) = with_image_paths(zip(photos, results))
-    rule = rule_of(captioner, options, is_given=caption is not None)
-    return _trace(captioner, result, batch.features, options, rule, num_words, num_alternatives)
+    rule = rule_of(captioner, settings, is_given=caption is not None)
+    return _trace(captioner, result, batch.features, settings, rule, num_words, num_alternatives)
 
 
 def trace_of_result(
@@ -423,17 +420,17 @@ def trace_of_result(
         **search: the options with which it was found.
     """
     (batch,) = captioner.batches(photos_of(image)[0], 1)
-    options = Search.of("trace", search)
-    rule = rule_of(captioner, options, is_given=is_given)
-    return _trace(captioner, result, batch.features, options, rule, 10, 3)
+    settings = captioner.search_for("trace", search)
+    rule = rule_of(captioner, settings, is_given=is_given)
+    return _trace(captioner, result, batch.features, settings, rule, 10, 3)
 
 
-def _trace(captioner, result, features, options, rule, num_words, num_alternatives):
-    """Return the Trace of a CaptionResult; `options` are the Search, `rule` is
-    the ChoiceRule.
+def _trace(captioner, result, features, search, rule, num_words, num_alternatives):
+    """Return the Trace of a CaptionResult that was found by a Search, with a
+    ChoiceRule.
     """
-    rules = {name: captioner._value(options, name) for name in OWN_RULES}
-    rules |= {"max_length": options.max_length, "allow_unknown": options.allow_unknown}
+    names = ("no_repeat_ngram", "no_repeat_around", "max_length", "allow_unknown")
+    rules = {name: getattr(search, name) for name in names}
     return Trace(
         captioner,
         result,
@@ -445,24 +442,24 @@ def _trace(captioner, result, features, options, rule, num_words, num_alternativ
     )
 
 
-def _reject_unfit(caption, search, options):
+def _reject_unfit(caption, given, search):
     """Raise a ValueError for arguments of a trace that do not go together.
 
     Args:
         caption: the given caption, or None.
-        search: the options that were passed, as a dict.
-        options: Search.
+        given: the options of the search that were passed, as a dict.
+        search: Search.
     """
     if caption is not None and not isinstance(caption, str):
         raise ValueError(f"`caption` must be one sentence. Received: caption={brief(caption)}")
-    if caption is not None and search:
+    if caption is not None and given:
         raise ArgumentError(
             "A given caption is not searched for: leave out `caption` or the options of the "
             "search.",
             caption=caption,
-            **search,
+            **given,
         )
-    if options.sample_attention:
+    if search.sample_attention:
         raise ArgumentError(
             "A trace reads with the expected context: leave out `sample_attention`.",
             sample_attention=True,

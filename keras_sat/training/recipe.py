@@ -25,7 +25,7 @@ from keras_sat.checks import ArgumentError
 from keras_sat.files.model_folder import PRETRAINED
 from keras_sat.files.saving import save_records
 from keras_sat.option_types import FitKeywords
-from keras_sat.settings import FitSettings, with_options
+from keras_sat.settings import SHOWN_IN_FIT, FitSettings, with_options
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
 from keras_sat.training.job import TrainingJob
@@ -43,31 +43,11 @@ from keras_sat.training.run_record import checksum, record_to_resume
 from keras_sat.training.summary import photos_seen_before
 
 
-@with_options(FitSettings)
+@with_options(FitSettings, shown=SHOWN_IN_FIT)
 def fit(
     data: str | list[CaptionedImage],
     *,
     data_dir: str | os.PathLike | None = None,
-    encoder: Any = None,
-    encoder_layer: str | None = None,
-    encoder_weights: Any = "imagenet",
-    encoder_training: str | None = None,
-    image_size: Any = None,
-    attention: str | None = None,
-    scoring: str | None = None,
-    cell: str | None = None,
-    embedding_dim: int | None = None,
-    hidden_dim: int | None = None,
-    attention_dim: int | None = None,
-    attention_penalty_weight: float | None = None,
-    label_smoothing: float | None = None,
-    epochs: int | None = None,
-    batch_size: int | None = None,
-    learning_rate: Any = None,
-    optimizer: Any = None,
-    num_views: int | None = None,
-    self_critical_epochs: int | None = None,
-    seed: int = 0,
     split_seed: int | None = None,
     cache_dir: str | os.PathLike | None = None,
     output_dir: str | os.PathLike | None = None,
@@ -96,41 +76,14 @@ def fit(
     What `fit` would do with other arguments, photos or computers says
     `keras_sat.training.plan.resolve`.
 
-    The options that are used most are those from `encoder` to `seed`; the others are
-    listed below by kind. An option that is None has the preset's value, or with an
-    `initial_model` that of this model if it is a captioner's option, or else the value
-    in parentheses.
+    The options are listed below, the most used ones first, then by kind. One that is
+    not passed, or None, has the preset's value, or with an `initial_model` that of this
+    model if it is a captioner's option, or else the default.
 
     Args:
         data: a name in DATASETS, or a list of CaptionedImage. Training uses the split
             "train"; scores on the split "dev" decide which epoch is the best.
         data_dir: the folder of the data set, which is downloaded there if possible.
-        encoder: the network that computes the features, a name in ENCODERS or a
-            `keras.Model`; see below.
-        encoder_layer: the layer that gives the grid (the encoder's usual one).
-        encoder_weights: "imagenet", a file, "bundled" (those of the bundled captioner),
-            or None for random weights.
-        encoder_training: "frozen", "fine-tuned" with the decoder, or "scratch" from
-            random weights ("frozen"; the encoder "tiny": "scratch").
-        image_size: side of the square input photos (the encoder's).
-        attention: "soft", "hard" or "none" ("soft").
-        scoring: how regions are scored: "additive", "dot" or "bilinear" ("additive").
-        cell: type of the recurrent layer: "lstm" or "gru" ("lstm").
-        embedding_dim: length of a word vector, m in the paper (512).
-        hidden_dim: size of the recurrent layer, n in the paper (512).
-        attention_dim: size of the hidden layer of additive attention (512).
-        attention_penalty_weight: lambda of the penalty in equation (14) (0.33).
-        label_smoothing: fraction of the probability that is spread over the vocabulary
-            (0.0).
-        epochs: maximum number of passes over the training captions (20).
-        batch_size: captions in a batch, over all devices (64).
-        learning_rate: a number, or a Keras learning rate schedule (0.0004).
-        optimizer: "adam", "adamw", "rmsprop", "sgd", or a Keras optimizer ("adam").
-        num_views: views of each training photo: 2 adds the mirror image, more add crops
-            (1).
-        self_critical_epochs: epochs afterwards with the CIDEr of whole captions as the
-            reward (0).
-        seed: random seed for weights, order of batches, dropout and sampling.
         split_seed: make a random 80/10/10 split by photo with this seed.
         cache_dir: the folder of the features; None: in `data_dir`, with the photos, or
             in `output_dir`.
@@ -200,29 +153,6 @@ def fit(
         )
     cluster = Cluster(strategy)
     show_progress = show_progress and cluster.is_chief
-    options = {
-        "encoder": encoder,
-        "encoder_layer": encoder_layer,
-        "encoder_weights": encoder_weights,
-        "encoder_training": encoder_training,
-        "image_size": image_size,
-        "attention": attention,
-        "scoring": scoring,
-        "cell": cell,
-        "embedding_dim": embedding_dim,
-        "hidden_dim": hidden_dim,
-        "attention_dim": attention_dim,
-        "attention_penalty_weight": attention_penalty_weight,
-        "label_smoothing": label_smoothing,
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "optimizer": optimizer,
-        "num_views": num_views,
-        "self_critical_epochs": self_critical_epochs,
-        "seed": seed,
-        **options,
-    }
     request = Request(
         data if isinstance(data, str) else "photos",
         options,
@@ -318,7 +248,7 @@ def _index(job, captioner, folder):
     """Build the index for `consensus_weight` and save it, unless there is one or
     several hosts.
     """
-    is_wanted = captioner.search_rules.consensus_weight and captioner.consensus is None
+    is_wanted = captioner.search_settings.consensus_weight and captioner.consensus is None
     if not is_wanted or job.cluster.num_hosts > 1:
         return
     obstacle = without_index(len(job.photos.images_in("train")))
