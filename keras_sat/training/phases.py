@@ -35,7 +35,10 @@ def train_on_words(job):
     _check_changes(captioner, job)
     job.say(*summary(job, captioner, words.num_views))
     job.photos.prepare(captioner, words.num_views)
-    batches = job.photos.batches("train", captioner, settings, first_epoch=len(training.epochs))
+    first_epoch = len(training.epochs)
+    batches = job.photos.batches(
+        "train", captioner, settings.training, words.group_by, first_epoch=first_epoch
+    )
     num_steps = words.epochs * job.cluster.num_steps(batches)
     rate = settings.optimizer.learning_rate
     rate = _learning_rate(rate, words.schedule, words.warmup_steps, num_steps)
@@ -77,8 +80,8 @@ def train_on_rewards(job, previous_captioner):
     batches = job.photos.batches(
         "train",
         captioner,
-        settings,
-        group_by="image",
+        settings.training,
+        "image",
         whole=True,
         first_epoch=len(training.epochs),
     )

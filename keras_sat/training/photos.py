@@ -121,12 +121,12 @@ class TrainingPhotos:
         """Return the photos of a split, which may be an empty list."""
         return [image for image in self.images if image.split == split]
 
-    def batches(self, split, captioner, settings, *, group_by=None, whole=False, **options):
+    def batches(self, split, captioner, training, group_by, *, whole=False, **options):
         """Return the batches of a split, "train" or "dev", for a captioner.
 
         Args:
-            settings: FitSettings.
-            group_by: replaces the `group_by` of the training.
+            training: Training.
+            group_by: "length" or "image".
             whole: use only the whole photos, not their other views.
             **options: other options of make_batches.
         """
@@ -134,15 +134,15 @@ class TrainingPhotos:
         if self.cache is not None:
             caches = [self.cache] if whole else [self.cache, *self.views]
         options |= {
-            "batch_size": settings.training.batch_size,
-            "group_by": group_by or settings.cross_entropy.group_by,
-            "seed": settings.training.seed,
+            "batch_size": training.batch_size,
+            "group_by": group_by,
+            "seed": training.seed,
             "shares": self.cluster.shares,
             **self._reading_options,
         }
         if self.cache is None and split == "train":
             options["num_views"] = 1 if whole else self.num_views
-            options["jitter"] = settings.training.photo_jitter
+            options["jitter"] = training.photo_jitter
         if self.boxes is not None and split == "train":
             captioner.build_once(captioner.photo_encoder.features_shape)
             options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
