@@ -8,8 +8,8 @@ machine's limit, of the bare encoder, or of the bare copy of the rows; a ratio i
 speed over that of a peer (peers.py). The machine's limit is the least arithmetic of a
 job (limits.py) at the highest rates that kernels reach in the same rounds (timing.py).
 
-    python benchmarks/bench.py                     everything, in half an hour on two
-                                                   cores
+    python benchmarks/bench.py                     everything, in 11 to 30 minutes on
+                                                   two cores
     python benchmarks/bench.py train_soft import   some figures; the others in
                                                    results.json stay
     python benchmarks/bench.py train_soft --batch-size 1024 --results gpu.json

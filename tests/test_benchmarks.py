@@ -239,7 +239,9 @@ def test_the_recorded_results_have_every_figure():
             name
         )
         assert one["spreads"].keys() == one["ratios"].keys()
-        assert {"flops", "flops_bfloat16", "evaluations", "bytes_read"} <= one["rates"].keys()
+        rates = {"flops", "flops_of_convolutions", "flops_bfloat16", "evaluations", "bytes_read"}
+        assert rates <= one["rates"].keys()
+        assert (one["share_of_limit"] or 0) <= 1, name
     assert {"cores", "python", "tensorflow", "keras", "torch"} <= results["machine"].keys()
 
 
