@@ -18,9 +18,10 @@ from data_utils.photo_digests import PHOTO, find_changes, size_of
 from keras_sat.files.checkpoint import WAY_OUT
 from keras_sat.model.encoders import ENCODERS
 from keras_sat.removed_options import record_without_removed
-from keras_sat.settings import CaptionerSettings
+from keras_sat.settings import CaptionerSettings, FitSettings
 
 PHOTOS = "photos.json"
+CAPTIONER = CaptionerSettings.names()
 CONSISTENCY = "consistency"  # the folder of a phase of earlier versions
 
 
@@ -180,7 +181,13 @@ def _as_written_today(recorded, described, folder):
         # The two were one, with a checksum of all options, also of those that are gone.
         recorded["initial_model"] = recorded["initial_model"].partition("-")[0]
         recorded["initial_options"] = described.get("initial_options")
-    return recorded
+    # An option that was added since is not in the record. It had no effect then, as
+    # with its default. Those of an initial model are recorded only if they were passed.
+    defaults = FitSettings.defaults()
+    if recorded.get("initial_model") is not None:
+        defaults = {name: defaults[name] for name in defaults if name not in CAPTIONER}
+    added = [name for name in defaults if name in described and name not in recorded]
+    return recorded | {name: defaults[name] for name in added}
 
 
 def record_photos(folder, images, records):

@@ -362,7 +362,7 @@ for name in compared:
 # | | stage | trained on |
 # |---|---|---|
 # | 1 | words | cross-entropy of the captions, with boxes to supervise attention ([when to look](when_to_look.ipynb)) |
-# | 2 | consistency | only the encoder: an altered photo must have the features of the original |
+# | 2 | consistency | only the encoder: an altered photo must have the features of the original; no longer in `fit` |
 # | 3 | rewards | CIDEr as the reward, with REINFORCE: captions are sampled, and the better ones made more probable |
 # | 4 | phrases | cross-entropy again, with phrases that describe boxes, which did not pay and is no longer in `fit` |
 # | 5, 6 | rewards | CIDEr again |
