@@ -35,11 +35,19 @@ KINDS = [
 ]
 
 
-def make_decoder(attention="soft", scoring="additive", cell="lstm", *, regions=REGIONS, **options):
+def make_decoder(
+    attention="soft",
+    scoring="additive",
+    cell="lstm",
+    *,
+    regions=REGIONS,
+    dtype="float64",
+    **options,
+):
     sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
     network = Network(**{**kinds, **sizes, **options})
-    decoder = extensions.make_decoder(VOCABULARY, network, dtype="float64")
+    decoder = extensions.make_decoder(VOCABULARY, network, dtype=dtype)
     decoder.build((None, regions, DIM), (None, None))
     randomise(decoder.trainable_weights, scale=0.7, seed=7)
     return decoder

@@ -343,7 +343,7 @@ def test_an_initial_model_is_trained_on_other_photos(whole_training, tmp_path):
     options = {"initial_model": folder / "model", "epochs": 1, "show_progress": False}
     after = keras_sat.fit(mine, output_dir=tmp_path / "mine", learning_rate=1e-9, **options)
     assert after.vocabulary.words == [*before.vocabulary.words, "zebra"]
-    assert after.decoder.attention == "hard" and after.encoder == "tiny"
+    assert after.attention == "hard" and after.encoder == "tiny"
     old, new = (
         before.decoder.embedding.embeddings.numpy(),
         after.decoder.embedding.embeddings.numpy(),
@@ -354,7 +354,7 @@ def test_an_initial_model_is_trained_on_other_photos(whole_training, tmp_path):
     with pytest.raises(ValueError, match=r"shapes of trained weights.*hidden_dim=32 \(it is 16\)"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", hidden_dim=32, **options)
     soft = keras_sat.fit(mine, output_dir=tmp_path / "soft", attention="soft", **options)
-    assert soft.decoder.attention == "soft"
+    assert soft.attention == "soft"
     with pytest.raises(ValueError, match="no folder or bundled model"):
         keras_sat.fit(mine, output_dir=tmp_path / "other", initial_model="nonsense")
 

@@ -55,7 +55,6 @@ html_math_renderer = "mathml"
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False
-autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 napoleon_numpy_docstring = False
 napoleon_custom_sections = [
