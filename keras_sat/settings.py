@@ -104,9 +104,7 @@ class Part:
             asking: the name of the function, for the error about an unknown argument.
             also: names of the function's other arguments, which may have been meant.
         """
-        arguments = without_removed(asking, arguments)
-        reject_unknown(asking, arguments, [*cls.names(), *also])
-        return cls(**arguments)
+        return cls(**known_settings(asking, arguments, [*cls.names(), *also]))
 
     @classmethod
     def check(cls, **values):
@@ -369,8 +367,7 @@ class Search(SearchRules):
             asking, also: see `Part.of`.
             names: of the settings that the function takes; None: all.
         """
-        arguments = without_removed(asking, arguments)
-        reject_unknown(asking, arguments, [*(names or self.names()), *also])
+        arguments = known_settings(asking, arguments, [*(names or self.names()), *also])
         fields = self.fields()
         given = {
             name: value
@@ -551,9 +548,7 @@ class Settings:
     @classmethod
     def of(cls, asking, arguments, also=()):
         """Make the settings from the keyword arguments of a function; see `Part.of`."""
-        arguments = without_removed(asking, arguments)
-        reject_unknown(asking, arguments, [*cls.names(), *also])
-        return cls().replace(**arguments)
+        return cls().replace(**known_settings(asking, arguments, [*cls.names(), *also]))
 
     @classmethod
     def parts(cls):
@@ -642,6 +637,15 @@ HEADINGS = (
 )
 MOST_USED = "Most used options"
 Documented = TypeVar("Documented", bound=Callable)  # so that type checkers know the result
+
+
+def known_settings(asking, arguments, known_names):
+    """Return the keyword arguments of a function, a dict, without settings that were
+    removed. An unknown name is a ValueError.
+    """
+    arguments = without_removed(asking, arguments)
+    reject_unknown(asking, arguments, known_names)
+    return arguments
 
 
 def reject_unknown(asking, names, known_names):

@@ -141,7 +141,7 @@ class CaptionGenerator:
         """
         search = self.search_for("caption", options)
         photos, many = photos_of(images, recursive=recursive)
-        regions, is_one = (None, False) if region is None else regions_for(photos, region)
+        regions, is_one = regions_for(photos, region)
         results = [result for _, result in self._caption_each(photos, search, regions)]
         if is_one:
             results = [result for (result,) in results]

@@ -27,7 +27,6 @@ from keras_sat.model.encoders import usual_training
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.selections import ATTENTIONS
-from keras_sat.removed_options import without_removed
 from keras_sat.settings import CaptionerSettings, Encoder, Features, FitSettings, Network
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS, MONITORED
 from keras_sat.training.run_record import recorded_encoder
@@ -158,9 +157,7 @@ class Machine(NamedTuple):
             cluster: the Cluster that will train; None: one device.
         """
         path = PRETRAINED / presets.DEFAULT_MODEL / "config.json"
-        bundled = without_removed(
-            path, read_sealed_json(path, EXPECTED)["captioner"], is_saved=True
-        )
+        bundled = read_sealed_json(path, EXPECTED)["captioner"]
         del bundled["name"]
         default_encoder = presets.default_encoder(data)
         resumed_encoder = None if output_dir is None else recorded_encoder(output_dir)
