@@ -338,7 +338,7 @@ def bench_scores(bench):
     import tensorflow as tf
 
     from keras_sat import equations
-    from keras_sat.accelerated import fused
+    from keras_sat.model import fused_scores
 
     photos, captions = 13, 5
     shapes = (photos, SIZES.regions, SIZES.attention_dim), (photos * captions, SIZES.attention_dim)
@@ -355,11 +355,11 @@ def bench_scores(bench):
             gradients = tape.gradient(scores, given, output_gradients=upstream)
             return tf.add_n([tf.reduce_sum(gradient) for gradient in gradients])
 
-        exponential = fused.prepare(given[0]).exponential  # once for all words of a photo
+        exponential = fused_scores.prepare(given[0]).exponential  # once for all words of a photo
         return lambda: [float(run(exponential)) for _ in range(10)]
 
     own, plain = in_turn(
-        back_and_forth(fused.additive_scores, fused.Projected),
+        back_and_forth(fused_scores.additive_scores, fused_scores.Projected),
         back_and_forth(equations.additive_scores, lambda features, _: features),
     )
     result = figure(1000 * own / 10, "ms")

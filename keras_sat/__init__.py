@@ -12,10 +12,15 @@ __version__ = "0.1.0"
 
 NAMES_BY_MODULE = {
     "model.encoders": ["ENCODERS"],
-    "model.selections": ["ATTENTIONS"],
-    "model.scorings": ["SCORINGS", "BahdanauAttention", "BilinearAttention", "DotAttention"],
+    "model.attention": [
+        "ATTENTIONS",
+        "SCORINGS",
+        "BahdanauAttention",
+        "BilinearAttention",
+        "DotAttention",
+    ],
     "model.decoder": ["CaptionDecoder"],
-    "model.states": ["DecoderState", "Step"],
+    "model.step": ["DecoderState", "Step"],
     "search.algorithms": ["SearchResult", "beam_search", "greedy_search", "sample_search"],
     "search.result": ["CaptionResult"],
     "captioner": ["Captioner"],

@@ -120,8 +120,8 @@ one_word = Bound(
     'one word, or ""', lambda value: isinstance(value, str) and re.fullmatch(r"\S{0,99}", value)
 )
 an_encoder = name_in("encoders", "ENCODERS", ENCODER_NAMES, also=", or a keras.Model, or None")
-an_attention = name_in("selections", "ATTENTIONS", ATTENTION_NAMES)
-a_scoring = name_in("scorings", "SCORINGS", SCORING_NAMES)
+an_attention = name_in("attention", "ATTENTIONS", ATTENTION_NAMES)
+a_scoring = name_in("attention", "SCORINGS", SCORING_NAMES)
 a_cell = name_in("cells", "CELLS", CELL_NAMES)
 
 

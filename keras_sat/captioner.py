@@ -16,16 +16,17 @@ from data_utils.foreign_text import brief
 from data_utils.images import photos_of
 from data_utils.training_photos import digests_of, union
 from data_utils.vocabulary import Vocabulary
-from keras_sat.beyond.extensions import make_decoder, terms_of
+from keras_sat.beyond.terms import terms_of
 from keras_sat.files import keras_file, saving, transfer
 from keras_sat.files.hub import is_on_hub, pinned
 from keras_sat.files.model_folder import model_directory
 from keras_sat.model.adapter import FeatureAdapter
+from keras_sat.model.attention import ATTENTIONS
+from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.forks import reject_fork
 from keras_sat.model.objective import PaperObjective
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
-from keras_sat.model.selections import ATTENTIONS
 from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
 from keras_sat.option_types import CaptionerKeywords, SearchKeywords
@@ -88,7 +89,7 @@ class Captioner(CaptionGenerator, Trainer):
         self._settings = settings
         self.search_settings = Search(**settings.search.to_dict())
         self.vocabulary = _as_vocabulary(vocabulary)
-        self.decoder = make_decoder(
+        self.decoder = CaptionDecoder(
             len(self.vocabulary), settings.network, name="decoder", **keras_options
         )
         self.confidence = None
@@ -166,9 +167,9 @@ class Captioner(CaptionGenerator, Trainer):
         return self.photo_encoder.network
 
     @property
-    def samples_attention(self) -> bool:
+    def samples_regions(self) -> bool:
         """Whether regions are sampled in training, as hard attention does."""
-        return self.decoder.draws_places
+        return self.decoder.samples_regions
 
     def description(self) -> str:
         """Return attention, reading order, scoring, encoder and layers in one line."""
@@ -482,7 +483,7 @@ def network_in_words(settings: CaptionerSettings, encoder_name: str | None) -> s
     """Return one line about a captioner; see `Captioner.description`."""
     network = settings.network
     attention = "no attention"
-    if ATTENTIONS[network.attention].chooses:
+    if ATTENTIONS[network.attention].has_attention:
         with_sentinel = " with a sentinel" if network.sentinel else ""
         attention = (
             f"{network.attention} attention {network.attends} reading the last word, "

@@ -198,8 +198,8 @@ class Features(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decoder(Part):
-    """The decoder of the paper, CaptionDecoder.
+class Network(Part):
+    """The decoder, CaptionDecoder; the defaults are the paper's.
 
     `dropout_words` makes it rely on the photo more than on the previous words.
     """
@@ -230,14 +230,6 @@ class Decoder(Part):
     dropout_before_readout: float = setting(0.5, fraction, "dropout rate of h_t before the readout")
     dropout_after_readout: float = setting(0.5, fraction, "dropout rate of the readout")
     seed: int = setting(0, count(0, MOST_SEED), "random seed for dropout and sampled attention")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Network(Decoder):
-    """The decoder of a captioner, which may be one of the variants in
-    `keras_sat.beyond`.
-    """
-
     attends: str = setting(
         "before", one_of("before", "after"), "attend before or after reading the last word"
     )

@@ -74,10 +74,10 @@ def attentions_of_our_own(monkeypatch):
     """Two more ATTENTIONS: what an attention is hangs on what its Selection says, not
     on its name.
     """
-    from keras_sat.model.selections import ATTENTIONS, Selection, hard
+    from keras_sat.model.attention import ATTENTIONS, Selection, hard
 
-    monkeypatch.setitem(ATTENTIONS, "drawn", Selection(hard, draws_places=True))
-    monkeypatch.setitem(ATTENTIONS, "even", Selection(None, chooses=False))
+    monkeypatch.setitem(ATTENTIONS, "drawn", Selection(hard, samples_regions=True))
+    monkeypatch.setitem(ATTENTIONS, "even", Selection(None, has_attention=False))
 
 
 @pytest.fixture

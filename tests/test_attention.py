@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 from helpers import numbers
 
-from keras_sat.model.scorings import (
+from keras_sat.model.attention import (
+    ATTENTIONS,
     SCORINGS,
     BahdanauAttention,
     DotAttention,
     NoAttention,
     make_attention,
 )
-from keras_sat.model.selections import ATTENTIONS
-from keras_sat.model.states import SelectionInputs
+from keras_sat.model.step import SelectionInputs
 
 PHOTOS, REGIONS, DIM = 3, 5, 4
 KINDS = [*itertools.product(ATTENTIONS, SCORINGS), ("drawn", "additive"), ("even", "additive")]
@@ -28,10 +28,11 @@ def features():
 def test_weights_are_distributions_and_the_context_is_the_selected_sum(attention, scoring):
     layer = make_attention(attention, scoring, attention_dim=6)
     noise = numbers(2 * PHOTOS, REGIONS, seed=2)
-    context, weights, selection, extras = layer(
+    context, weights, selection, scores, _ = layer(
         numbers(2 * PHOTOS, DIM, seed=1), features(), selection_inputs=SelectionInputs(noise)
     )
-    assert weights.shape == selection.shape == (2 * PHOTOS, REGIONS) and extras == {}
+    assert weights.shape == selection.shape == (2 * PHOTOS, REGIONS)
+    np.testing.assert_allclose(weights, keras.ops.softmax(scores), rtol=1e-5)
     np.testing.assert_allclose(np.sum(weights, axis=1), 1, rtol=1e-5)
     assert (np.asarray(weights) >= 0).all()
     expected = np.einsum("rl,rld->rd", selection, np.repeat(features(), 2, axis=0))
@@ -54,7 +55,7 @@ def test_attention_moves_with_the_state_unless_there_is_none(attention, scoring)
     one = layer(numbers(PHOTOS, DIM, seed=1), features()).attention_weights
     other = layer(numbers(PHOTOS, DIM, seed=2), features()).attention_weights
     moved = np.abs(np.asarray(one) - np.asarray(other)).max()
-    assert moved == 0 if not ATTENTIONS[attention].chooses else moved > 1e-3
+    assert moved == 0 if not ATTENTIONS[attention].has_attention else moved > 1e-3
 
 
 @pytest.mark.parametrize("attention, scoring", KINDS)

@@ -519,7 +519,7 @@ def test_a_step_is_measured_with_each_twin(monkeypatch):
     chosen = []
 
     def spy(self, batch):
-        chosen.append((self.decoder.reader, self.decoder.attention_layer.score_method))
+        chosen.append((self.decoder.uses_fast_loop, self.decoder.attention_layer.score_method))
         return {"loss": tf.constant(0.0)}
 
     monkeypatch.setattr(Captioner, "train_step", spy)
@@ -528,8 +528,8 @@ def test_a_step_is_measured_with_each_twin(monkeypatch):
     assert features.shape == (13, 4, 3)
     assert input_ids.shape == target_ids.shape == token_weights.shape == (13, 5, 2)
     fast_twins.make_trainer(batches, "paper")
-    fast_twins.make_trainer(batches, "paper", reader="plain", score_method="fused")
-    assert chosen == [("fast", "plain"), ("plain", "fused")]
+    fast_twins.make_trainer(batches, "paper", fast_loop=False, score_method="fused")
+    assert chosen == [(True, "plain"), (False, "fused")]
 
 
 # === Whether two commits do the same ===

@@ -1,4 +1,4 @@
-"""Beyond the paper: each idea names its source and gain, and is in HOOKS."""
+"""Beyond the paper: each idea names its source and gain."""
 
 import ast
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 import keras_sat
-from keras_sat.beyond.extensions import HOOKS
-from keras_sat.settings import CaptionerSettings
+from keras_sat.beyond.terms import TERMS
+from keras_sat.settings import Loss
 
 FOLDER = Path(keras_sat.__file__).parent
 IDEAS = [
     path
     for path in (FOLDER / "beyond").glob("*.py")
-    if path.stem not in ("__init__", "extensions", "hook")
+    if path.stem not in ("__init__", "term", "terms")
 ]
 
 
@@ -24,6 +24,5 @@ def test_an_idea_names_its_source_and_its_gain(path):
     assert "Source: " in described and "Gain here: " in described
 
 
-def test_hooks_are_options_of_fit():
-    assert HOOKS.keys() <= {*CaptionerSettings.names()}
-    assert all(any(part is not None for part in hook) for hook in HOOKS.values())
+def test_terms_are_weights_in_the_loss():
+    assert TERMS.keys() <= {*Loss.names()}

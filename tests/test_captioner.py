@@ -178,7 +178,7 @@ def straightforward_loss(captioner, batch, noise, sampled):
     word_log_probs = equations.word_log_probs(decoded.logits, target_ids)
     log_prob = equations.caption_log_prob(word_log_probs, token_weights)
     gain = log_prob
-    if captioner.samples_attention:
+    if captioner.samples_regions:
         location_log_prob = equations.location_log_prob(
             decoded.attention_weights, decoded.selection, token_weights
         )
@@ -194,7 +194,7 @@ def straightforward_loss(captioner, batch, noise, sampled):
         )
     penalty = equations.attention_penalty(decoded.attention_weights, token_weights)
     penalty_weight = (
-        captioner.settings.loss.attention_penalty_weight if captioner.decoder.chooses else 0.0
+        captioner.settings.loss.attention_penalty_weight if captioner.decoder.has_attention else 0.0
     )
     is_caption = token_weights.any(axis=1).astype("float32")
     losses = penalty_weight * penalty - gain
@@ -211,7 +211,7 @@ def test_what_is_left_out_moves_nothing(attention, monkeypatch):
     captioner.baseline.assign(BASELINE)
     batch = uneven_batch()
     noise = sampled = None
-    if captioner.samples_attention:
+    if captioner.samples_regions:
         noise = np.random.default_rng(6).gumbel(size=(9, 6, 4)).astype("float32")
         sampled = np.tile([1.0, 0.0, 1.0], 3).astype("float32")
     chance = {"noise": noise, "sampled": sampled}
@@ -956,7 +956,7 @@ def test_an_adapted_captioner_goes_on_with_its_words(eight):
     after = before.adapted(Vocabulary(words), attention="hard", dropout_after_readout=0.1)
     assert (
         after.vocabulary.words == words
-        and after.samples_attention
+        and after.samples_regions
         and after.decoder.settings.dropout_after_readout == 0.1
     )
     features = cache.features(["0"])

@@ -8,13 +8,11 @@ import variants
 from helpers import all_slow_but, numbers, numpy_weights, randomise
 
 from keras_sat import show_attend_tell_numpy
-from keras_sat.beyond import extensions
-from keras_sat.beyond.attend_after import AttendAfter
+from keras_sat.model.attention import ATTENTIONS, SCORINGS
 from keras_sat.model.cells import CELLS
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.scorings import SCORINGS
-from keras_sat.model.selections import ATTENTIONS
-from keras_sat.settings import Decoder, Network
+from keras_sat.model.fast_twins import without_fast_twins
+from keras_sat.settings import Network
 
 PHOTOS, REGIONS, DIM, TIME, VOCABULARY = 2, 5, 6, 4, 11
 HEADINGS = [
@@ -28,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 def make_decoder(attention="soft", scoring="additive", cell="lstm", **options):
     sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
-    decoder = extensions.make_decoder(VOCABULARY, Network(**{**kinds, **sizes, **options}))
+    decoder = CaptionDecoder(VOCABULARY, Network(**{**kinds, **sizes, **options}))
     decoder.build((None, REGIONS, DIM), (None, None))
     randomise(decoder.weights, scale=0.7, seed=7)  # biases too, so that a forgotten one is noticed
     return decoder
@@ -73,7 +71,7 @@ def test_forward_pass_is_that_of_the_paper(attention):
 def test_forward_pass_of_variants_is_that_of_their_transcription(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, **options)
     features, input_ids, noise = inputs(rows_per_photo=2)
-    for used in [None, noise] if decoder.draws_places else [None]:
+    for used in [None, noise] if decoder.samples_regions else [None]:
         decoded = decoder(features, input_ids, noise=used)
         log_probs = tf.nn.log_softmax(decoded.logits)
         for row, words in enumerate(input_ids):
@@ -94,7 +92,7 @@ def test_forward_pass_of_variants_is_that_of_their_transcription(attention, scor
 def test_steps_one_by_one_give_what_call_gives(attention, scoring, cell, options):
     decoder = make_decoder(attention, scoring, cell, num_layers=2, **options)
     features, input_ids, noise = inputs(rows_per_photo=3)
-    noise = noise if decoder.draws_places else None
+    noise = noise if decoder.samples_regions else None
     decoded = decoder(features, input_ids, noise=noise)
     state, projected = decoder.initial_state(features, 3), decoder.project_features(features)
     for t in range(TIME):
@@ -212,13 +210,17 @@ def test_only_the_recurrent_part_is_in_the_loop(attention, monkeypatch):
         readout.word_logits,
     ]
     spied = [*at_once, decoder.embedding, cell.context_projection]
-    spied += [decoder.attention_layer.feature_projection] if decoder.chooses else []
+    spied += [decoder.attention_layer.feature_projection] if decoder.has_attention else []
     for layer in spied:
         spy(layer, layer.call)
     decoder(features, input_ids)
     assert shapes.pop("embedding") == [(TIME, PHOTOS)]
-    assert shapes.pop("context_projection") == [(PHOTOS, DIM)] * (TIME if decoder.chooses else 1)
-    assert shapes.pop("feature_projection", None) == ([features.shape] if decoder.chooses else None)
+    assert shapes.pop("context_projection") == [(PHOTOS, DIM)] * (
+        TIME if decoder.has_attention else 1
+    )
+    assert shapes.pop("feature_projection", None) == (
+        [features.shape] if decoder.has_attention else None
+    )
     assert {name: [shape[:2] for shape in found] for name, found in shapes.items()} == {
         layer.name: [(TIME, PHOTOS)] for layer in at_once
     }
@@ -240,7 +242,7 @@ def test_every_weight_has_a_gradient_compiled_too(attention, xla):
 
     def gradients(features, input_ids):
         with tf.GradientTape() as tape:
-            decoded = decoder(features, input_ids, noise=noise if decoder.draws_places else None)
+            decoded = decoder(features, input_ids, noise=noise if decoder.samples_regions else None)
             loss = tf.reduce_sum(decoded.logits**2) + tf.reduce_sum(decoded.attention_weights**2)
         return tape.gradient(loss, decoder.trainable_variables)
 
@@ -284,7 +286,7 @@ def test_its_settings_hold_every_option_and_keras_makes_it_again():
     given = {"attention": "hard", "cell": "gru", "num_layers": 2, "dropout_words": 0.25, "seed": 7}
     decoder = CaptionDecoder(5, **given, name="mine", dtype="mixed_bfloat16", trainable=False)
     config = decoder.get_config()
-    assert {**Decoder.defaults(), **given} == {name: config[name] for name in Decoder.names()}
+    assert {**Network.defaults(), **given} == {name: config[name] for name in Network.names()}
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(decoder))
     assert again.get_config() == config and again.vocabulary_size == 5 and again.name == "mine"
     assert again.dtype_policy.name == "mixed_bfloat16" and not again.trainable
@@ -320,19 +322,17 @@ def test_dropout_of_words_drops_them_whole():
     np.testing.assert_allclose(decoder.unroll(features, input_ids).embedded, vectors, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "base, options", [(CaptionDecoder, {"attention": "none"}), (AttendAfter, {})]
-)
-def test_the_read_word_of_a_subclass_is_what_runs(base, options):
-    """The fast reader replaces only the `read_word` whose steps it knows."""
+@pytest.mark.parametrize("options", [{"attention": "none"}, {"attends": "after"}, {}])
+def test_the_attend_and_advance_of_a_subclass_is_what_runs(options):
+    """The fast loop takes attention out only where it knows the order."""
 
-    class Silent(base):
-        def read_word(self, *arguments):
-            state, attended = super().read_word(*arguments)
-            return state, attended._replace(context=0 * attended.context)
+    class Silent(CaptionDecoder):
+        def attend_and_advance(self, *arguments):
+            state, look, gates = super().attend_and_advance(*arguments)
+            return state, look._replace(context=0 * look.context), gates
 
     small = {"hidden_dim": 6, "embedding_dim": 4, "attention_dim": 4, **options}
-    decoders = [decoder_class(5, **small) for decoder_class in (base, Silent)]
+    decoders = [decoder_class(5, **small) for decoder_class in (CaptionDecoder, Silent)]
     features = numbers(2, 4, 3)
     token_ids = np.ones((2, 3), int)
     logits = []
@@ -340,5 +340,19 @@ def test_the_read_word_of_a_subclass_is_what_runs(base, options):
         decoder.build((None, 4, 3), (None, None))
         decoder.set_weights(decoders[0].get_weights())
         logits.append(decoder(features, token_ids, training=False).logits)
-    assert [decoder.reader for decoder in decoders] == ["fast", "plain"]
     assert not np.allclose(*logits)
+    with without_fast_twins():
+        np.testing.assert_allclose(decoders[1](features, token_ids).logits, logits[1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name, option", [("AttendAfter", {"attends": "after"}), ("WithSentinel", {"sentinel": True})]
+)
+def test_a_decoder_of_a_former_class_is_read(name, option):
+    decoder = CaptionDecoder(5, hidden_dim=6, **option, name="mine")
+    saved = keras.saving.serialize_keras_object(decoder)
+    saved["registered_name"] = f"keras_sat>{name}"
+    for new in ("attends", "sentinel"):
+        del saved["config"][new]
+    again = keras.saving.deserialize_keras_object(saved)
+    assert type(again) is CaptionDecoder and again.get_config() == decoder.get_config()

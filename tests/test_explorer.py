@@ -20,7 +20,7 @@ from PIL import Image
 import keras_sat
 from keras_sat import show_attend_tell
 from keras_sat.__main__ import main
-from keras_sat.model.selections import ATTENTIONS, Selection, hard
+from keras_sat.model.attention import ATTENTIONS, Selection, hard
 from keras_sat.pictures import player
 from keras_sat.pictures.dots import AGAINST, FOR, LINE, radii
 from keras_sat.search.result import ComparedCaption
@@ -407,7 +407,7 @@ def test_boxes_say_where_a_network_differs_from_the_paper(photo):
 
 
 def test_attention_that_draws_regions_is_hard_under_any_name(photo, monkeypatch):
-    monkeypatch.setitem(ATTENTIONS, "drawn", Selection(hard, draws_places=True))
+    monkeypatch.setitem(ATTENTIONS, "drawn", Selection(hard, samples_regions=True))
     trace = photo_captioner(attention="drawn").trace(photo, "a dog")
     (context,) = [box for box in boxes_of(trace.network) if box.name == "context"]
     assert "draws one region" in context.differs

@@ -10,17 +10,13 @@ from helpers import randomise
 from keras import layers
 
 from keras_sat import equations
-from keras_sat.accelerated.loop import late_product_of
-from keras_sat.accelerated.switch import fast_twins_are_on, without_fast_twins
-from keras_sat.beyond import extensions
+from keras_sat.model import attention as attention_module
 from keras_sat.model import cells as cells_module
 from keras_sat.model import decoder as decoder_module
-from keras_sat.model import scorings as scorings_module
-from keras_sat.model.attention import Attention
-from keras_sat.model.cells import CELLS, LoopDense, LSTMCell, RecurrentCell
-from keras_sat.model.readers import READERS, read_words_fast
-from keras_sat.model.scorings import SCORINGS
-from keras_sat.model.selections import ATTENTIONS
+from keras_sat.model.attention import ATTENTIONS, SCORINGS, Attention
+from keras_sat.model.cells import CELLS, LoopDense, LSTMCell, RecurrentCell, late_products
+from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.model.fast_twins import fast_twins_are_on, without_fast_twins
 from keras_sat.settings import Network
 
 PHOTOS, CAPTIONS, REGIONS, DIM, TIME, VOCABULARY = 2, 3, 5, 6, 4, 11
@@ -47,7 +43,7 @@ def make_decoder(
     sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
     network = Network(**{**kinds, **sizes, **options})
-    decoder = extensions.make_decoder(VOCABULARY, network, dtype=dtype)
+    decoder = CaptionDecoder(VOCABULARY, network, dtype=dtype)
     decoder.build((None, regions, DIM), (None, None))
     randomise(decoder.trainable_weights, scale=0.7, seed=7)
     return decoder
@@ -155,10 +151,10 @@ def test_the_loop_with_fused_scores_is_the_plain_one():
     assert_twins_agree(decoder, regions=2**6, tolerance=2e-4)
 
 
-def test_the_decoder_chooses_its_reader_by_name():
+def test_the_decoder_says_which_loop_it_uses():
     decoder = make_decoder()
-    assert READERS[decoder.reader] is read_words_fast
-    decoder.reader = "plain"
+    assert decoder.uses_fast_loop
+    decoder.uses_fast_loop = False
     plain = unrolled(decoder)
     with without_fast_twins():
         for one, other in zip(plain[0], unrolled(decoder)[0]):
@@ -167,7 +163,7 @@ def test_the_decoder_chooses_its_reader_by_name():
 
 def test_the_switch_chooses_the_twin_and_goes_back_after_an_error(monkeypatch):
     decoder = make_decoder()
-    monkeypatch.setitem(READERS, "fast", None)
+    monkeypatch.setattr(decoder_module, "fast_loop", None)
     with pytest.raises(TypeError):
         unrolled(decoder)
     with pytest.raises(KeyError), without_fast_twins():
@@ -218,7 +214,8 @@ class SquaredLSTM(LSTMCell):
 
     def call(self, projected_inputs, hidden_state, cell_state):
         projected = self.recurrent_projection(hidden_state)
-        return equations.lstm(projected_inputs + projected * keras.ops.tanh(projected), cell_state)
+        gates = projected_inputs + projected * keras.ops.tanh(projected)
+        return equations.lstm(gates, cell_state), {}
 
 
 class VanillaCell(RecurrentCell):
@@ -226,12 +223,13 @@ class VanillaCell(RecurrentCell):
     has_cell_state = False
 
     def call(self, projected_inputs, hidden_state, cell_state=None):
-        return keras.ops.tanh(projected_inputs + self.recurrent_projection(hidden_state)), None
+        state = keras.ops.tanh(projected_inputs + self.recurrent_projection(hidden_state))
+        return (state,), {}
 
 
 @pytest.mark.parametrize("scoring", [Plain, Quick])
 def test_a_scoring_of_ones_own(scoring, monkeypatch):
-    monkeypatch.setitem(scorings_module.SCORINGS, "mine", scoring)
+    monkeypatch.setitem(attention_module.SCORINGS, "mine", scoring)
     assert_twins_agree(make_decoder(scoring="mine"))
 
 
@@ -244,12 +242,12 @@ def test_a_cell_of_ones_own(cell, monkeypatch):
 
 @pytest.mark.parametrize("scoring, calls", [(Twice, 2), (Outside, 0)])
 def test_a_loop_dense_that_is_not_called_once_in_each_step_is_rejected(scoring, calls, monkeypatch):
-    monkeypatch.setitem(scorings_module.SCORINGS, "mine", scoring)
+    monkeypatch.setitem(attention_module.SCORINGS, "mine", scoring)
     decoder = make_decoder(scoring="mine")
     with pytest.raises(
         ValueError, match=rf"exactly once in each step.* Received: {calls} calls of layer='.*query'"
     ):
         unrolled(decoder)
-    assert late_product_of(decoder.attention_layer.query) is None
+    assert late_products.get() is None
     with without_fast_twins():
         unrolled(decoder)

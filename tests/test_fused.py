@@ -5,11 +5,11 @@ import tensorflow as tf
 from helpers import all_slow_but
 
 from keras_sat import equations
-from keras_sat.accelerated import fused
-from keras_sat.accelerated.switch import without_fast_twins
-from keras_sat.beyond.extensions import make_decoder
-from keras_sat.model import scorings
-from keras_sat.model.scorings import BahdanauAttention
+from keras_sat.model import attention as attention_module
+from keras_sat.model import fused_scores
+from keras_sat.model.attention import BahdanauAttention
+from keras_sat.model.decoder import CaptionDecoder
+from keras_sat.model.fast_twins import without_fast_twins
 from keras_sat.settings import Network
 
 PHOTOS, REGIONS, DIM = 2, 128, 128
@@ -21,8 +21,10 @@ def arguments(captions, dtype="float32"):
     return [tf.constant(random.normal(size=shape), dtype) for shape in shapes]
 
 
-def fused_scores(projected_features, projected_state, score_vector):
-    return fused.additive_scores(fused.prepare(projected_features), projected_state, score_vector)
+def scores_by_fused_code(projected_features, projected_state, score_vector):
+    return fused_scores.additive_scores(
+        fused_scores.prepare(projected_features), projected_state, score_vector
+    )
 
 
 def scores_and_gradients(function, arguments):
@@ -49,7 +51,7 @@ def test_scores_and_gradients_are_those_of_the_equation(captions, in_graph):
     )
 
     def run():
-        return scores_and_gradients(fused_scores, arguments(captions))
+        return scores_and_gradients(scores_by_fused_code, arguments(captions))
 
     scores, gradients = tf.function(run, autograph=False)() if in_graph else run()
     np.testing.assert_allclose(scores, right_scores, atol=1e-4)
@@ -68,7 +70,7 @@ def test_sizes_that_have_few_divisors(regions, dim, no_shortcut):
     )
     hidden = np.tanh(features[:, None] + state.reshape(PHOTOS, 2, 1, dim))
     given = [tf.constant(x) for x in (features, state, vector)]
-    scores, (of_features, of_state, of_vector) = scores_and_gradients(fused_scores, given)
+    scores, (of_features, of_state, of_vector) = scores_and_gradients(scores_by_fused_code, given)
     np.testing.assert_allclose(scores, (hidden @ vector).reshape(-1, regions), atol=1e-3)
     upstream = np.random.default_rng(1).normal(size=scores.shape).reshape(PHOTOS, 2, regions, 1)
     of_sum = upstream * vector * (1 - hidden**2)
@@ -96,9 +98,9 @@ def test_sizes_that_are_small_unknown_or_cannot_be_cut_are_left_to_the_equation(
 @pytest.mark.parametrize("dtype, tolerance", [("bfloat16", 0.02), ("float16", 0.01)])
 def test_half_precision_is_computed_in_float32_and_rounded_last(dtype, tolerance, no_shortcut):
     given = arguments(2, dtype)
-    scores, gradients = scores_and_gradients(fused_scores, given)
+    scores, gradients = scores_and_gradients(scores_by_fused_code, given)
     right, right_gradients = scores_and_gradients(
-        fused_scores, [tf.cast(x, "float32") for x in given]
+        scores_by_fused_code, [tf.cast(x, "float32") for x in given]
     )
     assert {x.dtype.name for x in (scores, *gradients)} == {dtype}
     for x, y in zip((scores, *gradients), (right, *right_gradients)):
@@ -111,7 +113,7 @@ def test_half_precision_is_computed_in_float32_and_rounded_last(dtype, tolerance
 @pytest.mark.slow
 def test_a_step_that_is_compiled_as_a_whole_is_that_of_the_equation(attends):
     keras.utils.set_random_seed(0)
-    decoder = make_decoder(
+    decoder = CaptionDecoder(
         20, Network(attention_dim=512, hidden_dim=16, embedding_dim=8, attends=attends)
     )
     random = np.random.default_rng(0)
@@ -146,7 +148,7 @@ def test_summands_that_are_large_or_opposite_give_the_scores_of_the_equation():
     features = tf.constant(np.tile(np.repeat(large, 16)[:, None], (1, 96))[None])  # (1, 176, 96)
     state = tf.constant(np.resize([-30.0, -1, 0, 1, 30], (1, 96)).astype("float32"))
     given = features, state, tf.ones(96) / 96
-    scores, gradients = scores_and_gradients(fused_scores, given)
+    scores, gradients = scores_and_gradients(scores_by_fused_code, given)
     right_scores, right_gradients = scores_and_gradients(equations.additive_scores, given)
     np.testing.assert_allclose(scores, right_scores, atol=1e-5)
     for gradient, right in zip(gradients, right_gradients):
@@ -157,7 +159,7 @@ def test_the_layer_chooses_its_scores_by_name(monkeypatch):
     layer = attention_layer(256, 128)
     features = tf.ones((PHOTOS, 256, DIM))
     assert layer.score_method == "fused"
-    assert isinstance(layer.prepare(features), fused.Projected)
+    assert isinstance(layer.prepare(features), fused_scores.Projected)
     assert tf.is_tensor(layer.project(features))  # as the sentinel uses it
     query = tf.ones((PHOTOS, 128))
     by_equation = layer.score(query, layer.project(features))
@@ -165,7 +167,7 @@ def test_the_layer_chooses_its_scores_by_name(monkeypatch):
     np.testing.assert_allclose(scores, by_equation, atol=1e-4)
     with without_fast_twins():
         assert tf.is_tensor(layer.prepare(features))
-    monkeypatch.setattr(scorings, "may_compile", lambda: False)
+    monkeypatch.setattr(attention_module, "may_compile", lambda: False)
     assert tf.is_tensor(layer.prepare(features))
 
 

@@ -11,9 +11,9 @@ from keras.src.testing import TestCase
 
 import keras_sat.beyond
 import keras_sat.model
+from keras_sat.model.attention import SCORINGS
 from keras_sat.model.cells import CELLS
-from keras_sat.model.scorings import SCORINGS
-from keras_sat.model.states import Attended, Decoded
+from keras_sat.model.step import Attended, Decoded
 
 PHOTOS, ROWS, REGIONS, DIM, TIME, WORDS = 2, 4, 5, 6, 3, 11
 STATE, FEATURES, GRID, MAP, MAPS = (

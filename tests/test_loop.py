@@ -7,8 +7,8 @@ import tensorflow as tf
 from helpers import all_slow_but
 from keras import ops
 
-from keras_sat.accelerated.loop import late_product_of, loop_over_time
-from keras_sat.model.cells import LoopDense
+from keras_sat.model.cells import LoopDense, late_products
+from keras_sat.model.fast_loop import loop_over_time
 
 TIME, PHOTOS, CAPTIONS, DIM = 4, 2, 3, 5
 ROWS = PHOTOS * CAPTIONS
@@ -96,7 +96,7 @@ def test_values_and_gradients_are_those_of_the_steps_one_by_one(dense_layers, co
     for gradient, right in zip(gradients, expected, strict=True):
         assert np.abs(right).max() > 0.1
         np.testing.assert_allclose(gradient, right, atol=1e-5)
-    assert all(late_product_of(layer) is None for layer in dense_layers)
+    assert late_products.get() is None
 
 
 def test_the_gradient_of_a_matrix_is_one_product_after_the_loop(dense_layers):

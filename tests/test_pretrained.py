@@ -15,7 +15,7 @@ import keras_sat
 from data_utils import draw_scenes, photos_of_split, tokenise
 from data_utils.atomic_files import read_json
 from data_utils.datasets.phrase_boxes import read_boxes
-from keras_sat.beyond.extensions import HOOKS, hooks_of
+from keras_sat.beyond.terms import TERMS
 from keras_sat.command_line.demo import report_on
 from keras_sat.files.model_folder import (
     ENCODERS,
@@ -24,7 +24,6 @@ from keras_sat.files.model_folder import (
     pretrained_names,
 )
 from keras_sat.model import encoders
-from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.calibration_error import FRACTION_NAMED, fraction_named
 from keras_sat.scoring.cider import cider
@@ -208,14 +207,11 @@ def test_it_looks_at_what_it_names(name, flickr8k_images, real_data):
 
 def test_one_is_the_papers_own_network():
     captioner = keras_sat.Captioner.from_pretrained("flickr8k-paper")
-    assert hooks_of(captioner.settings.loss) == [HOOKS["label_smoothing"]], (
-        "nothing else goes beyond the paper"
-    )
-    assert type(captioner.decoder) is CaptionDecoder and captioner.decoder.has_gate
-    assert (
-        captioner.settings.network.scoring == "additive"
-        and captioner.settings.loss.attention_penalty_weight == 0.33
-    )
+    loss, network = captioner.settings.loss, captioner.settings.network
+    beyond = [option for option in TERMS if getattr(loss, option)]
+    assert beyond == ["label_smoothing"], "nothing else goes beyond the paper"
+    assert network.attends == "before" and captioner.decoder.has_gate
+    assert network.scoring == "additive" and loss.attention_penalty_weight == 0.33
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from data_utils import DATASETS
 from keras_sat import ENCODERS
 from keras_sat.__main__ import main
 from keras_sat.command_line.parser import parse
-from keras_sat.model import scorings, selections
+from keras_sat.model import attention
 
 IN_THE_ROOT = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
 PAGES = [*IN_THE_ROOT, *sorted((ROOT / "docs").glob("*.md"))]
@@ -237,8 +237,8 @@ def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
 def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
     """The blocks of docs/extending.md, each of which stands alone."""
     added = {
-        "cosine": scorings.SCORINGS,
-        "pairs": selections.ATTENTIONS,
+        "cosine": attention.SCORINGS,
+        "pairs": attention.ATTENTIONS,
         "shades": DATASETS,
         "dog": keras_sat.SCORES,
     }

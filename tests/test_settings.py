@@ -20,15 +20,14 @@ import keras_sat
 from data_utils import find_pictures, load_image
 from keras_sat import Captioner, Ensemble, bounds, settings
 from keras_sat.checks import ArgumentError, argument_called
+from keras_sat.model.attention import ATTENTIONS, SCORINGS, DotAttention
 from keras_sat.model.cells import CELLS, GRUCell
 from keras_sat.model.encoders import ENCODERS
-from keras_sat.model.scorings import SCORINGS, DotAttention
-from keras_sat.model.selections import ATTENTIONS
 from keras_sat.settings import (
     CaptionerSettings,
-    Decoder,
     Encoder,
     FitSettings,
+    Network,
     Optimizer,
     Rewards,
     Search,
@@ -61,22 +60,20 @@ def test_defaults_are_within_their_bounds_and_every_setting_is_documented(part):
 @pytest.mark.parametrize(
     "cls, name, value, message",
     [
-        (Decoder, "attention", "gentle", "`attention` must be one of: soft, hard, none."),
+        (Network, "attention", "gentle", "`attention` must be one of: soft, hard, none."),
         (
-            Decoder,
             "num_layers",
             0,
             "`num_layers` must be a whole number from 1 to 2147483647. ",
         ),
-        (Decoder, "hidden_dim", True, "`hidden_dim` must be a whole number"),
+        (Network, "hidden_dim", True, "`hidden_dim` must be a whole number"),
         (
-            Decoder,
             "dropout_words",
             1.0,
             "`dropout_words` must be a number of at least 0 and below 1. ",
         ),
-        (Decoder, "seed", None, "`seed` must be a whole number from 0 to 4294967295."),
-        (Decoder, "deep_output", "yes", "`deep_output` must be True or False."),
+        (Network, "seed", None, "`seed` must be a whole number from 0 to 4294967295."),
+        (Network, "deep_output", "yes", "`deep_output` must be True or False."),
         (
             Encoder,
             "encoder",

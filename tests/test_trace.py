@@ -3,7 +3,6 @@ out in NumPy, and with what the captioner does elsewhere.
 """
 
 import inspect
-from functools import partial
 
 import keras
 import numpy as np
@@ -11,11 +10,13 @@ import pytest
 import tensorflow as tf
 from helpers import photo_captioner, random_pixels
 
-from keras_sat import Captioner, Ensemble
+from keras_sat import Captioner, Ensemble, equations
+from keras_sat.model.attention import ATTENTIONS, SCORINGS, Attention, Selection
+from keras_sat.model.cells import CELLS, RecurrentCell
 from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.selections import ATTENTIONS, Selection
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
+DICTS = {"attention": ATTENTIONS, "scoring": SCORINGS, "cell": CELLS}
 CAPTION = "a dog runs in a cat"
 KINDS = {
     "soft": {},
@@ -453,6 +454,80 @@ def test_a_small_vocabulary_has_few_alternatives(photo):
     assert photo_captioner().trace(photo, "dog", num_alternatives=0).alternatives(0) == []
 
 
+# === Whatever is in the dicts, and parts of one's own ===
+
+
+def top_two(attention_weights, noise, sampled):
+    """The two regions with the most attention, half each."""
+    _, best = keras.ops.top_k(attention_weights, 2)
+    return keras.ops.sum(keras.ops.one_hot(best, attention_weights.shape[-1]), axis=1) / 2
+
+
+class CosineAttention(Attention):
+    def score(self, query, projected_features):
+        return 10 * equations.dot_scores(projected_features, keras.ops.normalize(query))
+
+
+class VanillaCell(RecurrentCell):
+    num_gates = 1
+    has_cell_state = False
+
+    def call(self, projected_inputs, hidden_state, cell_state=None):
+        state = keras.ops.tanh(projected_inputs + self.recurrent_projection(hidden_state))
+        return (state,), {}
+
+
+class AttendsWithItsNewState(CaptionDecoder):
+    """Attends before and after the cells, and the readout uses what comes last."""
+
+    def attend_and_advance(self, projected_word, state, *inputs):
+        state, _, gates = super().attend_and_advance(projected_word, state, *inputs)
+        return state, self.attend(state, *inputs), gates
+
+
+OWN = {"attention": ("top two", Selection(top_two)), "scoring": ("cosine", CosineAttention)}
+OWN["cell"] = ("vanilla", VanillaCell)
+PARTS = [
+    *((option, name) for option, known in DICTS.items() for name in known),
+    *((option, name) for option, (name, _) in OWN.items()),
+]
+
+
+@pytest.mark.parametrize("attends", ["before", "after"])
+@pytest.mark.parametrize("option, name", PARTS)
+def test_every_part_is_captioned_traced_and_voted(option, name, attends, photo, monkeypatch):
+    monkeypatch.setitem(DICTS[option], *OWN[option])
+    # Dot products need a state as long as the features of `tiny`.
+    captioner = photo_captioner(**{option: name}, attends=attends, hidden_dim=66)
+    assert_traced(captioner, photo)
+
+
+def test_a_decoder_of_ones_own_is_traced(photo):
+    captioner = photo_captioner()
+    captioner.decoder.__class__ = AttendsWithItsNewState
+    assert_traced(captioner, photo)
+
+
+def assert_traced(captioner, photo):
+    written = captioner.caption(photo, votes=True)
+    assert len(written.votes) == len(written.words)
+    given = captioner.attend(photo, "a dog runs", votes=True)
+    trace = captioner.trace(photo, "a dog runs")
+    assert len(given.votes) == len(trace.steps) - 1 == 3
+    for t, step in enumerate(trace.steps):
+        for candidate in step.top:
+            assert sum(candidate.parts.values()) == pytest.approx(candidate.logit, abs=1e-4)
+        said = trace.candidate(t, step.word)
+        shared_out = trace.votes(t).sum() + trace.vote_of_mean(t)
+        assert shared_out == pytest.approx(said.parts["photo"], abs=1e-4)
+        if t < 3:
+            np.testing.assert_allclose(
+                step.attention_weights, given.attention_weights[t], atol=1e-5
+            )
+            np.testing.assert_allclose(trace.votes(t), given.votes[t], atol=1e-5)
+            assert said.probability == pytest.approx(given.word_probs[t], abs=1e-5)
+
+
 # === Errors ===
 
 
@@ -467,41 +542,16 @@ class DoublesItsContext(CaptionDecoder):
         return attended._replace(context=2 * attended.context)
 
 
-class AttendsWithItsNewState(CaptionDecoder):
-    def read_word(self, projected_word, state, *inputs):
-        state, _ = super().read_word(projected_word, state, *inputs)
-        return state, self.attend(state, *inputs)
-
-
-@pytest.mark.parametrize(
-    "decoder, options, what",
-    [
-        (DoublesItsContext, {}, "context"),
-        (DoublesItsContext, {"dtype": "mixed_bfloat16"}, "context"),
-        (AttendsWithItsNewState, {"context_gate": False}, "attention weights"),
-    ],
-)
-def test_a_decoder_that_attends_in_another_way_is_rejected(decoder, options, what, photo):
+@pytest.mark.parametrize("options", [{}, {"dtype": "mixed_bfloat16"}])
+def test_a_decoder_whose_context_is_not_a_sum_of_regions_is_rejected(options, photo):
     captioner = photo_captioner(**options)
-    captioner.decoder.__class__ = decoder
-    message = rf"wrong: {decoder.__name__} computes its.* {what} .*Received: {decoder.__name__},"
+    captioner.decoder.__class__ = DoublesItsContext
+    message = "wrong: DoublesItsContext computes its context .*Received: DoublesItsContext,"
     with pytest.raises(ValueError, match=message):
         captioner.trace(photo)
     with pytest.raises(ValueError, match=message):
         captioner.caption(photo, votes=True)
     assert captioner.attend(photo, "a dog").attention_weights.shape == (2, 4, 4)
-
-
-def test_a_selection_that_is_not_alpha_without_noise_is_rejected(photo, monkeypatch):
-    def peak(attention_weights, noise, sampled):
-        regions = attention_weights.shape[-1]
-        return keras.ops.one_hot(keras.ops.argmax(attention_weights, axis=-1), regions)
-
-    monkeypatch.setitem(ATTENTIONS, "peak", Selection(peak))
-    captioner = photo_captioner(attention="peak")
-    for reads in (captioner.trace, partial(captioner.attend, captions="a dog", votes=True)):
-        with pytest.raises(ValueError, match="computes its context .*attention='peak'"):
-            reads(photo)
 
 
 def test_errors(photo):

@@ -8,8 +8,6 @@ keras_sat/show_attend_tell_numpy.py. Weights are dicts with the paper's letters.
 
 import numpy as np
 
-from keras_sat.beyond.attend_after import AttendAfter
-
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
@@ -118,12 +116,11 @@ def weights_of(decoder):
         return {kernel: array(layer.kernel), **({} if bias is None else {bias: array(layer.bias)})}
 
     attention, cells, readout = decoder.attention_layer, decoder.cells, decoder.readout
-    scoring = decoder.settings.scoring if decoder.chooses else None
+    scoring = decoder.settings.scoring if decoder.has_attention else None
     w = {
         name: getattr(decoder.settings, name)
-        for name in ("attention", "scoring", "cell", "readout_activation")
+        for name in ("attention", "attends", "scoring", "cell", "readout_activation")
     }
-    w["attends"] = "after" if isinstance(decoder, AttendAfter) else "before"
     w["E"] = array(decoder.embedding.embeddings)
     w |= dense("init_h", decoder.initial_hidden, "init_h_b")
     if decoder.settings.cell == "lstm":

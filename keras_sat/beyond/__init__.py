@@ -1,4 +1,4 @@
 """Extensions of the paper: one idea per file, with its source and its measured gain.
 
-See `extensions`.
+See `terms` for those that act in training.
 """

@@ -18,15 +18,18 @@ With both, in a captioner that was trained further, it is on them for 68.4 % ins
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.beyond.hook import Term
+from keras_sat.beyond.term import Term
 
 
 class AttentionOnBoxes(Term):
     """The loss term of `box_weight`, which penalises attention outside the boxes."""
 
+    option = "box_weight"
+    needs = "boxes"
+
     @classmethod
     def of(cls, captioner, loss):
-        if not loss.box_weight or not captioner.decoder.chooses:
+        if not loss.box_weight or not captioner.decoder.has_attention:
             return None
         return cls(loss.box_weight)
 

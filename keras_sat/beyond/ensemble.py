@@ -29,7 +29,7 @@ class Ensemble(CaptionGenerator):
         length_penalty: default of `caption`; None: the mean over the members.
     """
 
-    samples_attention = False  # regions cannot be sampled from a mean of maps
+    samples_regions = False  # regions cannot be sampled from a mean of maps
     confidence = None  # the confidence of ensembles was not measured
 
     def __init__(self, captioners: list, *, length_penalty: float | None = None):
@@ -131,7 +131,9 @@ class Ensemble(CaptionGenerator):
         grids = {
             number: captioner.rows_and_columns() for number, captioner in enumerate(self.captioners)
         }
-        return {n: grid for n, grid in grids.items() if self.captioners[n].decoder.chooses} or grids
+        return {
+            n: grid for n, grid in grids.items() if self.captioners[n].decoder.has_attention
+        } or grids
 
     def encode(self, photos: Any) -> tuple[np.ndarray, ...]:
         """Return the features of photos for each captioner.

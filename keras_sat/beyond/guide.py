@@ -18,7 +18,7 @@ from keras import layers, ops
 from data_utils.datasets.phrase_boxes import PLACELESS
 from keras_sat import equations
 from keras_sat.beyond.boxes import AttentionOnBoxes
-from keras_sat.beyond.hook import Term
+from keras_sat.beyond.term import Term
 from keras_sat.model.replicas import photos_with_words
 
 MOST_WORDS = 1000  # maximum number of detectors, for the most frequent words
@@ -48,6 +48,8 @@ class Guide(Term):
     is an AttentionOnBoxes that also supervises their maps, or None.
     """
 
+    option = "guide_weight"
+
     def __init__(self, vocabulary, *, weight, boxes=None, seed=0, dtype=None):
         super().__init__(weight)
         self.boxes = boxes
@@ -67,7 +69,7 @@ class Guide(Term):
     @classmethod
     def of(cls, captioner, loss):
         has_words = not PLACELESS.issuperset(captioner.vocabulary.words)
-        if not (loss.guide_weight and captioner.decoder.chooses and has_words):
+        if not (loss.guide_weight and captioner.decoder.has_attention and has_words):
             return None
         boxes = AttentionOnBoxes.of(captioner, loss)
         decoder = captioner.decoder

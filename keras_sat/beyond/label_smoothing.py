@@ -10,7 +10,7 @@ use .1, like the presets.
 """
 
 from keras_sat import equations
-from keras_sat.beyond.hook import Term
+from keras_sat.beyond.term import Term
 
 
 class LabelSmoothing(Term):

@@ -11,7 +11,7 @@ the captions are true. After five epochs, it was 88 % with .005 and 96 % with .0
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.beyond.hook import Term
+from keras_sat.beyond.term import Term
 
 
 class Sharpness(Term):

@@ -123,11 +123,11 @@ def _train(scenes, attention, seed, epochs, output_dir, show_progress):
     There are few captions for each: a new scene helps more than another caption, and
     costs little. There is no dev split: the last epoch tells the truth best.
     """
-    from keras_sat.model.selections import ATTENTIONS
+    from keras_sat.model.attention import ATTENTIONS
     from keras_sat.training.recipe import fit
 
     expectation_epochs = 0
-    if ATTENTIONS[attention].draws_places:
+    if ATTENTIONS[attention].samples_regions:
         expectation_epochs = min(EXPECTATION_EPOCHS, epochs)
     return fit(
         scenes_as_images(scenes, "train", CAPTIONS_PER_SCENE),

@@ -32,13 +32,13 @@ from data_utils.atomic_files import (
     write_sealed_json,
     write_whole,
 )
-from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.bounds import one_of
 from keras_sat.checks import checked_path
 from keras_sat.deploy.litert import as_function, litert_file, outputs_of, save
 from keras_sat.deploy.litert_folder import write_files, write_litert
 from keras_sat.deploy.onnx_file import onnx_file
 from keras_sat.files.saving import reject_unbuilt
+from keras_sat.model.fast_twins import without_fast_twins
 from keras_sat.settings import BEAM_SEARCH
 
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")

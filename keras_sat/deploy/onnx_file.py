@@ -10,8 +10,8 @@ import logging
 
 import tensorflow as tf
 
-from keras_sat.accelerated.switch import without_fast_twins
 from keras_sat.deploy.litert import as_function, outputs_of
+from keras_sat.model.fast_twins import without_fast_twins
 
 OPSET = 18  # onnxruntime has it since version 1.14
 

@@ -27,7 +27,7 @@ from data_utils.atomic_files import (
     write_sealed_json,
 )
 from data_utils.foreign_text import brief
-from keras_sat.beyond.extensions import HOOKS
+from keras_sat.beyond.terms import TERMS
 from keras_sat.bounds import one_of
 from keras_sat.files.model_folder import INDEX, read_arrays, round_trip, write_index
 from keras_sat.files.records import index_of, records_of, restore_records
@@ -148,7 +148,7 @@ def _rounded(captioner, precision):
     precision.
     """
     options = captioner.current_options()
-    kept = {name: options[name] for name in HOOKS if name in options}
+    kept = {name: options[name] for name in TERMS if name in options}
     rounded = captioner.adapted(dtype=captioner.decoder.dtype_policy.name, **kept)
     rounded.confidence, rounded.consensus = captioner.confidence, captioner.consensus
     variables = rounded.named_weights()

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from data_utils.foreign_text import brief
-from keras_sat.beyond.extensions import HOOKS
+from keras_sat.beyond.terms import TERMS
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
 
@@ -65,9 +65,7 @@ def _config_of(captioner, vocabulary, options):
     """Return the arguments for creating the new captioner."""
     # Attention supervision belongs to a training: it has layers that are not saved, or
     # needs more than captions.
-    not_kept = {
-        option: 0.0 for option, hook in HOOKS.items() if hook.term and not hook.term.is_measured
-    }
+    not_kept = {option: 0.0 for option, term in TERMS.items() if not term.is_measured}
     config = {
         "name": captioner.name,
         **captioner.current_options(),

@@ -4,7 +4,7 @@
 
 import contextlib
 
-from keras_sat.model.selections import ATTENTIONS
+from keras_sat.model.attention import ATTENTIONS
 
 SIZES = ("num_layers", "embedding_dim", "hidden_dim", "attention_dim", "feature_projection_dim")
 
@@ -39,7 +39,7 @@ def reject_claims(options, feature_shape, vocabulary_size, num_stored):
     size = {name: value or 0 for name, value in claims.items()}
     hidden_dim, projection_dim = size["hidden_dim"], size["feature_projection_dim"]
     attention = ATTENTIONS.get(options["attention"])  # the captioner rejects an unknown one
-    is_additive = options["scoring"] == "additive" and attention and attention.chooses
+    is_additive = options["scoring"] == "additive" and attention and attention.has_attention
     # The features are read by layers of the encoder, or by the decoder.
     reader_dim = 0 if options["trained_up_to"] else projection_dim or hidden_dim
     claimed = {  # numbers in one matrix of each

@@ -3,11 +3,16 @@
 To add one, subclass RecurrentCell and add it to CELLS.
 """
 
+import contextvars
+
 import keras
 from keras import layers, ops
 
 from keras_sat import equations
-from keras_sat.accelerated.loop import late_product_of
+
+# Inside a step of the fast loop: a dict from LoopDense to the function that computes
+# x W; None elsewhere. See `keras_sat.model.fast_loop`.
+late_products = contextvars.ContextVar("late_products", default=None)
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -18,7 +23,7 @@ class LoopDense(layers.Dense):
     """
 
     def call(self, inputs):
-        late_product = late_product_of(self)
+        late_product = (late_products.get() or {}).get(self)
         if late_product is None:
             return super().call(inputs)
         outputs = late_product(inputs)
@@ -38,8 +43,9 @@ class RecurrentCell(layers.Layer):
         hidden_state, cell_state: (rows, hidden_dim); cell_state is None for a cell
             without one.
 
-    Returns: (hidden_state, cell_state), or (hidden_state,) for a cell without cell
-    state.
+    Returns: the new states, a tuple (hidden_state, cell_state), or (hidden_state,) for
+    a cell without cell state; and the gates and the candidate by name, a dict of (rows,
+    hidden_dim), which a trace shows; {} shows none.
     """
 
     num_gates = None
@@ -68,12 +74,6 @@ class RecurrentCell(layers.Layer):
     def build(self, projected_inputs_shape, hidden_state_shape, cell_state_shape=None):
         self.recurrent_projection.build(hidden_state_shape)
 
-    def gates(self, projected_inputs, hidden_state):
-        """Return the gates and the candidate that `call` computes from the same
-        arguments, by name, each (rows, hidden_dim). The base class knows none.
-        """
-        return {}
-
     def build_for(self, input_dim, context_dim=None):
         """Create all weights.
 
@@ -101,10 +101,7 @@ class LSTMCell(RecurrentCell):
 
     def call(self, projected_inputs, hidden_state, cell_state):
         gates = projected_inputs + self.recurrent_projection(hidden_state)
-        return equations.lstm(gates, cell_state)
-
-    def gates(self, projected_inputs, hidden_state):
-        return equations.lstm_gates(projected_inputs + self.recurrent_projection(hidden_state))
+        return equations.lstm(gates, cell_state), equations.lstm_gates(gates)
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -118,10 +115,8 @@ class GRUCell(RecurrentCell):
 
     def call(self, projected_inputs, hidden_state, cell_state=None):
         projected_state = self.recurrent_projection(hidden_state)
-        return (equations.gru(projected_inputs, projected_state, hidden_state),)
-
-    def gates(self, projected_inputs, hidden_state):
-        return equations.gru_gates(projected_inputs, self.recurrent_projection(hidden_state))
+        states = (equations.gru(projected_inputs, projected_state, hidden_state),)
+        return states, equations.gru_gates(projected_inputs, projected_state)
 
 
 CELLS = {"lstm": LSTMCell, "gru": GRUCell}

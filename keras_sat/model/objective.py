@@ -56,8 +56,8 @@ class PaperObjective:
         """
         (features, input_ids, *extra), target_ids, token_weights = batch
         captioner.build_once(features.shape, input_ids.shape)
-        chooses = captioner.decoder.chooses
-        draws = training and captioner.decoder.draws_places
+        has_attention = captioner.decoder.has_attention
+        draws = training and captioner.decoder.samples_regions
         is_photo = photos_with_words(token_weights, ops.shape(features)[0])
         input_ids, target_ids, token_weights = (
             as_rows(x) for x in (input_ids, target_ids, token_weights)
@@ -78,7 +78,7 @@ class PaperObjective:
         word_log_probs = read.unpack_words(read.log_probs)  # (rows, time)
         log_prob = equations.caption_log_prob(word_log_probs, token_weights)  # (rows,)
         penalty = equations.attention_penalty(read.attention_weights, token_weights)  # (rows,)
-        if not chooses:  # without attention there is nothing to penalise
+        if not has_attention:  # without attention there is nothing to penalise
             penalty = ops.zeros_like(penalty)
         entropy = equations.attention_entropy(read.attention_weights)  # (rows, time)
         gain = log_prob
@@ -94,7 +94,7 @@ class PaperObjective:
             "attention_entropy": (entropy, token_weights),
         }
         for term in self.terms:
-            if term.is_measured or (training and chooses):
+            if term.is_measured or (training and has_attention):
                 term_costs, term_figures = term(features, target_ids, read, extra)
                 costs = costs + term_costs
                 figures |= term_figures

@@ -119,7 +119,7 @@ def reject_unfit(captioner, pixel_photos):
     number of photos.
     """
     count(0).check("pixel_photos", pixel_photos)
-    if not getattr(getattr(captioner, "decoder", None), "chooses", False):
+    if not getattr(getattr(captioner, "decoder", None), "has_attention", False):
         received = getattr(captioner, "attention", type(captioner).__name__)
         raise ValueError(
             "Faithfulness requires a single captioner with attention. Received: "

@@ -257,7 +257,7 @@ class CaptionGenerator:
         """
         search = self.search_settings.changed(asking, arguments, **taken)
         self.check_votes(search.votes)
-        if search.sample_attention and not self.samples_attention:
+        if search.sample_attention and not self.samples_regions:
             attention = getattr(self, "attention", self)
             raise ValueError(
                 "`sample_attention` requires a single captioner with hard attention. "
@@ -529,7 +529,7 @@ class CaptionGenerator:
             rows_per_photo: number of beams or samples of each photo.
             region_noise: uniform noise (rows, max_length, regions) to sample regions;
                 None uses the expectation.
-            drop: see `keras_sat.model.readout.Readout`.
+            drop: see `keras_sat.model.decoder.Readout`.
         """
         step = functools.partial(
             self.decoder.step,

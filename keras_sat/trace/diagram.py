@@ -14,8 +14,6 @@ from pathlib import Path
 import keras
 from keras import ops
 
-from keras_sat.beyond.attend_after import AttendAfter
-
 PAPER_FILE = Path(__file__).parents[1] / "show_attend_tell.py"
 # In place of a function: the comment at the end of the file, on the encoder.
 END_OF_FILE = "end of file"
@@ -54,12 +52,12 @@ def network_of(captioner):
     return {
         "encoder": encoder.name,
         "photo_size": encoder.photo_size,
-        "attends": decoder.chooses,
-        "attends_after": isinstance(decoder, AttendAfter) and decoder.chooses,
+        "has_attention": decoder.has_attention,
+        "attends_after": settings.attends == "after" and decoder.has_attention,
         "scoring": settings.scoring,
-        "hard": decoder.draws_places,
+        "hard": decoder.samples_regions,
         "gate": decoder.has_gate,
-        "sentinel": "from_photo" in decoder.extra_dims,
+        "sentinel": decoder.has_sentinel,
         "cell": settings.cell,
         "layers": settings.num_layers,
         "deep_output": settings.deep_output,
@@ -171,7 +169,7 @@ def _scores(network):
         "Each region is compared with the memory: the higher its score, the more attention "
         "it gets. Only differences matter, so colours show each score less their mean."
     )
-    if not network["attends"]:
+    if not network["has_attention"]:
         sentence = "This network has no attention, so it has no scores."
         notes = ["The paper's code has attention."]
     return Box(
@@ -188,7 +186,7 @@ def _scores(network):
 
 def _softmax(network):
     sentence = "The softmax makes the scores positive, with sum 1: these are the attention weights."
-    if not network["attends"]:
+    if not network["has_attention"]:
         sentence = "Without attention, each region has the same weight."
     return Box(
         name="softmax",

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_sat import equations
+from keras_sat.trace.reading import share_of
 
 
 class ReadoutSum(NamedTuple):
-    """The readout of a Reading, as a sum: tensors, float32.
+    """The readout of a caption's Steps, as a sum: tensors, float32.
 
     Attributes:
         summands: a dict from "previous_word", "memory" and "photo" to what they add to
@@ -32,8 +33,14 @@ class ReadoutSum(NamedTuple):
 
 
 def readout_sum(readout, reading):
-    """Return the ReadoutSum of a Reading; `readout` is a Readout."""
-    hidden_dim = reading.hidden_state.shape[-1]
+    """Return the ReadoutSum.
+
+    Args:
+        readout: Readout.
+        reading: the output of `keras_sat.trace.reading.read`.
+    """
+    hidden_state = reading.state.hidden_states[-1]  # (rows, time, hidden_dim)
+    hidden_dim = hidden_state.shape[-1]
     feature_dim = reading.photo_context.shape[-1]
     if readout.deep_output:
         state_readout = ops.convert_to_tensor(readout.state_readout.kernel)
@@ -45,9 +52,9 @@ def readout_sum(readout, reading):
         readout_dim = hidden_dim + feature_dim
         state_readout = ops.eye(hidden_dim, readout_dim)
         context_readout = ops.eye(feature_dim, readout_dim, k=hidden_dim)
-        previous_word = ops.zeros((*reading.hidden_state.shape[:-1], readout_dim))
+        previous_word = ops.zeros((*hidden_state.shape[:-1], readout_dim))
 
-    from_state = ops.matmul(reading.hidden_state, state_readout)
+    from_state = ops.matmul(hidden_state, state_readout)
     from_sentinel = ops.matmul(reading.sentinel_context, context_readout)
     summands = {
         "previous_word": previous_word,
@@ -100,17 +107,17 @@ def votes_of(summed, reading, features, word_ids):
     see `equations.votes`.
 
     Args:
-        summed, reading: ReadoutSum of a Reading.
+        summed, reading: ReadoutSum, and the reading that it is of.
         features: the annotation vectors, (photos, regions, feature_dim).
         word_ids: (rows, time).
     """
     votes = equations.votes(
-        _as_rows(reading.attention_weights),
+        _as_rows(reading.selection),
         ops.cast(features, "float32"),
         _as_rows(directions_of(summed, word_ids)),
-        _as_rows(reading.share),
+        _as_rows(share_of(reading)),
     )
-    return ops.reshape(votes, reading.attention_weights.shape)
+    return ops.reshape(votes, reading.selection.shape)
 
 
 def votes_of_mean(summed, reading, features, word_ids):
@@ -120,9 +127,9 @@ def votes_of_mean(summed, reading, features, word_ids):
     of_mean = equations.vote_of_mean(
         ops.cast(features, "float32"),
         _as_rows(directions_of(summed, word_ids)),
-        _as_rows(reading.share),
+        _as_rows(share_of(reading)),
     )
-    return ops.reshape(of_mean, reading.share.shape[:2])
+    return ops.reshape(of_mean, reading.selection.shape[:2])
 
 
 def _as_rows(x):

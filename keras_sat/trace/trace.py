@@ -153,17 +153,15 @@ class Trace:
         self._places, self._alternatives = {}, {}
 
         decoder = captioner.decoder
-        self._annotations, projected_features = prepare(captioner, features)
+        self._annotations, self._projected_features = prepare(captioner, features)
         self._reading, self._states = read(
-            decoder, self._annotations, projected_features, self._previous_ids[None]
+            decoder, self._annotations, self._projected_features, self._previous_ids[None]
         )
         self._summed = readout_sum(decoder.readout, self._reading)
-        context = self._reading.photo_context + self._reading.sentinel_context
-        logits = decoder.readout(self._reading.embedded, self._reading.hidden_state, context)
-        self._logits = ops.convert_to_numpy(logits)[0]  # (steps, vocabulary)
+        self._logits = ops.convert_to_numpy(self._reading.logits)[0]  # (steps, vocabulary)
         if not np.isfinite(self._logits).all():
             raise ValueError(NOT_FINITE)
-        self._probabilities = ops.convert_to_numpy(ops.softmax(logits, axis=-1))[0]
+        self._probabilities = ops.convert_to_numpy(ops.softmax(self._reading.logits, axis=-1))[0]
         self.steps = [self._step(t, num_words) for t in range(len(self._said_ids))]
 
     def __repr__(self):
@@ -210,9 +208,8 @@ class Trace:
             word_ids, probabilities = words_of_places(
                 self._captioner.decoder,
                 self._annotations,
-                self._reading,
-                t,
-                self._states[t : t + 2],
+                self._projected_features,
+                self._states[t],
                 self._previous_ids[t],
             )
             words = np.array([self._vocabulary.tokens[word_id] for word_id in word_ids])
@@ -289,9 +286,7 @@ class Trace:
         mixed with the sentinel.
         """
         self._check_step(t)
-        reading = self._reading
-        context = reading.photo_context[0, t] + reading.sentinel_context[0, t]
-        return ops.convert_to_numpy(context)
+        return ops.convert_to_numpy(self._reading.context[0, t])
 
     # === The explorer ===
 
@@ -312,26 +307,30 @@ class Trace:
 
     def _step(self, t, num_words):
         """Return the TraceStep t."""
-        reading, decoder = self._reading, self._captioner.decoder
+        reading = self._reading
 
         def of_step(values):
             """Return the part (dim,) of (1, steps, dim); None stays None."""
             return None if values is None else ops.convert_to_numpy(values[0, t])
 
         scores = of_step(reading.attention_scores)
-        sentinel_score = of_step(reading.sentinel_score)
-        (share,) = of_step(reading.share).tolist()
+        cell_states = reading.state.cell_states  # a GRU has none
+
+        def number_of_step(values):
+            """Return the number of (1, steps, 1); None stays None."""
+            return None if values is None else of_step(values).item()
+
         return TraceStep(
             previous_word=self._vocabulary.tokens[self._previous_ids[t]],
             word=self._vocabulary.tokens[self._said_ids[t]],
             attention_scores=None if scores is None else scores.reshape(self._grid),
             attention_weights=of_step(reading.attention_weights).reshape(self._grid),
-            context_gate=share if decoder.has_gate else None,
-            from_photo=share if "from_photo" in decoder.extra_dims else None,
+            context_gate=number_of_step(reading.context_gate),
+            from_photo=number_of_step(reading.from_photo),
             gates={name: of_step(values) for name, values in reading.gates.items()},
-            hidden_state=of_step(reading.hidden_state),
-            cell_state=of_step(reading.cell_state),
-            sentinel_score=None if sentinel_score is None else float(sentinel_score[0]),
+            hidden_state=of_step(reading.state.hidden_states[-1]),
+            cell_state=of_step(cell_states[-1]) if cell_states else None,
+            sentinel_score=number_of_step(reading.sentinel_score),
             top=self._top(t, num_words),
         )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keras_sat.beyond.extensions import HOOKS
+from keras_sat.beyond.terms import TERMS
 from keras_sat.settings import CaptionerSettings, FitSettings
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import MONITORED
@@ -82,7 +82,7 @@ class TrainingJob:
         del arguments["learning_rate"]  # this phase has its own
         rewards = settings.rewards.to_dict()
         arguments |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}
-        required = {option: hook.needs for option, hook in HOOKS.items() if hook.needs}
+        required = {option: term.needs for option, term in TERMS.items() if term.needs}
         arguments |= {argument: self.arguments[argument] for argument in required.values()}
         asked = self.plan.asked_of_captioner()
         arguments |= {option: asked.get(option) for option in required}

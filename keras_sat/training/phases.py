@@ -5,8 +5,8 @@ their own.
 import keras
 
 from data_utils.vocabulary import Vocabulary
-from keras_sat.beyond.extensions import HOOKS
 from keras_sat.beyond.self_critical import SelfCritical
+from keras_sat.beyond.terms import TERMS
 from keras_sat.captioner import Captioner
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.training.callbacks import BeginWithExpectations
@@ -15,7 +15,7 @@ from keras_sat.training.summary import summary
 
 REWARDS = "self_critical"  # the folder of the self-critical phase
 # A saved captioner does not contain these options.
-PASSED_TO_EACH_PHASE = ["seed", "dtype", *(option for option, hook in HOOKS.items() if hook.needs)]
+PASSED_TO_EACH_PHASE = ["seed", "dtype", *(option for option, term in TERMS.items() if term.needs)]
 
 
 def train_on_words(job):
@@ -47,7 +47,7 @@ def train_on_words(job):
     if job.plan.keeps_initial_model and not training.keep_initial(captioner, cross_entropy=True):
         return captioner, False, []
     first_callbacks = []
-    if captioner.samples_attention:
+    if captioner.samples_regions:
         first_callbacks = [BeginWithExpectations(words.expectation_epochs)]
     return training.run(captioner, batches, first_callbacks)
 

@@ -19,14 +19,14 @@ import tensorflow as tf
 from data_utils.atomic_files import read_sealed_json
 from keras_sat import presets
 from keras_sat.beyond import calibration, consensus
-from keras_sat.beyond.extensions import HOOKS
+from keras_sat.beyond.terms import TERMS
 from keras_sat.bounds import one_of
 from keras_sat.captioner import network_in_words
 from keras_sat.files.model_folder import EXPECTED, PRETRAINED
+from keras_sat.model.attention import ATTENTIONS
 from keras_sat.model.encoders import usual_training
 from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.precision import resolved_dtype
-from keras_sat.model.selections import ATTENTIONS
 from keras_sat.settings import CaptionerSettings, Encoder, Features, FitSettings, Network
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS, MONITORED
 from keras_sat.training.run_record import recorded_encoder
@@ -102,11 +102,11 @@ class Request:
 
 def _check_required(loss, **arguments):
     """Reject weights of a Loss that require an argument of `fit`, and arguments that
-    require weights; `arguments` contains those that HOOKS require.
+    require weights; `arguments` contains those that terms need.
     """
     for name, argument in arguments.items():
         weights = {
-            option: getattr(loss, option) for option, hook in HOOKS.items() if hook.needs == name
+            option: getattr(loss, option) for option, term in TERMS.items() if term.needs == name
         }
         if any(weights.values()) != (argument is not None):
             received = ", ".join(f"{option}={weight}" for option, weight in weights.items())
@@ -413,7 +413,7 @@ def _why_not_bundled(settings, given, photos, bundled):
     changed = [name for name in FIXED if name in given and asked[name] != has[name]]
     if settings.encoder.encoder_weights not in (Encoder().encoder_weights, BUNDLED, None):
         changed.append("encoder_weights")
-    if not ATTENTIONS[settings.network.attention].chooses:
+    if not ATTENTIONS[settings.network.attention].has_attention:
         changed.append("attention")
     if changed:
         return f"the bundled captioner has a different {', '.join(changed)}"

@@ -9,21 +9,11 @@ is dy_t, which gives the gradient of W.
 """
 
 import contextlib
-import contextvars
 
 import tensorflow as tf
 from keras import ops
 
-# A dict by layer, or None outside of a loop.
-_products_of_step = contextvars.ContextVar("products_of_step", default=None)
-
-
-def late_product_of(layer):
-    """Return the function that computes x W of a LoopDense in the current step of a
-    loop; None outside of a loop.
-    """
-    products = _products_of_step.get()
-    return None if products is None else products.get(layer)
+from keras_sat.model.cells import late_products
 
 
 def loop_over_time(
@@ -291,11 +281,11 @@ def _with_gradients(products, inputs, summed_layers):
 
 @contextlib.contextmanager
 def _late(products, zeros):
-    """Let `late_product_of` return these products inside a `with` block: one step."""
+    """Let each LoopDense use its product inside a `with` block: one step."""
     for product, zeros_now in zip(products, zeros):
         product.start_step(zeros_now)
-    token = _products_of_step.set({product.layer: product for product in products})
+    token = late_products.set({product.layer: product for product in products})
     try:
         yield
     finally:
-        _products_of_step.reset(token)
+        late_products.reset(token)

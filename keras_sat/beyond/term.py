@@ -1,27 +1,20 @@
-"""Hooks: an option can change the decoder, or add a term to the objective."""
-
-from typing import Any, NamedTuple
-
-
-class Hook(NamedTuple):
-    """The effect of an option. A field that is None has no effect."""
-
-    decoder: Any = None  # subclass of CaptionDecoder that replaces it
-    term: Any = None  # subclass of Term
-    needs: str | None = None  # an argument of `fit` that the option requires
+"""Terms that an option adds to the objective."""
 
 
 class Term:
     """A loss term that the objective adds to equation (12) or (14).
 
     Attributes:
+        option: the name of its weight in Loss.
+        needs: an argument of `fit` that it requires, or None.
         is_measured: whether the metric "loss" includes it, also in validation.
             Otherwise it supervises attention, and is used only in training, and only if
             attention chooses regions.
         layers: Keras layers on the features, trained with the captioner but not saved.
     """
 
-    option = None  # the name of its weight in Loss
+    option = None
+    needs = None
     is_measured = False
     layers = ()
 

@@ -1,0 +1,16 @@
+"""Loss terms from after the paper, one idea per file: TERMS maps an option, the weight
+of a term, to its class.
+"""
+
+from keras_sat.beyond.boxes import AttentionOnBoxes
+from keras_sat.beyond.guide import Guide
+from keras_sat.beyond.label_smoothing import LabelSmoothing
+from keras_sat.beyond.sharpness import Sharpness
+
+TERMS = {term.option: term for term in (LabelSmoothing, AttentionOnBoxes, Guide, Sharpness)}
+
+
+def terms_of(captioner, loss):
+    """Return the list of Terms that these settings, a Loss, add to the objective."""
+    terms = [term.of(captioner, loss) for term in TERMS.values()]
+    return [term for term in terms if term is not None]
