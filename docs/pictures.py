@@ -22,7 +22,7 @@ import keras_sat
 from data_utils import draw_scenes
 from data_utils.batches import inputs_and_targets
 from keras_sat import show_attend_tell_numpy as twin
-from keras_sat.command_line import train_in_numpy
+from keras_sat import train_in_numpy
 
 matplotlib.use("Agg")
 HERE = Path(__file__).parent

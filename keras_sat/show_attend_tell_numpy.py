@@ -69,7 +69,7 @@ tests/test_show_attend_tell_numpy.py compares every gradient with TensorFlow's.
 if __name__ == "__main__":
     # Training on scenes. It sets the threads of numpy, which must not be imported yet,
     # and imports this file again, by its name.
-    from keras_sat.command_line.train_in_numpy import main
+    from keras_sat.train_in_numpy import main
 
     raise SystemExit(main())
 

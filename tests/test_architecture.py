@@ -29,7 +29,7 @@ DOORS = {
 # The paper in one file, and who may import it: what trains it.
 ALONE = {
     "keras_sat.show_attend_tell": set(),
-    "keras_sat.show_attend_tell_numpy": {"keras_sat.command_line.train_in_numpy"},
+    "keras_sat.show_attend_tell_numpy": {"keras_sat.train_in_numpy"},
 }
 HEAVY_IN_DATA_UTILS = {"batches", "features", "tf_logging"}  # the others deal with text
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))  # an sdist has none
@@ -87,14 +87,15 @@ def room(name):
 def import_order():
     """Return {room: number}: a file may import from rooms with smaller numbers.
 
-    Files in no folder come first, except `captioner`, which comes after files, and
-    `__main__`, which comes last.
+    Files in no folder come first, except `captioner`, which comes after files, and the
+    two programs, which come last.
     """
     folders = [folder.partition("/")[2] for folder, _ in TABLE if folder.startswith("keras_sat/")]
     folders.insert(folders.index("files") + 1, "captioner")
     alone = {room(module_name(path)) for path in MODULES if path.parent == ROOT / "keras_sat"}
-    first = dict.fromkeys(alone - {"captioner", "__main__"}, 0)
-    return first | {name: number for number, name in enumerate([*folders, "__main__"], start=1)}
+    programs = ["train_in_numpy", "__main__"]
+    first = dict.fromkeys(alone - {"captioner", *programs}, 0)
+    return first | {name: number for number, name in enumerate([*folders, *programs], start=1)}
 
 
 ORDER = import_order()

@@ -21,7 +21,7 @@ from helpers import ROOT, python_blocks, randomise
 
 from keras_sat import show_attend_tell
 from keras_sat import show_attend_tell_numpy as in_numpy
-from keras_sat.command_line import train_in_numpy
+from keras_sat import train_in_numpy
 from keras_sat.show_attend_tell import ShowAttendTell
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 5, "attention_dim": 4}
@@ -459,7 +459,7 @@ def test_the_file_itself_is_the_program():
 def test_it_trains_without_tensorflow():
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     program = (
-        "import sys; from keras_sat.command_line import train_in_numpy; "
+        "import sys; from keras_sat import train_in_numpy; "
         "status = train_in_numpy.main(['--hard', '--scenes', '2000', '--epochs', '4']); "
         "print(status, {'tensorflow', 'keras'} & {*sys.modules})"
     )

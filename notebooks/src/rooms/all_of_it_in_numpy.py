@@ -369,7 +369,7 @@ for who, number in difference.items():
 # attention afterwards.
 
 # %%
-from keras_sat.command_line import train_in_numpy
+from keras_sat import train_in_numpy
 from keras_sat.deploy.litert_captioner import load_litert
 
 encoder = load_litert("scenes", num_threads=1)  # a small runtime: not TensorFlow either
