@@ -19,9 +19,8 @@ import pytest
 import tensorflow as tf
 from helpers import ROOT, python_blocks, randomise
 
-from keras_sat import show_attend_tell
+from keras_sat import show_attend_tell, train_in_numpy
 from keras_sat import show_attend_tell_numpy as in_numpy
-from keras_sat import train_in_numpy
 from keras_sat.show_attend_tell import ShowAttendTell
 
 SIZES = {"embedding_dim": 3, "hidden_dim": 5, "attention_dim": 4}
