@@ -108,7 +108,8 @@ def test_a_forced_map_by_the_equations(photos):
     inputs = decoder.cells[0].input_projection(embedded) + decoder.cells[0].context_projection(
         context
     )
-    logits = decoder.readout(embedded, decoder.advance(inputs, state).hidden_states[-1], context)
+    state, _ = decoder.advance(inputs, state)
+    logits = decoder.readout(embedded, state.hidden_states[-1], context)
     expected = float(ops.log_softmax(logits)[0, ids[4]])
     assert log_prob(captioner, grids, maps=forced)[0] == pytest.approx(expected, rel=1e-4)
 

@@ -62,12 +62,14 @@ def test_defaults_are_within_their_bounds_and_every_setting_is_documented(part):
     [
         (Network, "attention", "gentle", "`attention` must be one of: soft, hard, none."),
         (
+            Network,
             "num_layers",
             0,
             "`num_layers` must be a whole number from 1 to 2147483647. ",
         ),
         (Network, "hidden_dim", True, "`hidden_dim` must be a whole number"),
         (
+            Network,
             "dropout_words",
             1.0,
             "`dropout_words` must be a number of at least 0 and below 1. ",

@@ -194,15 +194,12 @@ class Ensemble(CaptionGenerator):
         def step_of_all(input_ids, states):
             results = [step(input_ids, state) for step, state in zip(member_steps, states)]
             maps = [results[number].attention_weights for number in grids]
-            extras = {}
-            for name in self.extra_dims:
-                values = [result.extras[name] for result in results if name in result.extras]
-                extras[name] = sum(values) / len(values)
+            shares = [result.from_photo for result in results if result.from_photo is not None]
             return results[0]._replace(
                 logits=mean_of_probabilities([result.logits for result in results]),
                 state=tuple(result.state for result in results),
                 attention_weights=mean_map(maps, grids.values()),
-                extras=extras,
+                from_photo=sum(shares) / len(shares) if shares else None,
             )
 
         return step_of_all, tuple(member_states)

@@ -448,8 +448,8 @@ class Readout(layers.Layer):
 # === Classes of earlier versions, read from `.keras` files ===
 
 
-@keras.saving.register_keras_serializable("keras_sat")
-class AttendAfter(CaptionDecoder):
+@keras.saving.register_keras_serializable("keras_sat", name="AttendAfter")
+class _AttendAfter(CaptionDecoder):
     """Was CaptionDecoder with `attends="after"`."""
 
     @classmethod
@@ -457,8 +457,8 @@ class AttendAfter(CaptionDecoder):
         return CaptionDecoder.from_config({**config, "attends": "after"})
 
 
-@keras.saving.register_keras_serializable("keras_sat")
-class WithSentinel(CaptionDecoder):
+@keras.saving.register_keras_serializable("keras_sat", name="WithSentinel")
+class _WithSentinel(CaptionDecoder):
     """Was CaptionDecoder with `sentinel=True`."""
 
     @classmethod
