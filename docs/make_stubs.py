@@ -41,8 +41,8 @@ def option_types():
     """Return the text of keras_sat/option_types.py."""
     import_tensorflow()
     from keras_sat import settings
-    from keras_sat.captioner import OF_KERAS as OF_LAYERS
-    from keras_sat.training.plan import OF_KERAS as OF_CAPTIONER
+    from keras_sat.captioner import KERAS_OPTIONS as OF_LAYERS
+    from keras_sat.training.plan import KERAS_OPTIONS as OF_CAPTIONER
 
     text = HEAD.format("the types of `**options`, from keras_sat/settings.py.")
     text += "from typing import Any, TypedDict\n"

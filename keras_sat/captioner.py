@@ -33,7 +33,7 @@ from keras_sat.option_types import CaptionerKeywords, SearchKeywords
 from keras_sat.search.generation import CaptionGenerator
 from keras_sat.settings import CaptionerSettings, Search, SearchRules, with_options
 
-OF_KERAS = ("dtype", "trainable")  # options of any Keras layer, which the decoder passes on
+KERAS_OPTIONS = ("dtype", "trainable")  # of any Keras layer; the decoder passes them on
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -43,10 +43,11 @@ class Captioner(CaptionGenerator, Trainer):
 
     Args:
         vocabulary: Vocabulary, or its list of words.
-        **options: the `settings` by their names, such as hidden_dim=256 for
-            `settings.network.hidden_dim`. A frozen `keras.Model` passed as `encoder`
-            gets trainable=False. `dtype` is the decoder's: a Keras dtype or policy, or
-            "auto".
+        settings: CaptionerSettings; None: the defaults. A frozen `keras.Model` as
+            `encoder` gets trainable=False.
+        **options: settings by their names, in place of those in `settings`, such as
+            hidden_dim=256 for `settings.network.hidden_dim`. `dtype` is the decoder's:
+            a Keras dtype or policy, or "auto".
 
     Call arguments:
         inputs: (features, input_ids): features (photos, regions, feature_dim), or
@@ -75,6 +76,7 @@ class Captioner(CaptionGenerator, Trainer):
     def __init__(
         self,
         vocabulary: Vocabulary | list[str],
+        settings: CaptionerSettings | None = None,
         *,
         name: str = "captioner",
         **options: Unpack[CaptionerKeywords],
@@ -82,10 +84,10 @@ class Captioner(CaptionGenerator, Trainer):
         reject_fork()
         # Noise stays in float32; `decoder_features` casts the rest.
         super().__init__(name=name, autocast=False)
-        keras_options = {name: options.pop(name) for name in OF_KERAS if name in options}
+        keras_options = {name: options.pop(name) for name in KERAS_OPTIONS if name in options}
         if "dtype" in keras_options:
             keras_options["dtype"] = resolved_dtype(keras_options["dtype"])
-        settings = CaptionerSettings.of("Captioner", options, also=OF_KERAS)
+        settings = CaptionerSettings.of("Captioner", options, settings, also=KERAS_OPTIONS)
         self._settings = settings
         self.search_settings = Search(**settings.search.to_dict())
         self.vocabulary = _as_vocabulary(vocabulary)
@@ -195,8 +197,8 @@ class Captioner(CaptionGenerator, Trainer):
         options = self.current_options()
         if self.photo_encoder.is_custom and self.photo_encoder.is_present:
             options["encoder"] = keras.saving.serialize_keras_object(self.encoder_model)
-        of_keras = {"name": self.name, "dtype": self.decoder.dtype_policy.name}
-        return {"vocabulary": self.vocabulary.words, **of_keras, **options}
+        keras_options = {"name": self.name, "dtype": self.decoder.dtype_policy.name}
+        return {"vocabulary": self.vocabulary.words, **keras_options, **options}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Captioner:

@@ -97,14 +97,18 @@ class Part:
         """Raise a ValueError for an invalid combination of values."""
 
     @classmethod
-    def of(cls, asking, arguments, also=()):
+    def of(cls, asking, arguments, base=None, *, names=None, also=()):
         """Make the settings from the keyword arguments of a function, a dict.
 
         Args:
             asking: the name of the function, for the error about an unknown argument.
+            base: settings that have the other values; None: the defaults.
+            names: of the settings that the function takes; None: all.
             also: names of the function's other arguments, which may have been meant.
         """
-        return cls(**known_settings(asking, arguments, [*cls.names(), *also]))
+        base = cls() if base is None else base
+        known = known_settings(asking, arguments, [*(names or cls.names()), *also])
+        return dataclasses.replace(base, **known)
 
     @classmethod
     def check(cls, **values):
@@ -538,9 +542,10 @@ class Settings:
     defaults_in_words = {}  # see Part
 
     @classmethod
-    def of(cls, asking, arguments, also=()):
+    def of(cls, asking, arguments, base=None, *, also=()):
         """Make the settings from the keyword arguments of a function; see `Part.of`."""
-        return cls().replace(**known_settings(asking, arguments, [*cls.names(), *also]))
+        base = cls() if base is None else base
+        return base.replace(**known_settings(asking, arguments, [*cls.names(), *also]))
 
     @classmethod
     def parts(cls):
@@ -612,6 +617,12 @@ class FitSettings(CaptionerSettings):
     cross_entropy: CrossEntropy = CrossEntropy()
     rewards: Rewards = Rewards()
 
+    @property
+    def captioner(self):
+        """The CaptionerSettings alone."""
+        parts = {part: getattr(self, part) for part in CaptionerSettings.parts()}
+        return CaptionerSettings(**parts)
+
 
 # === Functions that take settings ===
 
@@ -633,11 +644,11 @@ Documented = TypeVar("Documented", bound=Callable)  # so that type checkers know
 
 def known_settings(asking, arguments, known_names):
     """Return the keyword arguments of a function, a dict, without settings that were
-    removed. An unknown name is a ValueError.
+    removed. Any other unknown name is a ValueError.
     """
-    arguments = without_removed(asking, arguments)
-    reject_unknown(asking, arguments, known_names)
-    return arguments
+    unknown = {name: value for name, value in arguments.items() if name not in known_names}
+    reject_unknown(asking, without_removed(asking, unknown), known_names)
+    return {name: value for name, value in arguments.items() if name not in unknown}
 
 
 def reject_unknown(asking, names, known_names):

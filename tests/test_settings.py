@@ -295,6 +295,18 @@ def test_a_captioner_has_its_settings_with_those_that_were_left_to_the_encoder()
     assert captioner.settings.search == SearchRules(length_penalty=0.7), "what is saved"
 
 
+def test_a_captioner_takes_its_settings_whole_and_options_in_place_of_them():
+    settings = FitSettings.of("fit", {"encoder": None, "label_smoothing": 0.2, **SIZES}).captioner
+    assert type(settings) is CaptionerSettings
+    captioner = Captioner(["dog"], settings)
+    assert captioner.decoder.settings is settings.network
+    assert captioner.paper_objective.settings is settings.loss
+    other = Captioner(["dog"], settings, hidden_dim=6).settings
+    assert other.loss is settings.loss and other.network.hidden_dim == 6
+    with pytest.raises(ValueError, match="mean hidden_dim"):
+        Captioner(["dog"], settings, hiden_dim=6)
+
+
 @pytest.fixture(scope="module")
 def captioner():
     captioner = Captioner(["dog", "runs"], encoder=None, **SIZES)

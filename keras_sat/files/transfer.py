@@ -9,6 +9,7 @@ from data_utils.foreign_text import brief
 from keras_sat.beyond.terms import TERMS
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.model.photo_encoder import BUNDLED
+from keras_sat.settings import CaptionerSettings
 
 # What a trained captioner must keep; what is trained of its encoder may change.
 KEPT = ("encoder", "encoder_layer", "encoder_weights", "image_size")
@@ -22,7 +23,10 @@ def adapted(captioner, vocabulary, options):
     reject_unbuilt(captioner, "adapt")
     vocabulary = captioner.vocabulary if vocabulary is None else vocabulary
     _reject_other_encoder(captioner, options)
-    adapted = type(captioner)(**_config_of(captioner, vocabulary, options))
+    changes = {name: options[name] for name in CaptionerSettings.names() if name in options}
+    others = {name: value for name, value in options.items() if name not in changes}
+    settings = _changed_settings(captioner, changes)
+    adapted = type(captioner)(vocabulary, settings, **{"name": captioner.name, **others})
     old, new = captioner.settings.encoder, adapted.settings.encoder
     has_its_grid = new.grid == old.grid
     adapted.photo_encoder.remember(
@@ -61,28 +65,23 @@ def _reject_other_encoder(captioner, options):
             raise ValueError(f"{problem} Received: {name}={brief(value)}")
 
 
-def _config_of(captioner, vocabulary, options):
-    """Return the arguments for creating the new captioner."""
+def _changed_settings(captioner, changes):
+    """Return the CaptionerSettings of the new captioner."""
     # Attention supervision belongs to a training: it has layers that are not saved, or
     # needs more than captions.
     not_kept = {option: 0.0 for option, term in TERMS.items() if not term.is_measured}
-    config = {
-        "name": captioner.name,
-        **captioner.current_options(),
-        **not_kept,
-        **options,
-        "vocabulary": vocabulary,
-        "encoder": captioner.encoder,
-    }
-    if captioner.photo_encoder.is_saved:
-        config["encoder_weights"] = None  # they are copied from this captioner
+    settings = captioner.settings.replace(**{**not_kept, **changes})
+    encoder = captioner.encoder
     if captioner.photo_encoder.is_custom:
-        config["encoder"] = captioner.encoder_model
-        if config["encoder_training"] != "frozen":  # train a copy
-            config["encoder"] = keras.models.clone_model(captioner.encoder_model)
-            config["encoder"].set_weights(captioner.encoder_model.get_weights())
-            config["encoder"].trainable = True
-    return config
+        encoder = captioner.encoder_model
+        if settings.encoder.encoder_training != "frozen":  # train a copy
+            encoder = keras.models.clone_model(captioner.encoder_model)
+            encoder.set_weights(captioner.encoder_model.get_weights())
+            encoder.trainable = True
+    weights = settings.encoder.encoder_weights
+    if captioner.photo_encoder.is_saved:
+        weights = None  # they are copied from this captioner
+    return settings.replace(encoder=encoder, encoder_weights=weights)
 
 
 def _take_over_weights(captioner, adapted, options):

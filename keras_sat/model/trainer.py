@@ -71,14 +71,14 @@ class Trainer(keras.Model):
             **options: see `keras_sat.settings.Optimizer`; others are those of
                 `keras.Model.compile`, without loss and metrics.
         """
-        of_keras = {name: options.pop(name) for name in [*options] if name not in Optimizer.names()}
-        if of_keras.pop("loss", None) is not None or of_keras.pop("metrics", None) is not None:
+        others = {name: options.pop(name) for name in [*options] if name not in Optimizer.names()}
+        if others.pop("loss", None) is not None or others.pop("metrics", None) is not None:
             raise ValueError(
                 "The captioner has its own loss and metrics: do not pass any. Received: "
                 "loss or metrics"
             )
         settings = Optimizer(**options)
-        self.compile_arguments = {**of_keras, "jit_compile": jit_compile}
+        self.compile_arguments = {**others, "jit_compile": jit_compile}
         self.updates = WeightUpdates(settings, decays_vectors=not isinstance(optimizer, str))
         optimizer = make_optimizer(optimizer, settings)
         # Else Keras does it.
@@ -87,12 +87,12 @@ class Trainer(keras.Model):
         if needs_scale and not is_scaled:
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
         if jit_compile == "auto":
-            is_plain = training_objective is None and not of_keras.get("run_eagerly")
+            is_plain = training_objective is None and not others.get("run_eagerly")
             is_alone = self.distribute_strategy.num_replicas_in_sync == 1
             jit_compile = is_plain and is_alone and bool(tf.config.list_physical_devices("GPU"))
         self.training_objective = training_objective or self.paper_objective
         self.means = Means()
-        super().compile(optimizer=optimizer, jit_compile=jit_compile, **of_keras)
+        super().compile(optimizer=optimizer, jit_compile=jit_compile, **others)
         self.build_terms()
 
     def get_compile_config(self):

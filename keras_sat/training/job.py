@@ -50,21 +50,16 @@ class TrainingJob:
         if self.photos.show_progress:
             print(*lines, sep="\n")
 
-    def captioner_options(self):
-        """Return the captioner options that were given to `fit`."""
-        training = self.settings.training
-        dtype = {} if training.dtype is None else {"dtype": training.dtype}
-        return {"seed": training.seed, **self.plan.asked_of_captioner(), **dtype}
-
     def record_of_words(self):
         """Return the record of the cross-entropy phase; see `describe`."""
         settings = self.settings
-        captioner = CaptionerSettings.defaults() if self.initial_model is None else {}
-        captioner |= self.plan.asked_of_captioner()
-        captioner["encoder_weights"] = settings.encoder.encoder_weights
+        defaults = CaptionerSettings.defaults() if self.initial_model is None else {}
         arguments = {
             **self.arguments,
-            **captioner,
+            **defaults,
+            **self.plan.given_of_captioner(),
+            **self.plan.keras_options,
+            "encoder_weights": settings.encoder.encoder_weights,
             **settings.training.to_dict(),
             **settings.optimizer.to_dict(),
             **settings.cross_entropy.to_dict(),
@@ -84,6 +79,6 @@ class TrainingJob:
         arguments |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}
         required = {option: term.needs for option, term in TERMS.items() if term.needs}
         arguments |= {argument: self.arguments[argument] for argument in required.values()}
-        asked = self.plan.asked_of_captioner()
-        arguments |= {option: asked.get(option) for option in required}
+        given = self.plan.given_of_captioner()
+        arguments |= {option: given.get(option) for option in required}
         return describe({**arguments, **rewards}, self.images, captioner)

@@ -101,11 +101,11 @@ def train_on_rewards(job, previous_captioner):
 
 
 def _changes_for_rewards(job):
-    """Return the captioner options that the self-critical phase changes: those that a
-    saved captioner does not contain, and without a cross-entropy phase, which would
-    have applied them, all.
+    """Return what the self-critical phase changes in a captioner: the settings that a
+    saved one does not contain, and without a cross-entropy phase, which would have
+    applied them, all that were given.
     """
-    changes = job.captioner_options()
+    changes = {**job.plan.given_of_captioner(), **job.plan.keras_options}
     if not job.settings.cross_entropy.epochs:
         return changes
     return {name: value for name, value in changes.items() if name in PASSED_TO_EACH_PHASE}
@@ -141,14 +141,16 @@ def _new_captioner(job):
     vocabulary.
     """
     words, initial_model = job.settings.cross_entropy, job.initial_model
+    keras_options = job.plan.keras_options
     vocabulary = Vocabulary.build(job.images, min_count=words.min_count, max_size=words.max_words)
     if initial_model is None:
-        encoder_weights = job.settings.encoder.encoder_weights
-        return Captioner(vocabulary, encoder_weights=encoder_weights, **job.captioner_options())
+        return Captioner(vocabulary, job.settings.captioner, **keras_options)
     known_words = initial_model.vocabulary
     new_words = [word for word in vocabulary.words if word not in known_words]
     return initial_model.adapted(
-        Vocabulary([*known_words.words, *new_words]), **job.captioner_options()
+        Vocabulary([*known_words.words, *new_words]),
+        **job.plan.given_of_captioner(),
+        **keras_options,
     )
 
 

@@ -31,7 +31,7 @@ from keras_sat.settings import CaptionerSettings, Encoder, Features, FitSettings
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS, MONITORED
 from keras_sat.training.run_record import recorded_encoder
 
-OF_KERAS = ("name", "trainable")  # arguments of Captioner that are not options
+KERAS_OPTIONS = ("name", "trainable")  # arguments of Captioner that are not settings
 # Of the settings of encoder, features and network, those that are not fixed once a
 # captioner is trained.
 NOT_FIXED = {"attention", "encoder_weights", "grid", "photo_blur", "seed"}
@@ -59,7 +59,7 @@ class Request:
         settings: FitSettings of the options, with the plain default of each that was
             not given.
         given: the names of the settings that were given.
-        of_keras: dict of the options in OF_KERAS that were given.
+        keras_options: dict of those KERAS_OPTIONS that were given.
     """
 
     data: str
@@ -71,7 +71,7 @@ class Request:
     boxes: Any = None
     settings: FitSettings = field(init=False)
     given: frozenset = field(init=False)
-    of_keras: Mapping = field(init=False)
+    keras_options: Mapping = field(init=False)
 
     def __post_init__(self, options):
         fields = FitSettings.fields()
@@ -80,8 +80,8 @@ class Request:
             for name, value in options.items()
             if value is not None or name not in fields or not fields[name].metadata["none_is_unset"]
         }
-        self.of_keras = {name: given.pop(name) for name in OF_KERAS if name in given}
-        self.settings = FitSettings.of("fit", given, also=OF_KERAS)
+        self.keras_options = {name: given.pop(name) for name in KERAS_OPTIONS if name in given}
+        self.settings = FitSettings.of("fit", given, also=KERAS_OPTIONS)
         self.given = frozenset(name for name in given if name in fields)  # not removed ones
         if self.preset is not None:
             one_of(*presets.PRESETS).check("preset", self.preset)
@@ -194,7 +194,7 @@ class Plan:
         settings: FitSettings: what was given, and else the values of the initial model
             or the defaults.
         given: the names of the settings that the call, or its preset, asks for.
-        of_keras: see Request.
+        keras_options: dict of the arguments of Captioner that are not its settings.
         encoder_name: the name of the encoder, or None.
         monitored: the metric that chooses the best cross-entropy epoch.
         output_dir: Path.
@@ -209,7 +209,7 @@ class Plan:
     initial_model: str | None
     settings: FitSettings
     given: frozenset
-    of_keras: Mapping
+    keras_options: Mapping
     encoder_name: str | None
     monitored: str
     output_dir: Path
@@ -221,15 +221,13 @@ class Plan:
         """Whether the initial model stays if no epoch is better: the bundled one."""
         return self.initial_model == "bundled"
 
-    def asked_of_captioner(self):
-        """Return a dict of the options of Captioner that were asked for; the others
-        have their default, or that of the initial model, which is loaded with the
-        `encoder_weights`.
+    def given_of_captioner(self):
+        """Return a dict of those given settings that a captioner takes, and the seed:
+        what changes in an initial model, which is loaded with the `encoder_weights`.
         """
-        values = self.settings.to_dict()
-        names = [name for name in CaptionerSettings.names() if name in self.given]
-        asked = {name: values[name] for name in names if name != "encoder_weights"}
-        return {**asked, **self.of_keras}
+        values = self.settings.captioner.to_dict()
+        given = self.given.union(["seed"]) - {"encoder_weights"}
+        return {name: value for name, value in values.items() if name in given}
 
     def resumed(self, record):
         """Return the plan of a run that is resumed: it keeps the defaults that it was
@@ -331,6 +329,9 @@ def resolve(request, photos, machine):
     settings = settings.replace(**_left_to_encoder(settings))
     if settings.training.dtype == "auto":
         settings = settings.replace(dtype=machine.auto_dtype)  # so that the record has it
+    keras_options = dict(request.keras_options)
+    if settings.training.dtype is not None:
+        keras_options["dtype"] = settings.training.dtype
 
     output_dir = request.output_dir
     if output_dir is None:
@@ -344,7 +345,7 @@ def resolve(request, photos, machine):
         initial_model=initial_model,
         settings=settings,
         given=given,
-        of_keras=request.of_keras,
+        keras_options=keras_options,
         encoder_name=encoder_name,
         monitored=_monitored(photos, is_bundled=initial_model == "bundled"),
         output_dir=Path(output_dir).expanduser(),

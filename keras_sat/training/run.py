@@ -262,10 +262,10 @@ class Training:
         return f"repeat the call or command to resume after {self.kind}epoch {len(self.epochs)}"
 
     def _dev_batches(self, captioner):
-        settings = self.job.settings
-        group_by = settings.cross_entropy.group_by
+        training = self.job.settings.training
+        group_by = self.job.settings.cross_entropy.group_by
         return self.job.photos.batches(
-            "dev", captioner, settings.training, group_by, whole=True, shuffle=False
+            "dev", captioner, training, group_by, whole=True, shuffle=False
         )
 
     def _search_options(self):
