@@ -48,8 +48,8 @@ def option_types():
     text += "from typing import Any, TypedDict\n"
     text += _typed_dict("CaptionerKeywords", settings.CaptionerSettings, also=OF_LAYERS)
     text += _typed_dict("SearchKeywords", settings.Search)
-    text += _typed_dict("EvaluatedSearchKeywords", settings.Search, settings.EVALUATED_SEARCH)
-    text += _typed_dict("BeamSearchKeywords", settings.Search, settings.BEAM_SEARCH)
+    text += _typed_dict("BeamSearchKeywords", settings.Search, settings.BeamSearch.names())
+    text += _typed_dict("AlgorithmKeywords", settings.Search, settings.ALGORITHM_OPTIONS)
     text += _typed_dict("FitKeywords", settings.FitSettings, also=OF_CAPTIONER, takes_none=True)
     return text
 

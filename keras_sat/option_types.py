@@ -50,13 +50,13 @@ class CaptionerKeywords(TypedDict, total=False):
 
 
 class SearchKeywords(TypedDict, total=False):
+    num_beams: int | None
+    max_length: int
+    allow_unknown: bool
     length_penalty: float | None
     no_repeat_ngram: int | None
     no_repeat_around: str | None
     consensus_weight: float | None
-    num_beams: int | None
-    max_length: int
-    allow_unknown: bool
     num_results: int
     temperature: float | None
     top_k: int | None
@@ -68,23 +68,23 @@ class SearchKeywords(TypedDict, total=False):
     batch_size: int
 
 
-class EvaluatedSearchKeywords(TypedDict, total=False):
-    num_beams: int | None
-    max_length: int
-    length_penalty: float | None
-    no_repeat_ngram: int | None
-    no_repeat_around: str | None
-    allow_unknown: bool
-    consensus_weight: float | None
-
-
 class BeamSearchKeywords(TypedDict, total=False):
     num_beams: int | None
     max_length: int
+    allow_unknown: bool
     length_penalty: float | None
     no_repeat_ngram: int | None
     no_repeat_around: str | None
+    consensus_weight: float | None
+
+
+class AlgorithmKeywords(TypedDict, total=False):
+    num_beams: int | None
+    max_length: int
     allow_unknown: bool
+    length_penalty: float | None
+    no_repeat_ngram: int | None
+    no_repeat_around: str | None
 
 
 class FitKeywords(TypedDict, total=False):

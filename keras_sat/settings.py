@@ -52,14 +52,6 @@ SHOWN_IN_FIT = (
     *("attention_penalty_weight", "label_smoothing", "epochs", "batch_size", "learning_rate"),
     *("optimizer", "num_views", "self_critical_epochs", "seed"),
 )
-# What an export and workers take of a Search, and what `evaluate` takes.
-BEAM_SEARCH = ("num_beams", "max_length", "length_penalty", "no_repeat_ngram", "no_repeat_around")
-BEAM_SEARCH += ("allow_unknown",)
-EVALUATED_SEARCH = (*BEAM_SEARCH, "consensus_weight")
-SHOWN_IN_CAPTION = (
-    *("num_beams", "max_length", "length_penalty", "no_repeat_ngram", "no_repeat_around"),
-    *("consensus_weight", "num_results", "temperature", "top_k", "top_p", "seed", "batch_size"),
-)
 MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
 MOST_BEAMS = 1_000  # memory grows with them
 CONSENSUS_BEAMS = 10  # the default number of beams for a choice by consensus
@@ -294,14 +286,10 @@ class SearchRules(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(SearchRules):
-    """How photos are captioned: by search or by sampling.
+class Beams(Part):
+    """The beams of a search, and what they may say."""
 
-    A captioner has a complete one, `search_settings`; `caption` replaces what it is
-    given.
-    """
-
-    defaults_in_words = dict.fromkeys(SearchRules.names(), "the captioner's own")
+    heading = "Search"
     num_beams: int | None = setting(
         None,
         count(1, MOST_BEAMS),
@@ -312,6 +300,28 @@ class Search(SearchRules):
         20, count(1, MOST_WORDS), "maximum number of words, including `<end>`"
     )
     allow_unknown: bool = setting(False, flag, "allow `<unk>` in captions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamSearch(SearchRules, Beams):
+    """How the best captions are searched for: what `evaluate` takes."""
+
+
+# What the search algorithm takes, and therefore exports and workers: consensus chooses
+# afterwards.
+ALGORITHM_OPTIONS = tuple(name for name in BeamSearch.names() if name != "consensus_weight")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(BeamSearch):
+    """How photos are captioned: by beam search, or by sampling if there is a
+    `temperature`.
+
+    A captioner has a complete one, `search_settings`; `caption` replaces what it is
+    given.
+    """
+
+    defaults_in_words = dict.fromkeys(SearchRules.names(), "the captioner's own")
     num_results: int = setting(
         1, count(), "captions per photo; the default num_beams is at least this"
     )
@@ -351,40 +361,43 @@ class Search(SearchRules):
                 votes=True,
                 sample_attention=True,
             )
-        if self.temperature is None and self.num_results > self.beams():
-            received = {"num_results": self.num_results, "num_beams": self.beams()}
+        num_beams = self.resolved_num_beams()
+        if self.temperature is None and self.num_results > num_beams:
+            received = {"num_results": self.num_results, "num_beams": num_beams}
             raise ArgumentError("A search cannot return more results than beams.", **received)
 
-    def changed(self, asking, arguments, *, names=None, also=()):
-        """Return this search with the keyword arguments of a function, a dict, in place
-        of its own values. None leaves a value as it is, unless it is one itself.
+    @classmethod
+    def of(cls, asking, arguments, base=None, *, names=None, also=()):
+        """Make the search from the keyword arguments of a function; see `Part.of`.
 
-        Args:
-            asking, also: see `Part.of`.
-            names: of the settings that the function takes; None: all.
+        None leaves a value as it is, unless it is one itself.
         """
-        arguments = known_settings(asking, arguments, [*(names or self.names()), *also])
-        fields = self.fields()
-        given = {
+        fields = cls.fields()
+        passed = {
             name: value
             for name, value in arguments.items()
-            if value is not None or fields[name].metadata["none"]
+            if value is not None or name not in fields or fields[name].metadata["none"]
         }
-        changed = dataclasses.replace(self, **given)
-        of_search = ("num_beams", *SearchRules.names())
-        searched = {name: given[name] for name in of_search if given.get(name) is not None}
-        if changed.temperature is not None and searched and searched != {"num_beams": 1}:
+        search = super().of(asking, passed, base, names=names, also=also)
+        not_sampled = ("num_beams", *SearchRules.names())
+        searched = {name: passed[name] for name in not_sampled if passed.get(name) is not None}
+        if search.temperature is not None and searched and searched != {"num_beams": 1}:
             problem = (
                 f"`temperature` requires sampling, but {', '.join(searched)} a search. Pass "
                 "only one of them."
             )
-            raise ArgumentError(problem, temperature=changed.temperature, **searched)
-        return changed
+            raise ArgumentError(problem, temperature=search.temperature, **searched)
+        return search
 
-    def beams(self, with_consensus=False):
+    def resolved_num_beams(self, with_consensus=False):
         """Return the number of beams, also where it is left to the other settings."""
         fewest = CONSENSUS_BEAMS if with_consensus else 3
         return self.num_beams or min(MOST_BEAMS, max(fewest, self.num_results))
+
+    def greedy(self):
+        """Return the greedy search with the same rules."""
+        of_sampling = {"temperature": None, "top_k": None, "top_p": None}
+        return dataclasses.replace(self, num_beams=1, num_results=1, **of_sampling)
 
     def arguments(self, with_consensus=False):
         """Return the arguments of `keras_sat.search.algorithms.run_search`, a dict.
@@ -392,19 +405,19 @@ class Search(SearchRules):
         Each distinct dict needs its own graph. With consensus, all beams are results,
         one of which is chosen later.
         """
-        names = ["max_length", "allow_unknown", "sample_attention"]
         if self.temperature is not None:
-            names += ["temperature", "top_k", "top_p"]
+            names = ("max_length", "allow_unknown", "sample_attention")
+            names += ("temperature", "top_k", "top_p")
             arguments = {name: getattr(self, name) for name in names}
             return arguments | {"num_samples": self.num_results}
-        names += ["no_repeat_ngram", "no_repeat_around"]
-        num_beams = self.beams(with_consensus)
+        names = (*ALGORITHM_OPTIONS, "sample_attention")
         arguments = {name: getattr(self, name) for name in names}
-        if num_beams > 1:
-            num_results = num_beams if with_consensus else self.num_results
-            arguments |= {"num_beams": num_beams, "num_results": num_results}
-            arguments["length_penalty"] = self.length_penalty
-        return arguments
+        num_beams = self.resolved_num_beams(with_consensus)
+        if num_beams == 1:  # greedy search has one result, and compares none
+            del arguments["num_beams"], arguments["length_penalty"]
+            return arguments
+        num_results = num_beams if with_consensus else self.num_results
+        return arguments | {"num_beams": num_beams, "num_results": num_results}
 
 
 # === Training ===

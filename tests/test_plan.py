@@ -187,5 +187,5 @@ def test_the_space_that_features_take_counts_the_views_of_the_preset(page, machi
 
 def test_the_beams_that_questions_states_are_those_of_a_search():
     words = words_of("questions.md")
-    assert f"(`--num-beams`, {Search().beams()} by default)" in words
+    assert f"(`--num-beams`, {Search().resolved_num_beams()} by default)" in words
     assert f"such as the bundled `flickr8k`, use {CONSENSUS_BEAMS} by default" in words

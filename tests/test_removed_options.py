@@ -25,7 +25,7 @@ def test_a_value_that_changes_nothing_is_left_out_in_silence():
 
 def test_a_call_without_an_option_that_did_no_harm_goes_on_with_one_warning():
     with pytest.warns(UserWarning, match="no option old_search any more") as warnings:
-        options = Search().changed("caption", {"old_search": True, "num_beams": 2})
+        options = Search.of("caption", {"old_search": True, "num_beams": 2})
     assert options.num_beams == 2 and len(warnings) == 1
 
 

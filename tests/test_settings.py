@@ -161,16 +161,20 @@ def test_what_concerns_two_options(cls, given, message):
 
 def test_a_search_is_complete_and_a_call_replaces_what_it_is_given():
     own = Search(length_penalty=0.5, num_beams=5)
-    assert own.changed("caption", {"max_length": 9}) == dataclasses.replace(own, max_length=9)
-    assert own.changed("caption", {"length_penalty": None}) == own, "None: the captioner's own"
-    assert own.changed("caption", {"num_beams": None}).beams() == 3, "a value of its own"
-    assert own.changed("caption", {"temperature": 1.0}).arguments().keys().isdisjoint(["num_beams"])
+    assert Search.of("caption", {"max_length": 9}, own) == dataclasses.replace(own, max_length=9)
+    assert Search.of("caption", {"length_penalty": None}, own) == own, "None: the captioner's own"
+    assert Search.of("caption", {"num_beams": None}, own).resolved_num_beams() == 3, (
+        "a value of its own"
+    )
+    assert (
+        Search.of("caption", {"temperature": 1.0}, own).arguments().keys().isdisjoint(["num_beams"])
+    )
     with pytest.raises(ValueError, match="Received: temperature=1.0, num_beams=2"):
-        own.changed("caption", {"temperature": 1.0, "num_beams": 2})
+        Search.of("caption", {"temperature": 1.0, "num_beams": 2}, own)
     with pytest.raises(ValueError, match="^export has no such option. .*consensus_weight"):
-        own.changed("export", {"consensus_weight": 2.0}, names=settings.BEAM_SEARCH)
+        Search.of("export", {"consensus_weight": 2.0}, own, names=settings.ALGORITHM_OPTIONS)
     assert Search(num_beams=2).arguments(with_consensus=True)["num_results"] == 2
-    assert Search().beams(with_consensus=True) == settings.CONSENSUS_BEAMS
+    assert Search().resolved_num_beams(with_consensus=True) == settings.CONSENSUS_BEAMS
 
 
 def test_names_that_are_written_out_so_that_options_need_no_tensorflow():
@@ -263,7 +267,7 @@ def test_the_help_of_fit_has_its_options_by_kind():
     "function, kind, shown",
     [
         (keras_sat.fit, FitSettings, settings.SHOWN_IN_FIT),
-        (Captioner.caption, Search, settings.SHOWN_IN_CAPTION),
+        (Captioner.caption, Search, Search.names()),
     ],
     ids=["fit", "caption"],
 )
@@ -275,7 +279,8 @@ def test_a_signature_shows_the_most_used_settings_with_their_defaults(function, 
         default = kind.fields()[name].default
         assert parameters[name].default == (None if name in kind.defaults_in_words else default)
     named = named_in_docstring(function)
-    first = named.index(settings.MOST_USED)
+    heading = "Options" if {*shown} == {*kind.names()} else settings.MOST_USED
+    first = named.index(heading)
     assert named[first + 1 : first + 1 + len(shown)] == [*shown]
 
 

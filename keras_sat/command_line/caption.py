@@ -28,7 +28,7 @@ from keras_sat.command_line.models import (
     runs_on_litert,
 )
 from keras_sat.command_line.paths import drawing_paths
-from keras_sat.settings import EVALUATED_SEARCH, MAP_KINDS, Encoder, Search
+from keras_sat.settings import MAP_KINDS, BeamSearch, Encoder, Search
 
 DESCRIPTION = """Print a line for each picture: its path, a tab and its caption. On a terminal the
 line also shows the confidence, if the model has one, and starts with "not sure" if
@@ -53,7 +53,7 @@ def add_arguments(parser):
     )
     add_switches(parser, recursive="include subfolders")
     add_models(parser)
-    add_options(parser, Search, *EVALUATED_SEARCH, "num_results")
+    add_options(parser, Search, *BeamSearch.names(), "num_results")
     text = (
         "caption only this part: left,top,right,bottom, as fractions of the sides, such as "
         ".1,.2,.4,.9; repeatable"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from keras_sat.bounds import probability
 from keras_sat.command_line.flags import flag_of
 from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
-from keras_sat.settings import BEAM_SEARCH, EVALUATED_SEARCH
+from keras_sat.settings import ALGORITHM_OPTIONS, BeamSearch
 
 # Which options belong to what; the others are fields of CaptionRequest themselves.
-SEARCH = (*EVALUATED_SEARCH, "num_results")
+SEARCH = (*BeamSearch.names(), "num_results")
 MAPS = ("plot", "html", "gif", "gallery")
 DRAWINGS = (*MAPS, "trace")
 STYLE = ("words", "width", "shares", "plot_format", "map_kind")
@@ -29,7 +29,7 @@ ALLOWED_WITH_RAY = (
     "recursive",
     "models",
     "encoder_weights",
-    *BEAM_SEARCH,
+    *ALGORITHM_OPTIONS,
     *WORKERS,
 )
 

@@ -21,7 +21,7 @@ from keras_sat.command_line.models import models_or_default
 from keras_sat.command_line.option_groups import WORKERS, check_workers, parted, reject_alone
 from keras_sat.command_line.paths import output_paths
 from keras_sat.presets import DEFAULT_MODEL
-from keras_sat.settings import EVALUATED_SEARCH, MEASURED_MAPS, Encoder, Search
+from keras_sat.settings import MEASURED_MAPS, BeamSearch, Encoder, Search
 
 DESCRIPTION = """Caption the photos of a split, and score the captions against the references.
 With --captions, score the captions of any other system."""
@@ -81,7 +81,7 @@ def add_arguments(parser):
         captions="score the captions in this JSON list of objects with image_id and caption",
     )
     add_data(parser, split="test")
-    add_options(parser, Search, *EVALUATED_SEARCH)
+    add_options(parser, Search, *BeamSearch.names())
     add_options(parser, Encoder, "encoder_weights")
     add_switches(
         parser, allow_training_photos="also score photos that the captioner was trained on"

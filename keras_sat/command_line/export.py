@@ -13,7 +13,7 @@ from keras_sat.command_line.page_options import (
     say_that_it_takes_time,
     shown_name,
 )
-from keras_sat.settings import BEAM_SEARCH, Search
+from keras_sat.settings import ALGORITHM_OPTIONS, Search
 
 DESCRIPTION = """Write a captioner, including encoder and search, for programs without keras_sat: a
 SavedModel for TensorFlow Serving, in DIRECTORY/1 or the next free number."""
@@ -24,7 +24,7 @@ def add_arguments(parser):
     parser.add_argument(
         "directory", metavar="DIRECTORY", help="the folder for exports of this model"
     )
-    add_options(parser, Search, *BEAM_SEARCH)
+    add_options(parser, Search, *ALGORITHM_OPTIONS)
     add_switches(
         parser.add_mutually_exclusive_group(),
         web="write a web page instead, which any static host can serve",

@@ -50,7 +50,7 @@ def fits_litert(models, request):
     from keras_sat.deploy.litert_captioner import is_installed
 
     default = Search()
-    is_default_search = request.search in ({}, {"num_beams": default.beams()})
+    is_default_search = request.search in ({}, {"num_beams": default.resolved_num_beams()})
     is_short = len(tokenise(request.say or "")) < default.max_length
     is_one_model = len(models) == 1 and request.encoder_weights is None
     is_supported = is_default_search and is_short and is_one_model

@@ -39,7 +39,7 @@ from keras_sat.deploy.litert_folder import write_files, write_litert
 from keras_sat.deploy.onnx_file import onnx_file
 from keras_sat.files.saving import reject_unbuilt
 from keras_sat.model.fast_twins import without_fast_twins
-from keras_sat.settings import BEAM_SEARCH
+from keras_sat.settings import ALGORITHM_OPTIONS
 
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")
 
@@ -55,7 +55,7 @@ def export(captioner, directory, formats, **options):
             writes model.tflite, which takes one photo of the encoder's input size,
             searches greedily, and returns token ids. "onnx" writes model.onnx, which
             requires tf2onnx. A list writes several.
-        **options: those of `keras_sat.settings.BEAM_SEARCH`.
+        **options: those of `keras_sat.settings.BeamSearch`, without consensus_weight.
 
     Signatures of the SavedModel: "serving_default" takes `images`, uint8 (photos,
     height, width, 3), RGB, of any size; they are resized to the encoder's input size.
@@ -114,9 +114,10 @@ def search_arguments(captioner, **options):
     """Return the arguments of `CaptionGenerator.search` for greedy and for beam search,
     which returns all beams.
     """
-    search = captioner.search_for("export", options, names=BEAM_SEARCH)
-    widths = [{"num_beams": beams, "num_results": beams} for beams in (1, search.beams())]
-    return [dataclasses.replace(search, **width).arguments() for width in widths]
+    search = captioner.search_for("export", options, names=ALGORITHM_OPTIONS)
+    num_beams = search.resolved_num_beams()
+    beams = dataclasses.replace(search, num_beams=num_beams, num_results=num_beams)
+    return [search.greedy().arguments(), beams.arguments()]
 
 
 def check_captioner(captioner, *, in_float32):

@@ -34,8 +34,8 @@ from keras_sat.deploy.photo_list import absolute, list_of_photos, parts_of, phot
 from keras_sat.deploy.photo_process import PhotoProcess
 from keras_sat.deploy.ray_workers import Workers, connected
 from keras_sat.files.model_folder import model_digest, model_directory
-from keras_sat.option_types import BeamSearchKeywords
-from keras_sat.settings import BEAM_SEARCH, Search, with_options
+from keras_sat.option_types import AlgorithmKeywords
+from keras_sat.settings import ALGORITHM_OPTIONS, Search, with_options
 
 BATCH_SIZE = 64  # of captions, as in `Captioner.caption`
 COLUMNS = (
@@ -53,7 +53,7 @@ COLUMNS = (
 )
 
 
-@with_options(Search, BEAM_SEARCH)
+@with_options(Search, ALGORITHM_OPTIONS)
 def distributed_caption(
     images: Any,
     model: Any = None,
@@ -67,7 +67,7 @@ def distributed_caption(
     worker_gpus: float = 0,
     encoder_weights: str | os.PathLike | None = None,
     show_progress: bool = True,
-    **options: Unpack[BeamSearchKeywords],
+    **options: Unpack[AlgorithmKeywords],
 ) -> Any:
     """Caption photos on a Ray cluster, write the captions in parts, and return a Ray
     Dataset that reads them.
@@ -130,7 +130,7 @@ def write_captions(
     """
     options = {} if options is None else options
     other_arguments = inspect.signature(distributed_caption).parameters
-    Search().changed("distributed_caption", options, names=BEAM_SEARCH, also=other_arguments)
+    Search.of("distributed_caption", options, names=ALGORITHM_OPTIONS, also=other_arguments)
     one_of("jsonl", "parquet").check("file_type", file_type)
     count().check("part_size", part_size)
     part_size = -(-part_size // BATCH_SIZE) * BATCH_SIZE

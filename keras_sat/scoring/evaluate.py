@@ -16,7 +16,7 @@ from data_utils.foreign_text import brief
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.bounds import one_of
-from keras_sat.option_types import EvaluatedSearchKeywords
+from keras_sat.option_types import BeamSearchKeywords
 from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
 from keras_sat.scoring.faithfulness import figures_of as faithfulness_figures
 from keras_sat.scoring.leakage import check_training_photos, warn_of_copies_in_training
@@ -26,7 +26,7 @@ from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.region_nouns import region_nouns
 from keras_sat.scoring.scores import SCORES
 from keras_sat.scoring.table import PERSON, ScoreTable, coco_image_id
-from keras_sat.settings import EVALUATED_SEARCH, MEASURED_MAPS, Search, with_options
+from keras_sat.settings import MEASURED_MAPS, BeamSearch, Search, with_options
 
 TOKENISATION = "data_utils.tokenise"
 NUM_REFERENCES = 5  # COCO has more for some photos; the paper drops the rest
@@ -40,7 +40,7 @@ SEEN_IN_TRAINING = (
 )
 
 
-@with_options(Search, EVALUATED_SEARCH)
+@with_options(Search, BeamSearch.names())
 def evaluate(
     captioner: Any,
     data: str | list[CaptionedImage],
@@ -60,7 +60,7 @@ def evaluate(
     pixel_photos: int = PIXEL_PHOTOS,
     keep_results: bool = False,
     show_progress: bool = True,
-    **options: Unpack[EvaluatedSearchKeywords],
+    **options: Unpack[BeamSearchKeywords],
 ) -> ScoreTable:
     """Caption the photos of one split and score the captions; return a ScoreTable.
 
@@ -101,7 +101,7 @@ def evaluate(
     """
     _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_photos)
     also = inspect.signature(evaluate).parameters
-    search = captioner.search_for("evaluate", options, names=EVALUATED_SEARCH, also=also)
+    search = captioner.search_for("evaluate", options, names=BeamSearch.names(), also=also)
     votes = map_kind != "attention"
 
     all_images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
@@ -277,9 +277,9 @@ def _search_options(captioner, search):
     """Return the options of `caption_each` that stand for a Search, as a dict: also on
     workers, which load the captioner again.
     """
-    options = {name: getattr(search, name) for name in EVALUATED_SEARCH}
+    options = {name: getattr(search, name) for name in BeamSearch.names()}
     uses_consensus = captioner.uses_consensus(search)
-    options["num_beams"] = search.beams(uses_consensus)
+    options["num_beams"] = search.resolved_num_beams(uses_consensus)
     if not uses_consensus:
         options["consensus_weight"] = 0.0
     return options

@@ -52,6 +52,8 @@ def run_search(
     noise=None,
     *,
     allow_unknown=False,
+    no_repeat_ngram=0,
+    no_repeat_around="",
     **options,
 ):
     """Run the search that the options select: beam, sample or greedy search.
@@ -63,14 +65,11 @@ def run_search(
         **special_tokens(vocabulary, allow_unknown),
         **options,
     }
-    joining_word = options.pop("no_repeat_around", "")
-    if joining_word:
-        (options["joining_token_id"],) = vocabulary.caption_to_ids([joining_word])
-    if "num_beams" in options:
-        return beam_search(step, state, **options)
     if "temperature" in options:
         return sample_search(step, state, noise, **options)
-    return greedy_search(step, state, **options)
+    rules = RepetitionRules.of(vocabulary, no_repeat_ngram, no_repeat_around)
+    search = beam_search if "num_beams" in options else greedy_search
+    return search(step, state, **rules._asdict(), **options)
 
 
 def special_tokens(vocabulary, allow_unknown=False):
@@ -297,6 +296,14 @@ class RepetitionRules(NamedTuple):
 
     no_repeat_ngram: int = 0
     joining_token_id: int | None = None
+
+    @classmethod
+    def of(cls, vocabulary, no_repeat_ngram=0, no_repeat_around="", **_):
+        """Return the rules, given arguments of `run_search`."""
+        joining_token_id = None
+        if no_repeat_around:
+            (joining_token_id,) = vocabulary.caption_to_ids([no_repeat_around])
+        return cls(no_repeat_ngram, joining_token_id)
 
     def most_forbidden(self, said):
         """Return the maximum number of words that `apply` forbids.

@@ -31,7 +31,7 @@ from keras_sat.model.forks import reject_fork
 from keras_sat.option_types import SearchKeywords
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.result import CaptionResult, by_photo, with_image_paths
-from keras_sat.settings import ANY_COUNT, SHOWN_IN_CAPTION, Search, with_options
+from keras_sat.settings import ANY_COUNT, Search, with_options
 
 PROCESS = os.getpid()  # a fork has another process id
 ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
@@ -114,7 +114,7 @@ class CaptionGenerator:
 
     # === Captions of photos ===
 
-    @with_options(Search, shown=SHOWN_IN_CAPTION)
+    @with_options(Search, shown=Search.names())
     def caption(
         self,
         images: Any,
@@ -253,9 +253,9 @@ class CaptionGenerator:
 
     def search_for(self, asking: str, arguments: dict[str, Any], **taken: Any) -> Search:
         """Return `search_settings` with the keyword arguments of a function in place of
-        its own values; see `Search.changed`.
+        its own values; see `Search.of`.
         """
-        search = self.search_settings.changed(asking, arguments, **taken)
+        search = Search.of(asking, arguments, self.search_settings, **taken)
         self.check_votes(search.votes)
         if search.sample_attention and not self.samples_regions:
             attention = getattr(self, "attention", self)

@@ -43,7 +43,7 @@ def alternatives_at_each_step(
         token_ids: the same as ids, and `<end>`, (steps,).
         probabilities: of all words at each step, (steps, vocabulary).
         num_alternatives: for each step.
-        rules: arguments of `run_search`: those of a greedy search, and allow_unknown.
+        rules: arguments of `run_search`, those of a greedy search.
     """
     vocabulary = captioner.vocabulary
     chosen_ids = _next_best(
@@ -87,15 +87,12 @@ def is_repetition(word_id, token_ids, t, vocabulary, rules):
     Args:
         word_id: of the word.
         token_ids: those that were said, (steps,).
-        rules: "no_repeat_ngram" and "no_repeat_around" of a search, in a dict.
+        rules: arguments of `run_search`.
     """
-    joining_token_id = None
-    if rules["no_repeat_around"]:
-        (joining_token_id,) = vocabulary.caption_to_ids([rules["no_repeat_around"]])
-    said = np.full((1, max(len(token_ids), rules["no_repeat_ngram"])), vocabulary.pad_token_id)
+    rules = RepetitionRules.of(vocabulary, **rules)
+    said = np.full((1, max(len(token_ids), rules.no_repeat_ngram)), vocabulary.pad_token_id)
     said[0, :t] = token_ids[:t]
-    forbids = RepetitionRules(rules["no_repeat_ngram"], joining_token_id).apply
-    log_probs = forbids(np.zeros((1, 1), np.float32), np.array([[word_id]]), said, t)
+    log_probs = rules.apply(np.zeros((1, 1), np.float32), np.array([[word_id]]), said, t)
     return bool(np.isneginf(ops.convert_to_numpy(log_probs)).item())
 
 

@@ -428,8 +428,8 @@ def _trace(captioner, result, features, search, rule, num_words, num_alternative
     """Return the Trace of a CaptionResult that was found by a Search, with a
     ChoiceRule.
     """
-    names = ("no_repeat_ngram", "no_repeat_around", "max_length", "allow_unknown")
-    rules = {name: getattr(search, name) for name in names}
+    rules = search.greedy().arguments()
+    del rules["sample_attention"]  # which a trace does not
     return Trace(
         captioner,
         result,
