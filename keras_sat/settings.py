@@ -59,7 +59,7 @@ MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
 
 
-def setting(default, bound, help, *, none="", unset=False):
+def setting(default, bound, help, *, none="", unset=False, changes_features=False):
     """Return a dataclass field that defines a setting, with its Bound and its meaning
     in one line.
 
@@ -67,9 +67,13 @@ def setting(default, bound, help, *, none="", unset=False):
         none: the meaning of None, in a few words; "": None is not valid.
         unset: whether `fit` replaces None with the preset or default; it always does if
             None is not valid.
+        changes_features: whether the features of a frozen encoder depend on it: a
+            feature cache must not mix them. None, 0 and "" must mean that it has no
+            effect.
     """
     bound = dataclasses.replace(bound, takes_none=True) if none else bound
     metadata = {"help": help, "bound": bound, "none": none, "none_is_unset": unset or not none}
+    metadata["changes_features"] = changes_features
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -138,16 +142,27 @@ class Encoder(Part):
 
     heading = "Encoder"
     encoder: Any = setting(
-        "vgg16", an_encoder, "network that computes the features", none="no encoder", unset=True
+        "vgg16",
+        an_encoder,
+        "network that computes the features",
+        none="no encoder",
+        unset=True,
+        changes_features=True,
     )
     encoder_layer: str | None = setting(
-        None, unchecked(str), "layer that gives the grid", none="the encoder's", unset=True
+        None,
+        unchecked(str),
+        "layer that gives the grid",
+        none="the encoder's",
+        unset=True,
+        changes_features=True,
     )
     encoder_weights: Any = setting(
         "imagenet",
         unchecked(str),
         'a file, or "bundled" (from the bundled captioner)',
         none="random weights",
+        changes_features=True,
     )
     encoder_training: str | None = setting(
         None,
@@ -160,10 +175,19 @@ class Encoder(Part):
         None, unchecked(str), "train layers after encoder_layer up to this", none="none"
     )
     image_size: Any = setting(
-        None, unchecked(int), "side of square input photos", none="the encoder's", unset=True
+        None,
+        unchecked(int),
+        "side of square input photos",
+        none="the encoder's",
+        unset=True,
+        changes_features=True,
     )
     grid: str | None = setting(
-        None, unchecked(str), "size of the grid, such as 14x14 (by dilation)", none="the encoder's"
+        None,
+        unchecked(str),
+        "size of the grid, such as 14x14 (by dilation)",
+        none="the encoder's",
+        changes_features=True,
     )
     grid_shape: tuple | None = setting(
         None, unchecked(), "(rows, columns) of the features", none="the encoder's"
@@ -173,7 +197,23 @@ class Encoder(Part):
         pixels,
         "blur: standard deviation in pixels",
         none="0, or that of bundled weights",
+        changes_features=True,
     )
+
+    @classmethod
+    def feature_names(cls):
+        """Return the names of the settings that change the features of a frozen
+        encoder.
+        """
+        fields = cls.fields()
+        return tuple(name for name in fields if fields[name].metadata["changes_features"])
+
+    def feature_settings(self):
+        """Return a dict of those settings that change the features, without the encoder
+        and without those that have no effect.
+        """
+        values = {name: getattr(self, name) for name in self.feature_names() if name != "encoder"}
+        return {name: value for name, value in values.items() if value}
 
 
 @dataclass(frozen=True, kw_only=True)

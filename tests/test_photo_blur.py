@@ -7,11 +7,13 @@ from helpers import make_captioner, random_pixels
 from PIL import Image
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, make_batches
+from data_utils.atomic_files import read_json, write_sealed_json
 from data_utils.photo_augmentation import jittered
 from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
 from keras_sat.model.encoders import make_encoder
 from keras_sat.model.photo_blur import BlurPhotos, gaussian
+from keras_sat.training.photos import _default_cache_dir
 from keras_sat.training.recipe import fit
 
 
@@ -99,10 +101,46 @@ def test_features_of_blurred_photos_are_not_mixed_with_others(images, captioner,
     ids, paths = [image.image_id for image in images], [image.image_path for image in images]
     plain = captioner.adapted(photo_blur=0.0)
     FeatureCache.build(tmp_path / "cache", ids, paths, plain.encoder_model, show_progress=False)
-    with pytest.raises(ValueError, match="built with other settings: blur 0.0 instead of 0.7"):
+    message = "built with other settings: settings {} instead of {'photo_blur': 0.7}"
+    with pytest.raises(ValueError, match=message):
         FeatureCache.build(
             tmp_path / "cache", ids, paths, captioner.encoder_model, show_progress=False
         )
+
+
+def test_features_of_blurred_photos_that_version_0_1_0_wrote(images, captioner, tmp_path):
+    ids, paths = [image.image_id for image in images], [image.image_path for image in images]
+    blurred, plain = captioner.encoder_model, captioner.adapted(photo_blur=0.0).encoder_model
+    FeatureCache.build(tmp_path / "cache", ids, paths, blurred, show_progress=False)
+    manifest = read_json(tmp_path / "cache" / "manifest.json")
+    del manifest["digest"]
+    assert manifest.pop("settings") == {"photo_blur": 0.7}
+    write_sealed_json(tmp_path / "cache" / "manifest.json", {**manifest, "blur": 0.7})
+    FeatureCache.open(tmp_path / "cache", encoder=blurred)
+    with pytest.raises(ValueError, match="settings {'photo_blur': 0.7} instead of {}"):
+        FeatureCache.open(tmp_path / "cache", encoder=plain)
+
+
+@pytest.mark.parametrize(
+    "options, name",
+    [
+        ({"encoder": "tiny"}, "features-tiny"),
+        ({"encoder": "tiny", "image_size": 32, "photo_blur": 1.0}, "features-tiny-32-blur1"),
+        (
+            {"encoder": "mobilenet_v2", "encoder_layer": "out_relu", "grid": "14x14"},
+            "features-mobilenet_v2-out_relu-grid14x14",
+        ),
+        (
+            {"encoder": "tiny", "image_size": (32, 48), "encoder_weights": None},
+            "features-tiny-32x48",
+        ),
+    ],
+)
+def test_features_have_a_folder_for_each_encoder_with_the_name_of_earlier_versions(
+    options, name, tmp_path
+):
+    captioner = Captioner(["a"], **options)
+    assert _default_cache_dir(captioner, tmp_path, tmp_path / "run") == tmp_path / name
 
 
 def test_each_captioner_of_an_ensemble_has_its_own_blur(captioner):

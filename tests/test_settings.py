@@ -207,6 +207,16 @@ def test_settings_are_made_from_names_and_each_part_gets_its_own():
         Rewards.of("f", {"qqq": 4})
 
 
+def test_what_changes_the_features_of_an_encoder_says_so():
+    """A value of None, 0 or "" has no effect on them."""
+    names = Encoder.feature_names()
+    assert names[0] == "encoder" and {*names} >= {"encoder_layer", "grid", "photo_blur"}
+    assert not {"encoder_training", "trained_up_to", "grid_shape"} & {*names}
+    assert not any(Encoder.defaults()[name] for name in names[1:] if name != "encoder_weights")
+    settings = Encoder(encoder="tiny", photo_blur=0.5, image_size=32, encoder_weights=None)
+    assert settings.feature_settings() == {"image_size": 32, "photo_blur": 0.5}
+
+
 def test_only_the_seed_belongs_to_two_parts():
     """A second meaning of a name would be set by the same argument."""
     names = [name for part in FitSettings.parts().values() for name in part.names()]

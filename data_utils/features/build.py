@@ -223,8 +223,8 @@ def describe_encoder(encoder, name, layer, image_size):
     return described | {
         "encoder": name or getattr(encoder, "name", None) or function_name,
         "layer": layer or getattr(encoder, "encoder_layer", None),
-        "blur": float(getattr(encoder, "blur", 0)),
         "weights_digest": _weights_digest(encoder),
+        "settings": dict(getattr(encoder, "feature_settings", {})),
         "image_size": [int(side) for side in height_and_width(image_size)],
     }
 

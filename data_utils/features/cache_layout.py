@@ -1,8 +1,8 @@
 """Open and write the files of a feature cache in one folder.
 
-    manifest.json    encoder, layer, digest of its weights, image size, dtype, grid,
-                     view; image ids in the order of the rows; the reasons why photos
-                     cannot be read
+    manifest.json    encoder, layer, digest of its weights, other settings that change
+                     the features, image size, dtype, grid, view; image ids in the
+                     order of the rows; the reasons why photos cannot be read
     features.npy     (photos, regions, feature_dim), a memory map that NumPy alone can
                      open too
     rows.npy         for each row: whether it is done, its CRC-32, and the size, time
@@ -198,6 +198,9 @@ def _read_manifest(directory):
     path = directory / "manifest.json"
     way_out = f"Remove {directory}, and build the features again."
     manifest = read_sealed_json(path, "the manifest of a feature cache", way_out)
+    if "settings" not in manifest:  # version 0.1.0 wrote the only one there was
+        blur = manifest.pop("blur", 0.0)
+        manifest["settings"] = {"photo_blur": blur} if blur else {}
     ids = manifest.get("image_ids")
     size = [*(manifest.get("grid_shape") or "?"), manifest.get("feature_dim")]
     if not (

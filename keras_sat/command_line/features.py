@@ -10,21 +10,18 @@ from keras_sat.bounds import count
 from keras_sat.command_line.flags import add_data, add_options, add_ray, add_switches
 from keras_sat.command_line.option_groups import WORKERS, check_workers, parted
 from keras_sat.presets import LIGHT_ENCODER, WITHOUT_GPU, default_encoder
-from keras_sat.settings import FitSettings
+from keras_sat.settings import Encoder, FitSettings
 
 DESCRIPTION = (
     "Encode the photos of a data set once and keep their features. If killed, it resumes "
     "when run again."
 )
-# The settings of an encoder on which the features of photos depend, while it is frozen.
-OF_FEATURES = ("encoder", "encoder_layer", "encoder_weights")
-OF_FEATURES += ("image_size", "grid", "photo_blur")
 CACHE_OPTIONS = ("batch_size", "verify")  # the other options of `features` are the encoder's
 
 
 def add_arguments(parser):
     add_data(parser, needs_cache=True)
-    add_options(parser, FitSettings, *OF_FEATURES)
+    add_options(parser, FitSettings, *Encoder.feature_names())
     add_ray(parser, part_size=True)
     parser.add_argument("--batch-size", type=int, metavar="N", help="photos per batch; default: 32")
     add_switches(parser, verify="check all stored features, and repair damaged ones")

@@ -68,5 +68,4 @@ def with_blur(encoder, sigma):
     blurred_images = BlurPhotos(sigma, name="blur_photos")(images)
     blurred = keras.Model(images, encoder(blurred_images), name=encoder.name)
     blurred.encoder_layer = encoder.encoder_layer
-    blurred.blur = sigma
     return blurred

@@ -20,6 +20,10 @@ from keras_sat.model.encoders import (
 from keras_sat.model.finer_grid import rows_and_columns_of
 
 BUNDLED = "bundled"  # for `weights`: those of the bundled photo captioner
+# What a feature cache has of an encoder besides its settings: name and digest of the
+# layer and weights, and sizes of photos and grid. See
+# `data_utils.features.build.describe_encoder`.
+DESCRIBED_BY_CACHE = ("encoder_layer", "encoder_weights", "image_size", "grid")
 
 
 class PhotoEncoder:
@@ -114,7 +118,16 @@ class PhotoEncoder:
                     blur=self.settings.photo_blur,
                 )
                 self._network.trainable = not self.is_frozen
+                self._network.feature_settings = self.other_feature_settings
         return self._network
+
+    @property
+    def other_feature_settings(self):
+        """A dict of the settings that change the features, without those that a feature
+        cache has in another way.
+        """
+        settings = self.settings.feature_settings()
+        return {name: settings[name] for name in settings if name not in DESCRIBED_BY_CACHE}
 
     @property
     def is_present(self):
@@ -167,11 +180,11 @@ class PhotoEncoder:
         return (rows, num_regions // rows)
 
     def is_same_as(self, other):
-        """Return whether another encoder has the same layers, weights and blur, and
+        """Return whether another encoder has the same layers, weights and settings, and
         therefore the same features.
         """
-        has_its_blur = self.settings.photo_blur == other.settings.photo_blur
-        if not has_its_blur or _structure(self.network) != _structure(other.network):
+        has_its_settings = self.other_feature_settings == other.other_feature_settings
+        if not has_its_settings or _structure(self.network) != _structure(other.network):
             return False
         pairs = zip(self.network.weights, other.network.weights)
         return all(np.array_equal(weight, other_weight) for weight, other_weight in pairs)
@@ -247,9 +260,8 @@ class PhotoEncoder:
                     f"Received: input_shape={input_shape}, output_shape={output_shape}"
                 )
         settings = self.settings
-        changes = {
-            name: getattr(settings, name) for name in ("photo_blur", "grid", "trained_up_to")
-        }
+        changes = {**self.other_feature_settings, "grid": settings.grid}
+        changes["trained_up_to"] = settings.trained_up_to
         received = ", ".join(f"{name}={brief(value)}" for name, value in changes.items() if value)
         if received and (self.is_custom or self.name is None):
             raise ValueError(

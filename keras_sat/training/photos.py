@@ -13,6 +13,8 @@ from keras_sat.training.run_record import checksum
 
 # Of pixels: up to this size, decoded photos stay in memory between epochs.
 KEEP_IMAGES_BYTES = 1_000_000_000
+# Of settings, in the names of folders with features.
+SHORT_NAMES = {"image_size": "", "photo_blur": "blur"}
 
 
 class TrainingPhotos:
@@ -154,21 +156,21 @@ def _real_path(path):
 
 
 def _default_cache_dir(captioner, data_dir, output_dir):
-    """Return the folder of the features: with the data, named after the options of the
-    encoder, or without `data_dir` in the folder of the training.
+    """Return the folder of the features: with the data, named after the settings that
+    change the features, or without `data_dir` in the folder of the training.
     """
     if data_dir is None:
         return output_dir / "features"
-    settings = captioner.settings.encoder
-    name = ["features", captioner.encoder, settings.encoder_layer]
-    size = settings.image_size
-    if size:
-        sides = [size] if isinstance(size, int) else size
-        name.append("x".join(map(str, sides)))
-    if settings.grid:
-        name.append(f"grid{settings.grid}")
-    if settings.photo_blur:
-        name.append(f"blur{settings.photo_blur:g}")
-    if settings.encoder_weights == "bundled":
-        name.append("bundled")
+    settings = captioner.settings.encoder.feature_settings()
+    layer, weights = settings.pop("encoder_layer", None), settings.pop("encoder_weights", None)
+    name = ["features", captioner.encoder, layer]
+    name += [f"{SHORT_NAMES.get(name, name)}{_short(value)}" for name, value in settings.items()]
+    name.append("bundled" if weights == "bundled" else None)
     return Path(data_dir).expanduser() / "-".join(filter(None, name))
+
+
+def _short(value):
+    """Return the value of a setting as part of a folder's name: 224, 224x224 or 0.5."""
+    if isinstance(value, (tuple, list)):
+        return "x".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
