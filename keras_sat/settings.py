@@ -42,16 +42,16 @@ EXTRAS = ("from_photo",)
 MAP_KINDS = ("attention", "votes")
 # What is measured: see `keras_sat.scoring.measured_maps`.
 MEASURED_MAPS = (*MAP_KINDS, "votes-blurred")
-# The settings that a user of `fit` needs first, besides those for data, folders and the
-# initial model.
-FIRST = ("encoder", "encoder_weights", "attention", "epochs", "batch_size", "learning_rate", "seed")
-# The settings that the signatures of `fit` and of `caption` show.
+# The settings that the signature of `fit` shows, and those that `keras-sat fit --help`
+# shows.
 SHOWN_IN_FIT = (
     *("encoder", "encoder_layer", "encoder_weights", "encoder_training", "image_size"),
     *("attention", "scoring", "cell", "embedding_dim", "hidden_dim", "attention_dim"),
     *("attention_penalty_weight", "label_smoothing", "epochs", "batch_size", "learning_rate"),
     *("optimizer", "num_views", "self_critical_epochs", "seed"),
 )
+SHOWN_IN_HELP = ("encoder", "encoder_weights", "attention")
+SHOWN_IN_HELP += ("epochs", "batch_size", "learning_rate", "seed")
 MOST_WORDS = 10_000  # of a caption: memory for all of them is allocated at once
 MOST_BEAMS = 1_000  # memory grows with them
 CONSENSUS_BEAMS = 10  # the default number of beams for a choice by consensus
@@ -59,21 +59,25 @@ MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
 
 
-def setting(default, bound, help, *, none="", unset=False, changes_features=False):
+def setting(default, bound, help, *, none_means="", none_is_unset=False, changes_features=False):
     """Return a dataclass field that defines a setting, with its Bound and its meaning
     in one line.
 
     Args:
-        none: the meaning of None, in a few words; "": None is not valid.
-        unset: whether `fit` replaces None with the preset or default; it always does if
-            None is not valid.
+        none_means: the meaning of None, in a few words; "": None is not valid.
+        none_is_unset: whether `fit` replaces None with the preset or default; it always
+            does if None is not valid.
         changes_features: whether the features of a frozen encoder depend on it: a
             feature cache must not mix them. None, 0 and "" must mean that it has no
             effect.
     """
-    bound = dataclasses.replace(bound, takes_none=True) if none else bound
-    metadata = {"help": help, "bound": bound, "none": none, "none_is_unset": unset or not none}
-    metadata["changes_features"] = changes_features
+    metadata = {
+        "help": help,
+        "bound": dataclasses.replace(bound, takes_none=True) if none_means else bound,
+        "none_means": none_means,
+        "none_is_unset": none_is_unset or not none_means,
+        "changes_features": changes_features,
+    }
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -145,58 +149,58 @@ class Encoder(Part):
         "vgg16",
         an_encoder,
         "network that computes the features",
-        none="no encoder",
-        unset=True,
+        none_means="no encoder",
+        none_is_unset=True,
         changes_features=True,
     )
     encoder_layer: str | None = setting(
         None,
         unchecked(str),
         "layer that gives the grid",
-        none="the encoder's",
-        unset=True,
+        none_means="the encoder's",
+        none_is_unset=True,
         changes_features=True,
     )
     encoder_weights: Any = setting(
         "imagenet",
         unchecked(str),
         'a file, or "bundled" (from the bundled captioner)',
-        none="random weights",
+        none_means="random weights",
         changes_features=True,
     )
     encoder_training: str | None = setting(
         None,
         one_of("frozen", "fine-tuned", "scratch"),
         "fine-tuned: with the decoder; scratch: random weights",
-        none="frozen; tiny: scratch",
-        unset=True,
+        none_means="frozen; tiny: scratch",
+        none_is_unset=True,
     )
     trained_up_to: str | None = setting(
-        None, unchecked(str), "train layers after encoder_layer up to this", none="none"
+        None, unchecked(str), "train layers after encoder_layer up to this", none_means="none"
     )
     image_size: Any = setting(
         None,
         unchecked(int),
         "side of square input photos",
-        none="the encoder's",
-        unset=True,
+        none_means="the encoder's",
+        none_is_unset=True,
         changes_features=True,
     )
     grid: str | None = setting(
         None,
         unchecked(str),
         "size of the grid, such as 14x14 (by dilation)",
-        none="the encoder's",
+        none_means="the encoder's",
         changes_features=True,
     )
     grid_shape: tuple | None = setting(
-        None, unchecked(), "(rows, columns) of the features", none="the encoder's"
+        None, unchecked(), "(rows, columns) of the features", none_means="the encoder's"
     )
     photo_blur: float | None = setting(
         None,
         pixels,
         "blur: standard deviation in pixels",
-        none="0, or that of bundled weights",
+        none_means="0, or that of bundled weights",
         changes_features=True,
     )
 
@@ -225,10 +229,10 @@ class Features(Part):
         False, flag, "give each feature vector mean 0 and variance 1"
     )
     feature_projection_dim: int | None = setting(
-        None, count(), "project features to this length", none="no projection"
+        None, count(), "project features to this length", none_means="no projection"
     )
     feature_activation: Any = setting(
-        None, unchecked(str, "relu", "tanh"), "projection's activation", none="none"
+        None, unchecked(str, "relu", "tanh"), "projection's activation", none_means="none"
     )
     feature_dropout: float = setting(0.0, fraction, "dropout rate of features")
 
@@ -260,7 +264,7 @@ class Network(Part):
         None,
         unchecked(str, "tanh", "relu"),
         "activation; tanh in the paper's code",
-        none="none, as in the paper",
+        none_means="none, as in the paper",
     )
     dropout_words: float = setting(0.0, fraction, "dropout rate of whole input words")
     dropout_before_readout: float = setting(0.5, fraction, "dropout rate of h_t before the readout")
@@ -334,7 +338,7 @@ class Beams(Part):
         None,
         count(1, MOST_BEAMS),
         "number of beams; 1: greedy",
-        none=f"3, or {CONSENSUS_BEAMS} for consensus, or num_results if more",
+        none_means=f"3, or {CONSENSUS_BEAMS} for consensus, or num_results if more",
     )
     max_length: int = setting(
         20, count(1, MOST_WORDS), "maximum number of words, including `<end>`"
@@ -366,13 +370,16 @@ class Search(BeamSearch):
         1, count(), "captions per photo; the default num_beams is at least this"
     )
     temperature: float | None = setting(
-        None, above_zero, "sample words at this temperature (try 1.0)", none="search instead"
+        None, above_zero, "sample words at this temperature (try 1.0)", none_means="search instead"
     )
     top_k: int | None = setting(
-        None, count(), "sample only from the k most probable words", none="from all"
+        None, count(), "sample only from the k most probable words", none_means="from all"
     )
     top_p: float | None = setting(
-        None, positive_fraction, "nucleus sampling: total probability of the words", none="from all"
+        None,
+        positive_fraction,
+        "nucleus sampling: total probability of the words",
+        none_means="from all",
     )
     sample_attention: bool = setting(
         False, flag, "with hard attention, sample a region for each word"
@@ -381,7 +388,7 @@ class Search(BeamSearch):
         None,
         count(0, ANY_COUNT),
         "random seed, combined with the photo's number",
-        none="a new one",
+        none_means="a new one",
     )
     votes: bool = setting(
         False, flag, "also compute what each region adds to each word, see `CaptionResult.votes`"
@@ -416,7 +423,7 @@ class Search(BeamSearch):
         passed = {
             name: value
             for name, value in arguments.items()
-            if value is not None or name not in fields or fields[name].metadata["none"]
+            if value is not None or name not in fields or fields[name].metadata["none_means"]
         }
         search = super().of(asking, passed, base, names=names, also=also)
         not_sampled = ("num_beams", *SearchRules.names())
@@ -484,13 +491,13 @@ class Training(Part):
         0.0, probability, "strength of the augmentation of size, brightness and noise"
     )
     patience: int | None = setting(
-        5, count(), "stop after this many epochs without a better BLEU-4", none="never"
+        5, count(), "stop after this many epochs without a better BLEU-4", none_means="never"
     )
     minutes: float | None = setting(
         None,
         above_zero,
         "start no epoch that would end after so many minutes, but train one; the same call resumes",
-        none="no limit",
+        none_means="no limit",
     )
     num_beams: int = setting(
         1,
@@ -504,7 +511,7 @@ class Training(Part):
         None,
         unchecked(str, *DTYPES),
         "auto: mixed_bfloat16 where possible",
-        none="Keras' default",
+        none_means="Keras' default",
     )
 
 
@@ -517,13 +524,13 @@ class Optimizer(Part):
         4e-4, a_learning_rate, "learning rate (if the optimizer is given by name)"
     )
     clip_norm: float | None = setting(
-        5.0, above_zero, "maximum global gradient norm", none="no limit"
+        5.0, above_zero, "maximum global gradient norm", none_means="no limit"
     )
     weight_decay: float | None = setting(
-        None, at_least_zero, "weight decay (of matrices only)", none="no decay"
+        None, at_least_zero, "weight decay (of matrices only)", none_means="no decay"
     )
     average_momentum: float | None = setting(
-        None, fraction, "momentum of the weight average; try 0.998", none="no average"
+        None, fraction, "momentum of the weight average; try 0.998", none_means="no average"
     )
     encoder_rate: float = setting(
         1.0, positive_fraction, "encoder's learning rate, as a fraction of learning_rate"
@@ -553,15 +560,15 @@ class CrossEntropy(Part):
         None,
         one_of("length", "image"),
         "group captions by length or by photo; by photo each is encoded once an epoch",
-        none="by photo if the encoder is trained, else by length",
-        unset=True,
+        none_means="by photo if the encoder is trained, else by length",
+        none_is_unset=True,
     )
     num_views: int = setting(
         1, count(), "views of each training photo: 2 adds the mirror image, more add crops"
     )
     min_count: int = setting(1, count(), "minimum count of a word in the vocabulary")
     max_words: int | None = setting(
-        10_000, count(), "maximum size of the vocabulary", none="keep all words"
+        10_000, count(), "maximum size of the vocabulary", none_means="keep all words"
     )
     expectation_epochs: int = setting(
         0, count(0), "hard attention: epochs with soft attention before sampling"
@@ -787,7 +794,7 @@ def _documented(kind, sections):
 
 def _described(field, default_in_words):
     """Return what a setting means, its choices and its default, in one line."""
-    meaning_of_none = field.metadata["none"]
+    none_means = field.metadata["none_means"]
     choices = field.metadata["bound"].choices
     text = f"{field.metadata['help']}."
     if choices:
@@ -796,7 +803,7 @@ def _described(field, default_in_words):
         return f"{text} Default: {default_in_words}."
     text += f" Default: {field.default!r}"
     if field.default is None:
-        text += f" ({meaning_of_none})"
-    elif meaning_of_none:
-        text += f"; None: {meaning_of_none}"
+        text += f" ({none_means})"
+    elif none_means:
+        text += f"; None: {none_means}"
     return f"{text}."

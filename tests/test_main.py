@@ -28,7 +28,7 @@ from keras_sat.deploy.ray_data import load_models
 from keras_sat.files.model_folder import pretrained_directory, pretrained_names
 from keras_sat.pictures.gallery import GalleryPage
 from keras_sat.presets import DEFAULT_MODEL
-from keras_sat.settings import FIRST, HEADINGS, FitSettings, fields_by_heading
+from keras_sat.settings import HEADINGS, SHOWN_IN_HELP, FitSettings, fields_by_heading
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
 from keras_sat.weight_paths import keras_home
@@ -62,7 +62,9 @@ def test_the_help_of_fit_is_one_screen_and_help_all_has_every_option_by_kind(mon
         for name in fields.keys() - {"grid_shape"}:
             flag = f"--{name.replace('_', '-')}"
             assert "; default: " in " ".join(lines[place[flag] : place[flag] + 2]), name
-            assert headings[number] < place[flag] < headings[number + 1] or name in FIRST, name
+            assert headings[number] < place[flag] < headings[number + 1] or name in SHOWN_IN_HELP, (
+                name
+            )
 
 
 @pytest.mark.slow

@@ -161,7 +161,7 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(
     def asked(data, options, **arguments):
         request = Request(data, options, **arguments)
         _, settings = _preset_of(request, Machine.here(data))
-        seen.append({**settings, **request.given_options()})
+        seen.append({**settings, **request.passed_options()})
         raise ValueError("that is all")
 
     monkeypatch.setattr(recipe, "Request", asked)

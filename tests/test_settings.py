@@ -49,7 +49,7 @@ def test_defaults_are_within_their_bounds_and_every_setting_is_documented(part):
     assert part.heading in settings.HEADINGS and part.__doc__
     for name, field in part.fields().items():
         assert field.kw_only and len(field.metadata["help"]) > 5, name
-        assert bool(field.metadata["none"]) >= (field.default is None), (
+        assert bool(field.metadata["none_means"]) >= (field.default is None), (
             f"{name}: what does None mean?"
         )
         assert field.metadata["bound"].takes_none or field.default is not None

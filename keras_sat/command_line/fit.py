@@ -15,7 +15,7 @@ from keras_sat.command_line.flags import (
 )
 from keras_sat.command_line.option_groups import reject_alone
 from keras_sat.presets import DEFAULT_MODEL, PRESETS
-from keras_sat.settings import FIRST, FitSettings, Rewards, fields_by_heading
+from keras_sat.settings import SHOWN_IN_HELP, FitSettings, Rewards, fields_by_heading
 
 DESCRIPTION = """Train a captioner and keep its best epoch. If killed, it resumes when run again.
 
@@ -49,7 +49,7 @@ def add_arguments(parser):
     parser.add_argument("--preset", choices=list(PRESETS), metavar="NAME", help=text)
     add_values(parser, "MODEL", initial_model="start from a saved or a bundled model")
     add_switches(parser, from_scratch=f"for your own photos: do not start from {DEFAULT_MODEL}")
-    add_options(parser, FitSettings, *FIRST)
+    add_options(parser, FitSettings, *SHOWN_IN_HELP)
     add_values(group, "PATH", boxes=f"with --box-weight: {BOXES_HELP}")
     devices = group.add_mutually_exclusive_group()
     devices.add_argument(
@@ -57,7 +57,7 @@ def add_arguments(parser):
     )
     add_switches(devices, hosts="train on all GPUs of the hosts listed in TF_CONFIG")
     for heading, fields in fields_by_heading(FitSettings).items():
-        names = [name for name in fields if name not in FIRST]
+        names = [name for name in fields if name not in SHOWN_IN_HELP]
         add_options(parser.add_argument_group(heading), FitSettings, *names)
     add_removed(parser)
 

@@ -68,7 +68,7 @@ def _help_text(field, default, *, shows_choices):
     """
     choices = field.metadata["bound"].choices
     if default is None:
-        default = field.metadata["none"] if field.default is None else field.default
+        default = field.metadata["none_means"] if field.default is None else field.default
     text = field.metadata["help"]
     if choices and shows_choices:
         text += f": {', '.join(choices)}"

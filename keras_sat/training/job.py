@@ -57,7 +57,7 @@ class TrainingJob:
         arguments = {
             **self.arguments,
             **defaults,
-            **self.plan.given_of_captioner(),
+            **self.plan.chosen_for_captioner(),
             **self.plan.keras_options,
             "encoder_weights": settings.encoder.encoder_weights,
             **settings.training.to_dict(),
@@ -79,6 +79,6 @@ class TrainingJob:
         arguments |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}
         required = {option: term.needs for option, term in TERMS.items() if term.needs}
         arguments |= {argument: self.arguments[argument] for argument in required.values()}
-        given = self.plan.given_of_captioner()
-        arguments |= {option: given.get(option) for option in required}
+        chosen = self.plan.chosen_for_captioner()
+        arguments |= {option: chosen.get(option) for option in required}
         return describe({**arguments, **rewards}, self.images, captioner)

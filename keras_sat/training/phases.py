@@ -103,9 +103,9 @@ def train_on_rewards(job, previous_captioner):
 def _changes_for_rewards(job):
     """Return what the self-critical phase changes in a captioner: the settings that a
     saved one does not contain, and without a cross-entropy phase, which would have
-    applied them, all that were given.
+    applied them, all that were chosen.
     """
-    changes = {**job.plan.given_of_captioner(), **job.plan.keras_options}
+    changes = {**job.plan.chosen_for_captioner(), **job.plan.keras_options}
     if not job.settings.cross_entropy.epochs:
         return changes
     return {name: value for name, value in changes.items() if name in PASSED_TO_EACH_PHASE}
@@ -149,7 +149,7 @@ def _new_captioner(job):
     new_words = [word for word in vocabulary.words if word not in known_words]
     return initial_model.adapted(
         Vocabulary([*known_words.words, *new_words]),
-        **job.plan.given_of_captioner(),
+        **job.plan.chosen_for_captioner(),
         **keras_options,
     )
 

@@ -57,9 +57,9 @@ class Request:
 
     Attributes:
         settings: FitSettings of the options, with the plain default of each that was
-            not given.
-        given: the names of the settings that were given.
-        keras_options: dict of those KERAS_OPTIONS that were given.
+            not passed.
+        passed: the names of the settings that were passed.
+        keras_options: dict of those KERAS_OPTIONS that were passed.
     """
 
     data: str
@@ -70,19 +70,19 @@ class Request:
     output_dir: str | os.PathLike | None = None
     boxes: Any = None
     settings: FitSettings = field(init=False)
-    given: frozenset = field(init=False)
+    passed: frozenset = field(init=False)
     keras_options: Mapping = field(init=False)
 
     def __post_init__(self, options):
         fields = FitSettings.fields()
-        given = {
+        passed = {
             name: value
             for name, value in options.items()
             if value is not None or name not in fields or not fields[name].metadata["none_is_unset"]
         }
-        self.keras_options = {name: given.pop(name) for name in KERAS_OPTIONS if name in given}
-        self.settings = FitSettings.of("fit", given, also=KERAS_OPTIONS)
-        self.given = frozenset(name for name in given if name in fields)  # not removed ones
+        self.keras_options = {name: passed.pop(name) for name in KERAS_OPTIONS if name in passed}
+        self.settings = FitSettings.of("fit", passed, also=KERAS_OPTIONS)
+        self.passed = frozenset(name for name in passed if name in fields)  # not removed ones
         if self.preset is not None:
             one_of(*presets.PRESETS).check("preset", self.preset)
         epochs = self.settings.cross_entropy.epochs
@@ -94,10 +94,10 @@ class Request:
             )
         _check_required(self.settings.loss, boxes=self.boxes)
 
-    def given_options(self):
-        """Return a dict of the settings that were given."""
+    def passed_options(self):
+        """Return a dict of the settings that were passed."""
         values = self.settings.to_dict()
-        return {name: values[name] for name in self.given}
+        return {name: values[name] for name in self.passed}
 
 
 def _check_required(loss, **arguments):
@@ -190,10 +190,10 @@ class Plan:
     Attributes:
         data, photos, devices: see Request, PhotoCounts and Machine.
         preset: the name of the preset; "default": none.
-        initial_model: "bundled", "given" or None: it starts from random weights.
-        settings: FitSettings: what was given, and else the values of the initial model
+        initial_model: "bundled", "passed" or None: it starts from random weights.
+        settings: FitSettings: what was chosen, and else the values of the initial model
             or the defaults.
-        given: the names of the settings that the call, or its preset, asks for.
+        chosen: the names of the settings that the call chose, or its preset.
         keras_options: dict of the arguments of Captioner that are not its settings.
         encoder_name: the name of the encoder, or None.
         monitored: the metric that chooses the best cross-entropy epoch.
@@ -208,7 +208,7 @@ class Plan:
     preset: str
     initial_model: str | None
     settings: FitSettings
-    given: frozenset
+    chosen: frozenset
     keras_options: Mapping
     encoder_name: str | None
     monitored: str
@@ -221,13 +221,13 @@ class Plan:
         """Whether the initial model stays if no epoch is better: the bundled one."""
         return self.initial_model == "bundled"
 
-    def given_of_captioner(self):
-        """Return a dict of those given settings that a captioner takes, and the seed:
+    def chosen_for_captioner(self):
+        """Return a dict of those chosen settings that a captioner takes, and the seed:
         what changes in an initial model, which is loaded with the `encoder_weights`.
         """
         values = self.settings.captioner.to_dict()
-        given = self.given.union(["seed"]) - {"encoder_weights"}
-        return {name: value for name, value in values.items() if name in given}
+        names = self.chosen.union(["seed"]) - {"encoder_weights"}
+        return {name: value for name, value in values.items() if name in names}
 
     def resumed(self, record):
         """Return the plan of a run that is resumed: it keeps the defaults that it was
@@ -239,7 +239,7 @@ class Plan:
         if record is None:
             return self
         names = ["group_by", *(presets.OWN_PHOTOS if self.initial_model == "bundled" else ())]
-        recorded = _recorded_values(record, [name for name in names if name not in self.given])
+        recorded = _recorded_values(record, [name for name in names if name not in self.chosen])
         return dataclasses.replace(
             self,
             settings=self.settings.replace(**recorded),
@@ -251,7 +251,7 @@ class Plan:
         start = {
             None: "random weights",
             "bundled": f"the bundled captioner, {presets.DEFAULT_MODEL}",
-            "given": "the initial model",
+            "passed": "the initial model",
         }[self.initial_model]
         if self.keeps_initial_model:
             start += ", which is kept if no epoch is better"
@@ -291,7 +291,7 @@ def resolve(request, photos, machine):
     """Return the Plan for a Request, PhotoCounts and a Machine."""
     preset, preset_settings = _preset_of(request, machine)
     settings = request.settings.replace(**preset_settings)
-    given = request.given.union(preset_settings)
+    chosen = request.passed.union(preset_settings)
     notes = []
     if request.preset is None and preset != "default":
         notes.append(
@@ -301,15 +301,15 @@ def resolve(request, photos, machine):
 
     initial_model, initial_settings = None, None
     if request.initial_model is not None:
-        initial_model, initial_settings = "given", request.initial_model.settings
+        initial_model, initial_settings = "passed", request.initial_model.settings
     elif _may_start_from_bundled(request):
-        obstacle = _why_not_bundled(settings, given, photos, machine.bundled)
+        obstacle = _why_not_bundled(settings, chosen, photos, machine.bundled)
         if obstacle is None:
             initial_model, initial_settings = "bundled", machine.bundled
         notes.append(_start_in_words(obstacle))
-    if initial_model is None and "encoder" not in given:
+    if initial_model is None and "encoder" not in chosen:
         encoder = machine.resumed_encoder or machine.default_encoder
-        settings, given = settings.replace(encoder=encoder), given | {"encoder"}
+        settings, chosen = settings.replace(encoder=encoder), chosen | {"encoder"}
         if machine.resumed_encoder is None and encoder == presets.LIGHT_ENCODER:
             notes.append(presets.WITHOUT_GPU)
 
@@ -320,11 +320,11 @@ def resolve(request, photos, machine):
     if initial_model == "bundled":
         defaults |= presets.OWN_PHOTOS
     settings = settings.replace(
-        **{name: value for name, value in defaults.items() if name not in given}
+        **{name: value for name, value in defaults.items() if name not in chosen}
     )
     encoder = settings.encoder.encoder
     encoder_name = getattr(encoder, "name", encoder)
-    if initial_model == "given":  # a saved one may lack an encoder of the user's own
+    if initial_model == "passed":  # a saved one may lack an encoder of the user's own
         encoder_name = request.initial_model.encoder
     settings = settings.replace(**_left_to_encoder(settings))
     if settings.training.dtype == "auto":
@@ -344,7 +344,7 @@ def resolve(request, photos, machine):
         preset=preset,
         initial_model=initial_model,
         settings=settings,
-        given=given,
+        chosen=chosen,
         keras_options=keras_options,
         encoder_name=encoder_name,
         monitored=_monitored(photos, is_bundled=initial_model == "bundled"),
@@ -363,13 +363,13 @@ def _preset_of(request, machine):
     elif request.initial_model is not None:
         return "default", {}
     else:
-        known = request.given_options()
+        known = request.passed_options()
         if machine.resumed_encoder is not None:
             known = {"encoder": machine.resumed_encoder, **known}
         encoder = known.get("encoder") or machine.default_encoder
         preset = presets.default_preset(request.data, encoder)
         settings = presets.fitting_settings(preset, known)
-    return preset, {name: value for name, value in settings.items() if name not in request.given}
+    return preset, {name: value for name, value in settings.items() if name not in request.passed}
 
 
 def _left_to_encoder(settings):
@@ -401,17 +401,17 @@ def _may_start_from_bundled(request):
     return request.data == "folder" and not request.from_scratch and not has_preset
 
 
-def _why_not_bundled(settings, given, photos, bundled):
+def _why_not_bundled(settings, chosen, photos, bundled):
     """Return why training does not start from the bundled captioner: many photos, or
     settings that change its network; None if it does.
 
     Args:
-        settings, given: see Plan.
+        settings, chosen: see Plan.
         photos: PhotoCounts.
         bundled: CaptionerSettings of the bundled captioner.
     """
     asked, has = settings.to_dict(), bundled.to_dict()
-    changed = [name for name in FIXED if name in given and asked[name] != has[name]]
+    changed = [name for name in FIXED if name in chosen and asked[name] != has[name]]
     if settings.encoder.encoder_weights not in (Encoder().encoder_weights, BUNDLED, None):
         changed.append("encoder_weights")
     if not ATTENTIONS[settings.network.attention].has_attention:
