@@ -67,6 +67,10 @@ def test_a_graph_of_other_weights_is_not_run(copy):
         write_sealed_json(copy / GRAPH, graph | {name: "0" * 64})
         with pytest.raises(ValueError, match="graph.json: this graph belongs to another captioner"):
             filled(copy)
+    stale = graph | {"config": "0" * 64, "pieces": [[0, "gone", -1]]}
+    write_sealed_json(copy / GRAPH, stale)
+    with pytest.raises(ValueError, match="graph.json: this graph belongs to another captioner"):
+        filled(copy)
     (copy / GRAPH).write_text("{}")
     with pytest.raises(ValueError, match="graph.json: the file is damaged"):
         filled(copy)

@@ -138,6 +138,15 @@ def test_a_flag_that_is_gone_and_changes_nothing_is_left_out_in_silence(passed_o
     assert passed_on == [{"data": "scenes"}] and not capsys.readouterr().err
 
 
+def test_an_abbreviation_never_means_a_flag_that_is_gone(passed_on, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["fit", "--data", "scenes", "--old-los", "0"])
+    assert stopped.value.code == 2 and not passed_on
+    assert "unrecognized arguments: --old-los" in capsys.readouterr().err
+    assert main(["fit", "--data", "scenes", "--hidden", "4"]) == 0
+    assert passed_on == [{"data": "scenes", "hidden_dim": 4}]
+
+
 def test_a_flag_that_is_gone_is_neither_shown_nor_suggested(capsys):
     for arguments in (["fit", "--help-all"], ["fit", "--data", "scenes", "--olt-loss", "1"]):
         with pytest.raises(SystemExit):

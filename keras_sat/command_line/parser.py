@@ -30,6 +30,11 @@ class Parser(argparse.ArgumentParser):
             hint = near_name(wrong_word[1] or wrong_word[2], known_words)
         self.exit(2, f"{self.speaker}: {message}.{hint} See `{self.prog} --help`.\n")
 
+    def _get_option_tuples(self, option_string):
+        """Return the flags that an abbreviation may mean: none of earlier versions."""
+        found = super()._get_option_tuples(option_string)
+        return [flag for flag in found if flag[0].dest not in REMOVED]
+
     def parse_args(self, args=None, namespace=None):
         arguments, unknown = self.parse_known_args(args, namespace)
         if unknown:

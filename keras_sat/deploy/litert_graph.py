@@ -78,6 +78,8 @@ def filled(directory):
     network (bytes), Vocabulary, the index's arrays or None, and options for consensus.
     """
     graph = read_sealed_json(directory / GRAPH, *HINT)
+    if graph["config"] != file_digest(directory / "config.json"):
+        raise _of_another(directory)
     settings, vocabulary, arrays = read_model(directory)
     rest = memoryview(gzip.decompress(base64.b64decode(graph["rest"])))
     parts, end = [], 0
@@ -87,12 +89,15 @@ def filled(directory):
         end += gap
     parts.append(rest[end:])
     content = b"".join(parts)
-    is_same = graph["config"] == file_digest(directory / "config.json")
-    if not is_same or hashlib.sha256(content).hexdigest() != graph["sha256"]:
-        raise ValueError(
-            f"{directory / GRAPH}: this graph belongs to another captioner. Expected: {HINT[0]}."
-        )
+    if hashlib.sha256(content).hexdigest() != graph["sha256"]:
+        raise _of_another(directory)
     return content, vocabulary, settings.get(INDEX), graph["consensus"]
+
+
+def _of_another(directory):
+    return ValueError(
+        f"{directory / GRAPH}: this graph belongs to another captioner. Expected: {HINT[0]}."
+    )
 
 
 def _as_bytes(array, axis):

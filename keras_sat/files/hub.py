@@ -24,7 +24,6 @@ FILES = (
     "vocabulary-*.json",
     "encoder-*.npz",
     "index-*.npz",
-    "objects-*.npz",  # of captioners that version 0.1.0 saved
 )
 
 

@@ -11,9 +11,9 @@ from keras_sat.captioner import Captioner
 from keras_sat.model.updates import WeightUpdates
 from keras_sat.training.callbacks import BeginWithExpectations
 from keras_sat.training.run import Training
+from keras_sat.training.run_record import REWARDS
 from keras_sat.training.summary import summary
 
-REWARDS = "self_critical"  # the folder of the self-critical phase
 # A saved captioner does not contain these options.
 PASSED_TO_EACH_PHASE = ["seed", "dtype", *(option for option, term in TERMS.items() if term.needs)]
 

@@ -29,7 +29,7 @@ from keras_sat.settings import SHOWN_IN_FIT, FitSettings, with_options
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
 from keras_sat.training.job import TrainingJob
-from keras_sat.training.phases import REWARDS, train_on_rewards, train_on_words
+from keras_sat.training.phases import train_on_rewards, train_on_words
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import (
     Machine,
@@ -39,7 +39,7 @@ from keras_sat.training.plan import (
     without_confidence,
     without_index,
 )
-from keras_sat.training.run_record import checksum, record_to_resume
+from keras_sat.training.run_record import REWARDS, checksum, record_to_resume
 from keras_sat.training.summary import photos_seen_before
 
 

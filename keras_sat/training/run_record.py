@@ -22,7 +22,8 @@ from keras_sat.settings import CaptionerSettings, FitSettings
 
 PHOTOS = "photos.json"
 CAPTIONER = CaptionerSettings.names()
-CONSISTENCY = "consistency"  # the folder of a phase of earlier versions
+# The folders of the self-critical phase, and of a phase of earlier versions.
+REWARDS, CONSISTENCY = "self_critical", "consistency"
 
 
 def checksum(value):
@@ -103,7 +104,7 @@ def record_to_resume(folder):
     they are no part of its record, and the captioner went on from them.
     """
     if (folder / CONSISTENCY / "checkpoint").exists():
-        phases = ("self_critical", CONSISTENCY)
+        phases = (REWARDS, CONSISTENCY)
         last = next(phase for phase in phases if (folder / phase / "checkpoint").exists())
         raise ValueError(
             f"{folder}: this run had epochs of feature consistency, which this version has no "
