@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -244,6 +245,17 @@ class Captioner(CaptionGenerator, Trainer):
                 "photos first."
             )
         return self.photo_encoder.rows_and_columns(self.feature_shape[0])
+
+    def before_training(self):
+        self.confidence = None  # it was calibrated with the old weights
+        if self.consensus is not None and self.encoder_variables:
+            self.consensus = None
+            warnings.warn(
+                "The index of training photos was made by the encoder that is trained now, and "
+                "is given up: until there is another (keras-sat index, or "
+                "keras_sat.beyond.consensus.Consensus.build), captions are chosen without it.",
+                stacklevel=3,
+            )
 
     def build(self, input_shape):
         """Create the weights for the shapes of features or photos, and input_ids."""

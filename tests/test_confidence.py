@@ -13,7 +13,7 @@ from data_utils import CaptionedImage, FeatureCache, make_batches
 from keras_sat.__main__ import main
 from keras_sat.beyond import calibration
 from keras_sat.beyond.calibration import calibrate, logistic_regression
-from keras_sat.beyond.confidence import Confidence, clues_of
+from keras_sat.beyond.confidence import Confidence, clues_of, token_probs_of
 from keras_sat.beyond.ensemble import Ensemble
 from keras_sat.captioner import Captioner
 from keras_sat.command_line.caption import LOW_CONFIDENCE, line_of
@@ -62,6 +62,20 @@ def test_confidence_is_a_sigmoid_and_falls_to_0_for_photos_unlike_the_others():
     ):
         with pytest.raises(ValueError, match="confidence of this model is damaged"):
             Confidence(*damaged)
+
+
+def test_log_prob_is_that_of_the_words_and_of_end(calibrated, scenes):
+    captioner, path = calibrated[0], scenes[0].image_path
+    best = captioner.caption(path, num_results=3)
+    cut_off = captioner.caption(path, max_length=2)
+    for result in (best, *best.alternatives, captioner.attend(path, "a red circle")):
+        expected = np.log(result.word_probs).sum() + np.log(result.end_prob)
+        assert result.log_prob == pytest.approx(expected, abs=1e-4)
+    assert cut_off.end_prob is None and not cut_off.is_finished
+    probs = token_probs_of([[best, *best.alternatives], [cut_off]])
+    longest = max(len(result.words) for result in (best, *best.alternatives))
+    assert probs.shape == (2, 3, longest + 1) and probs[0, 0].sum() > len(best.words) - 1
+    assert probs[1, 0, 0] == cut_off.word_probs[0] and not probs[1, 1:].any()
 
 
 def test_logistic_regression_finds_the_true_coefficients():

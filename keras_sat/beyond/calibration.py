@@ -9,7 +9,7 @@ import numpy as np
 from data_utils.captions import tokenise
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
-from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of
+from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of, token_probs_of
 from keras_sat.checks import reject_few_photos
 from keras_sat.scoring.calibration_error import FRACTION_NAMED, Calibration, fraction_named
 from keras_sat.scoring.leakage import check_training_photos
@@ -61,33 +61,21 @@ def _examples(captioner, images, cache, show_progress):
     Return for each the clues of the confidence, (photos, clues), the norm of the
     features, (photos,), and whether the caption is right, (photos,).
     """
-    recorded_clues, recorded_norms = [], []  # of all results of all searches
-
-    def numbers_of_results(word_probs, features):
-        """Record the clues of all results of a search, called like a Confidence.
-
-        Return each result's number among all recorded ones as its confidence: it says
-        later which was chosen.
-        """
-        clues, norms = clues_of(word_probs, features)
-        num_photos, num_results, num_clues = clues.shape
-        first = len(recorded_norms)
-        recorded_clues.extend(np.reshape(clues, (-1, num_clues)))
-        recorded_norms.extend(np.repeat(np.ravel(norms), num_results))
-        return first + np.arange(num_photos * num_results).reshape(num_photos, num_results)
-
     search = captioner.search_settings
-    batches = captioner.batches(images, search.batch_size, cache)
-    pairs = captioner._captions_of_batches(batches, search, numbers_of_results)
-    pairs = Progress.over(
-        pairs, len(images), label="photos captioned", unit="photos", show=show_progress
-    )
-    chosen, are_right = [], []
-    for image, result in pairs:
-        references = map(tokenise, image.captions)
-        chosen.append(int(result.confidence))
-        are_right.append(fraction_named(result.words, references) >= FRACTION_NAMED)
-    return np.array(recorded_clues)[chosen], np.array(recorded_norms)[chosen], np.array(are_right)
+    shown = {"label": "photos captioned", "unit": "photos", "show": show_progress}
+    clues, norms, are_right = [], [], []
+    with Progress(len(images), **shown) as progress:
+        for batch in captioner.batches(images, search.batch_size, cache):
+            results = captioner.caption_batch(batch, search)
+            token_probs = token_probs_of([[result] for result in results])
+            batch_clues, batch_norms = clues_of(token_probs, batch.features)
+            clues.extend(np.asarray(batch_clues)[:, 0])
+            norms.extend(np.ravel(batch_norms))
+            for image, result in zip(batch.images, results):
+                references = map(tokenise, image.captions)
+                are_right.append(fraction_named(result.words, references) >= FRACTION_NAMED)
+            progress.advance(len(results))
+    return np.array(clues), np.array(norms), np.array(are_right)
 
 
 def _fitted(clues, norms, are_right):

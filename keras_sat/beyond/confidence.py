@@ -10,6 +10,8 @@ of a correct and an incorrect caption the correct one has the higher confidence 
 dev photos). Measured with `keras-sat calibrate`; see docs/model-card.md.
 """
 
+import dataclasses
+
 import numpy as np
 from keras import ops
 
@@ -24,7 +26,8 @@ LIMITS = (0.005, 0.02, 0.995, 1.0)  # quantiles of the norm
 
 class Confidence:
     """Estimates the probability that captions are correct, from their words'
-    probabilities and the features.
+    probabilities and the features: a step after a search, see
+    `CaptionGenerator.steps_after`.
 
     Args:
         coefficients: coefficients of the logistic regression: the bias and one for each
@@ -47,8 +50,27 @@ class Confidence:
                 f"limits {self.limits}"
             )
 
-    def __call__(self, word_probs, features):
-        """Return the confidence of shape (photos, captions).
+    def __call__(self, results, features):
+        """Return CaptionResults with their `confidence`, and those of their
+        alternatives.
+
+        Args:
+            results: list of the CaptionResult of each photo.
+            features: those of the encoder, (photos, regions, feature_dim).
+        """
+        families = [[result, *result.alternatives] for result in results]
+        confidences = np.asarray(self.of_word_probs(token_probs_of(families), features))
+        with_confidence = []
+        for family, values in zip(families, confidences):
+            best, *others = [
+                dataclasses.replace(result, confidence=float(value))
+                for result, value in zip(family, values)
+            ]
+            with_confidence.append(dataclasses.replace(best, alternatives=others))
+        return with_confidence
+
+    def of_word_probs(self, word_probs, features):
+        """Return the confidence of shape (photos, captions), from arrays or tensors.
 
         For the arguments, see `clues_of`.
         """
@@ -67,6 +89,26 @@ class Confidence:
     def to_dict(self):
         """Return the constructor's arguments as a dict for JSON."""
         return {"coefficients": self.coefficients.tolist(), "limits": self.limits.tolist()}
+
+
+def token_probs_of(families):
+    """Return p of each token of captions, `<end>` included, as an array (photos,
+    captions, tokens), which is 0 where there is none.
+
+    Args:
+        families: a list of CaptionResults for each photo.
+    """
+    token_probs = [
+        [np.append(result.word_probs, result.end_prob or 0.0) for result in family]
+        for family in families
+    ]
+    num_captions = max(map(len, token_probs))
+    num_tokens = max(len(probs) for family in token_probs for probs in family)
+    padded = np.zeros((len(families), num_captions, num_tokens), np.float32)
+    for photo, family in enumerate(token_probs):
+        for number, probs in enumerate(family):
+            padded[photo, number, : len(probs)] = probs
+    return padded
 
 
 def clues_of(word_probs, features):

@@ -43,8 +43,8 @@ DAMAGED = "The index of training photos is damaged. Build it again with `keras-s
 
 
 class Consensus:
-    """An index of training photos. Called with the results of searches, it chooses one
-    for each photo.
+    """An index of training photos: a step after a search, which chooses one of the
+    results of each photo; see `CaptionGenerator.steps_after`.
 
     Args:
         vocabulary, feature_dim: of the captioner.

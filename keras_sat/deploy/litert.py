@@ -41,7 +41,8 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
         captions = _without_photo_axis(captioner.search(features, **beams))
         outputs = outputs_of(captioner, captions)
         if captioner.confidence is not None:
-            outputs["confidence"] = captioner.confidence(captions.word_probs[None], features)[0]
+            confidences = captioner.confidence.of_word_probs(captions.word_probs[None], features)
+            outputs["confidence"] = confidences[0]
         return outputs
 
     def attend(features, token_ids):

@@ -2,8 +2,6 @@
 `train_step` on many devices.
 """
 
-import warnings
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -33,7 +31,6 @@ class Trainer(keras.Model):
         vocabulary: Vocabulary.
         feature_shape, num_regions: shape of the features, and number of attended
             regions; None until it is built.
-        consensus: the index of training photos, or None.
         paper_objective: PaperObjective, which is minimised unless `compile` is given
             another objective.
         term_layers: the layers of its terms, which are needed only for training.
@@ -148,8 +145,7 @@ class Trainer(keras.Model):
         for batches, name in ((x, "x"), (validation_batches, "validation_data")):
             if isinstance(batches, tf.data.Dataset):
                 self.build_for(batches, name)
-        self.confidence = None  # it was calibrated with the old weights
-        self._forget_index_of_other_encoder()
+        self.before_training()
         if self.built and self.compiled:
             with self.distribute_strategy.scope():
                 # Restarts averages; if `x` is no tf.data.Dataset, makes all of it.
@@ -159,16 +155,10 @@ class Trainer(keras.Model):
         finally:
             self.end_averaging()
 
-    def _forget_index_of_other_encoder(self):
-        """Give up the index of consensus before the encoder that made it changes."""
-        if self.consensus is not None and self.encoder_variables:
-            self.consensus = None
-            warnings.warn(
-                "The index of training photos was made by the encoder that is trained now, and "
-                "is given up: until there is another (keras-sat index, or "
-                "keras_sat.beyond.consensus.Consensus.build), captions are chosen without it.",
-                stacklevel=3,
-            )
+    def before_training(self):
+        """Give up what was made with the weights that `fit` is going to change: what a
+        subclass has of this kind.
+        """
 
     def build_for(self, batches, name="x"):
         """Create the weights for batches of make_batches before Keras traces a graph.

@@ -22,26 +22,7 @@ import keras
 from keras import ops
 
 from data_utils.vocabulary import REGION_TOKEN
-from keras_sat.search.result import caption_score
-
-
-class SearchResult(NamedTuple):
-    """The captions of each photo, best first; samples are in any order.
-
-    During a search, each caption is one row.
-    """
-
-    token_ids: Any  # (photos, results, max_length), `<pad>` after `<end>`
-    # Log p of each caption under the model, (photos, results); -inf for missing
-    # captions.
-    log_probs: Any
-    lengths: Any  # number of tokens, `<end>` included, (photos, results)
-    is_finished: Any  # whether the caption ended within max_length, (photos, results)
-    attention_weights: Any  # (photos, results, max_length, regions), 0 after the end
-    extras: dict[str, Any]  # from names to (photos, results, max_length, dim), 0 after the end
-    # p of each token given the previous ones, (photos, results, max_length), 0 after
-    # `<end>`
-    word_probs: Any
+from keras_sat.search.result import SearchResult, caption_score
 
 
 def run_search(

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Unpack
 
 import keras
@@ -30,7 +30,7 @@ from keras_sat.bounds import one_of
 from keras_sat.model.forks import reject_fork
 from keras_sat.option_types import SearchKeywords
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
-from keras_sat.search.result import CaptionResult, by_photo, with_image_paths
+from keras_sat.search.result import CaptionResult, by_photo, results_of, with_image_paths
 from keras_sat.settings import ANY_COUNT, Search, with_options
 
 PROCESS = os.getpid()  # a fork has another process id
@@ -76,11 +76,12 @@ class CaptionGenerator:
     Attributes:
         photo_loader: None, or a function of (image, size) that reads photos in place of
             `load_image`, such as `PhotoProcess.load`.
-        confidence: None, or a function of the words' probabilities and the features
-            that returns the probability that each caption is right.
+        confidence: None, or a step after the search (see `steps_after`) that sets the
+            `confidence` of all results.
         search_settings: Search, whose values `caption` takes where it is not given any.
             Another one may be assigned.
-        consensus: None, or a function that chooses one of the beams of each photo.
+        consensus: None, or a step after the search that chooses one of the beams of
+            each photo; its third argument is the Search.
         has_votes: whether there is a method `with_votes`, which returns results with
             their `votes`, given results and features.
 
@@ -192,7 +193,7 @@ class CaptionGenerator:
             rows = slice(start, start + search.batch_size)
             photos = None if images is None else images[rows]
             batch = Batch([], [], numbers, _rows_of(features, rows), photos)
-            results += self._captions(batch, search)
+            results += self.caption_batch(batch, search)
         return results
 
     def _caption_each(self, images, search, regions=None, cache=None, errors="raise"):
@@ -210,38 +211,43 @@ class CaptionGenerator:
         results = self._captions_of_batches(batches, search)
         return with_image_paths(by_photo(images, regions, results))
 
-    def _captions_of_batches(self, batches, search, confidence=None):
-        """Yield (image, CaptionResult or error) for each image; see `_captions`."""
+    def _captions_of_batches(self, batches, search):
+        """Yield (image, CaptionResult or error) for each image."""
         for batch in batches:
-            results = []
-            if batch.numbers:
-                results = self._captions(batch, search, confidence)
-            yield from batch.with_errors(results)
+            yield from batch.with_errors(self.caption_batch(batch, search))
 
-    def _captions(self, batch, search, confidence=None):
-        """Return the CaptionResult of each photo of a Batch.
-
-        Args:
-            search: Search.
-            confidence: replaces the captioner's own; see the class.
+    def caption_batch(self, batch: Batch, search: Search) -> list[CaptionResult]:
+        """Return a list with the CaptionResult of each photo of a Batch that was read;
+        `batches` makes Batches.
         """
+        if not batch.numbers:
+            return []
         uses_consensus = self.uses_consensus(search)
         arguments = search.arguments(uses_consensus)
         rows_per_photo = _rows_per_photo(arguments)
         word_noise, region_noise = _noise(search, batch.numbers, rows_per_photo, self.num_regions)
         tensors = [batch.features, word_noise, region_noise]
-        search_result = self._run(self.search, *tensors, **arguments)
-        if confidence is None:
-            confidence = self.confidence
-        confidences = None
-        if confidence is not None:
-            confidences = np.asarray(confidence(search_result.word_probs, batch.features))
-        results = results_of(
-            search_result, self.vocabulary, self.rows_and_columns(), batch.photos, confidences
-        )
-        if uses_consensus:
-            results = self.consensus(results, batch.features, search)
-        return self.with_votes(results, batch.features) if search.votes else results
+        found = self._run(self.search, *tensors, **arguments)
+        results = results_of(found, self.vocabulary, self.rows_and_columns(), batch.photos)
+        for step in self.steps_after(search):
+            results = step(results, batch.features)
+        return results
+
+    def steps_after(self, search: Search) -> list[Callable]:
+        """Return the steps that follow a search, in their order: functions of results
+        and features that return results.
+
+        The results are a list with each photo's CaptionResult, which has the photo's
+        other captions in its `alternatives`.
+        """
+        steps = []
+        if self.confidence is not None:
+            steps.append(self.confidence)
+        if self.uses_consensus(search):
+            steps.append(functools.partial(self.consensus, search=search))
+        if search.votes:
+            steps.append(self.with_votes)
+        return steps
 
     def check_votes(self, votes: bool) -> None:
         """Raise ValueError if `votes` is true and this is no single captioner."""
@@ -347,8 +353,8 @@ class CaptionGenerator:
             yield from batch.with_errors(results)
 
     def _given_captions(self, captions, features, photos, votes=False):
-        """Return the CaptionResult of a given caption, a list of words, for each photo;
-        see `_captions`.
+        """Return the CaptionResult of a given caption, a list of words, for each
+        photo.
         """
         vocabulary = self.vocabulary
         ids = [[*vocabulary.caption_to_ids(words), vocabulary.end_token_id] for words in captions]
@@ -552,61 +558,6 @@ class CaptionGenerator:
         # The number of steps of each row.
         times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")
         return step_with_noise, (state, times)
-
-
-# === SearchResult -> CaptionResult ===
-
-
-def results_of(search_result, vocabulary, rows_and_columns, photos=None, confidences=None):
-    """Return the best CaptionResult of each photo in a SearchResult, with the others in
-    its `alternatives`.
-
-    Args:
-        rows_and_columns: shape of the maps.
-        photos: `CaptionResult.image` for each photo, or None.
-        confidences: (photos, results), or None.
-    """
-    search_result = keras.tree.map_structure(np.asarray, search_result)
-    results = []
-    for photo in range(len(search_result.log_probs)):
-        image = None if photos is None else photos[photo]
-        has_caption = ~np.isneginf(search_result.log_probs[photo])
-        photo_results = []
-        for number in np.flatnonzero(has_caption):
-            place = (photo, number)
-            confidence = None if confidences is None else float(confidences[place])
-            photo_results.append(
-                _result_of(search_result, place, vocabulary, rows_and_columns, image, confidence)
-            )
-        best, *others = photo_results
-        results.append(dataclasses.replace(best, alternatives=others))
-    return results
-
-
-def _result_of(search_result, place, vocabulary, rows_and_columns, image, confidence):
-    """Return the CaptionResult of one caption in a SearchResult of NumPy arrays;
-    `place` is (photo, number of the result).
-    """
-    is_finished = bool(search_result.is_finished[place])
-    num_words = search_result.lengths[place] - is_finished  # without `<end>`
-    word_places = (*place, slice(num_words))
-    words = [vocabulary.tokens[token_id] for token_id in search_result.token_ids[word_places]]
-    maps = search_result.attention_weights[word_places]  # (words, regions)
-    extras = {}
-    for name, values in search_result.extras.items():
-        extra = values[word_places]  # (words, dim)
-        extras[name] = extra[:, 0] if extra.shape[1] == 1 else extra
-    return CaptionResult(
-        caption=" ".join(words),
-        words=words,
-        log_prob=float(search_result.log_probs[place]),
-        attention_weights=maps.reshape(len(words), *rows_and_columns),
-        extras=extras,
-        word_probs=search_result.word_probs[word_places],
-        is_finished=is_finished,
-        confidence=confidence,
-        image=image,
-    )
 
 
 def _num_photos(features):

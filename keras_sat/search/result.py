@@ -32,6 +32,25 @@ class ComparedCaption(NamedTuple):
         return self.score + self.agreement
 
 
+class SearchResult(NamedTuple):
+    """The captions of each photo, best first; samples are in any order.
+
+    During a search, each caption is one row.
+    """
+
+    token_ids: Any  # (photos, results, max_length), `<pad>` after `<end>`
+    # Log p of each caption under the model, (photos, results); -inf for missing
+    # captions.
+    log_probs: Any
+    lengths: Any  # number of tokens, `<end>` included, (photos, results)
+    is_finished: Any  # whether the caption ended within max_length, (photos, results)
+    attention_weights: Any  # (photos, results, max_length, regions), 0 after the end
+    extras: dict[str, Any]  # from names to (photos, results, max_length, dim), 0 after the end
+    # p of each token given the previous ones, (photos, results, max_length), 0 after
+    # `<end>`
+    word_probs: Any
+
+
 @dataclass(frozen=True)
 class CaptionResult:
     """A caption of one photo, with an attention map for each word.
@@ -58,8 +77,8 @@ class CaptionResult:
         region: the rectangle (left, top, right, bottom) that it describes, in fractions
             of the photo's sides, or None. The maps are those of its crop, see
             `data_utils.photo_regions.crop_of`.
-        word_probs: p of each word given the previous words, (words,); p(`<end>`) is
-            only in `log_prob`.
+        word_probs: p of each word given the previous words, (words,).
+        end_prob: p(`<end>`) after the last word; None if the caption was cut off.
         votes: (words, rows, columns): what each region added to the logit of each word,
             compared with the mean of the photo, positive or negative; None without the
             option `votes`. See `keras_sat.equations.votes`.
@@ -79,6 +98,7 @@ class CaptionResult:
     consensus: float | None = None
     similar_photos: list = field(default_factory=list, repr=False)
     word_probs: np.ndarray | None = field(default=None, repr=False)
+    end_prob: float | None = field(default=None, repr=False)
     region: tuple | None = None
     image_path: str | None = field(default=None, repr=False)
     votes: np.ndarray | None = field(default=None, repr=False)
@@ -152,6 +172,54 @@ class CaptionResult:
         """Return a copy with changes in this result and in its alternatives."""
         alternatives = [replace(other, **changes) for other in self.alternatives]
         return replace(self, alternatives=alternatives, **changes)
+
+
+def results_of(found, vocabulary, rows_and_columns, photos=None):
+    """Return the best CaptionResult of each photo in a SearchResult, with the others in
+    its `alternatives`.
+
+    Args:
+        found: SearchResult of arrays or tensors.
+        rows_and_columns: shape of the maps.
+        photos: `CaptionResult.image` for each photo, or None.
+    """
+    extras = {name: np.asarray(values) for name, values in found.extras.items()}
+    found = SearchResult(*map(np.asarray, found._replace(extras=None)))._replace(extras=extras)
+    results = []
+    for photo, log_probs in enumerate(found.log_probs):
+        image = None if photos is None else photos[photo]
+        best, *others = [
+            _result_of(found, (photo, number), vocabulary, rows_and_columns, image)
+            for number in np.flatnonzero(~np.isneginf(log_probs))
+        ]
+        results.append(replace(best, alternatives=others))
+    return results
+
+
+def _result_of(found, place, vocabulary, rows_and_columns, image):
+    """Return the CaptionResult of one caption in a SearchResult of arrays; `place` is
+    (photo, number of the result).
+    """
+    is_finished = bool(found.is_finished[place])
+    num_words = found.lengths[place] - is_finished  # without `<end>`
+    word_places = (*place, slice(num_words))
+    words = [vocabulary.tokens[token_id] for token_id in found.token_ids[word_places]]
+    maps = found.attention_weights[word_places]  # (words, regions)
+    extras = {}
+    for name, values in found.extras.items():
+        extra = values[word_places]  # (words, dim)
+        extras[name] = extra[:, 0] if extra.shape[1] == 1 else extra
+    return CaptionResult(
+        caption=" ".join(words),
+        words=words,
+        log_prob=float(found.log_probs[place]),
+        attention_weights=maps.reshape(len(words), *rows_and_columns),
+        extras=extras,
+        word_probs=found.word_probs[word_places],
+        end_prob=float(found.word_probs[(*place, num_words)]) if is_finished else None,
+        is_finished=is_finished,
+        image=image,
+    )
 
 
 def _rounded(array, decimals):

@@ -397,7 +397,7 @@ def make_trace(
 
     (batch,) = captioner.batches(photos, 1)
     if caption is None:
-        results = captioner._captions(batch, settings)
+        results = captioner.caption_batch(batch, settings)
     else:
         words = words_of_captions(caption, 1)
         results = captioner._given_captions(words, batch.features, batch.photos)
