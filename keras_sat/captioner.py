@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import warnings
 from pathlib import Path
 from typing import Any, Unpack
 
 import keras
-import numpy as np
 from keras import ops
 
 from data_utils.captions import words_of_captions
@@ -17,6 +17,7 @@ from data_utils.foreign_text import brief
 from data_utils.images import photos_of
 from data_utils.training_photos import digests_of, union
 from data_utils.vocabulary import Vocabulary
+from keras_sat import equations
 from keras_sat.beyond.terms import terms_of
 from keras_sat.files import keras_file, saving, transfer
 from keras_sat.files.hub import is_on_hub, pinned
@@ -32,6 +33,7 @@ from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
 from keras_sat.option_types import CaptionerKeywords, SearchKeywords
 from keras_sat.search.generation import CaptionGenerator
+from keras_sat.search.keras_engine import KerasEngine
 from keras_sat.settings import CaptionerSettings, Search, SearchRules, with_options
 
 KERAS_OPTIONS = ("dtype", "trainable")  # of any Keras layer; the decoder passes them on
@@ -72,8 +74,6 @@ class Captioner(CaptionGenerator, Trainer):
         num_regions: number of regions after the adapter, or None until built.
     """
 
-    has_votes = True
-
     def __init__(
         self,
         vocabulary: Vocabulary | list[str],
@@ -84,19 +84,17 @@ class Captioner(CaptionGenerator, Trainer):
     ) -> None:
         reject_fork()
         # Noise stays in float32; `decoder_features` casts the rest.
-        super().__init__(name=name, autocast=False)
+        Trainer.__init__(self, name=name, autocast=False)
         keras_options = {name: options.pop(name) for name in KERAS_OPTIONS if name in options}
         if "dtype" in keras_options:
             keras_options["dtype"] = resolved_dtype(keras_options["dtype"])
         settings = CaptionerSettings.of("Captioner", options, settings, also=KERAS_OPTIONS)
         self._settings = settings
-        self.search_settings = Search(**settings.search.to_dict())
-        self.vocabulary = _as_vocabulary(vocabulary)
+        search = Search(**settings.search.to_dict())
+        CaptionGenerator.__init__(self, KerasEngine(self), _as_vocabulary(vocabulary), search)
         self.decoder = CaptionDecoder(
             len(self.vocabulary), settings.network, name="decoder", **keras_options
         )
-        self.confidence = None
-        self.consensus = None
         self.training_photos = None
         self.source = None
         encoder, encoder_arrays = settings.encoder, None
@@ -222,21 +220,6 @@ class Captioner(CaptionGenerator, Trainer):
         features = self.photo_encoder(inputs, training) if len(inputs.shape) == 4 else inputs
         return self.adapter(ops.cast(features, self.compute_dtype), training=training)
 
-    def _checked_features(self, features):
-        """Return features as a NumPy array.
-
-        Raise ValueError if they have the wrong shape.
-        """
-        features = np.asarray(features)
-        self.build_once(features.shape)
-        if features.shape[1:] != self.feature_shape:
-            expected = f"(photos, {', '.join(map(str, self.feature_shape))})"
-            raise ValueError(
-                f"This captioner was built for features of shape {expected}. Received: "
-                f"{features.shape=}"
-            )
-        return features
-
     def rows_and_columns(self) -> tuple[int, int]:
         """Return the shape of the attention maps."""
         if self.feature_shape is None:
@@ -288,6 +271,40 @@ class Captioner(CaptionGenerator, Trainer):
         return self.decoder(
             features, as_rows(input_ids), training=training, noise=noise, sampled=sampled
         )
+
+    def steps(
+        self, features: Any, rows_per_photo: int, *, region_noise: Any = None, drop: Any = None
+    ) -> tuple:
+        """Return `step` and `state` for the searches of `keras_sat.search.algorithms`.
+
+        Args:
+            features: see `decoder_features`.
+            rows_per_photo: number of beams or samples of each photo.
+            region_noise: uniform noise (rows, max_length, regions) to sample regions;
+                None uses the expectation.
+            drop: see `keras_sat.model.readout.Readout`.
+        """
+        step = functools.partial(
+            self.decoder.step,
+            features=features,
+            projected_features=self.decoder.project_features(features),
+            drop=drop,
+        )
+        state = self.decoder.initial_state(features, rows_per_photo)
+        if region_noise is None:
+            return step, state
+
+        def step_with_noise(input_ids, state_and_times):
+            state, times = state_and_times
+            uniform = ops.take(region_noise, times[0], axis=1)  # (rows, regions)
+            result = step(input_ids, state, noise=equations.gumbel(uniform))
+            return result._replace(
+                state=(result.state, times + 1), attention_weights=result.selection
+            )
+
+        # The number of steps of each row.
+        times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")
+        return step_with_noise, (state, times)
 
     def faithfulness(
         self,

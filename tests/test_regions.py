@@ -124,7 +124,8 @@ def test_no_search_says_the_token_that_started_phrases(options):
     readout = captioner.decoder.readout.word_logits
     readout.bias.assign(np.eye(len(captioner.vocabulary))[region_id] * 9)  # what it would say
     noise = numbers(6, 4, seed=1) % 1
-    found = captioner.search(numbers(2, 6, 3), noise, max_length=4, allow_unknown=True, **options)
+    search = captioner.engine.search_tensors
+    found = search(numbers(2, 6, 3), noise, max_length=4, allow_unknown=True, **options)
     assert region_id not in np.asarray(found.token_ids)
     assert captioner.adapted().vocabulary == captioner.vocabulary
     assert REGION_TOKEN not in Vocabulary(WORDS)

@@ -14,6 +14,7 @@ from keras import ops
 
 from data_utils.training_photos import union
 from keras_sat.search.generation import CaptionGenerator
+from keras_sat.search.keras_engine import NEEDS_HARD_ATTENTION, KerasEngine
 from keras_sat.settings import Search
 
 
@@ -29,9 +30,6 @@ class Ensemble(CaptionGenerator):
         length_penalty: default of `caption`; None: the mean over the members.
     """
 
-    samples_regions = False  # regions cannot be sampled from a mean of maps
-    confidence = None  # the confidence of ensembles was not measured
-
     def __init__(self, captioners: list, *, length_penalty: float | None = None):
         is_list = isinstance(captioners, (list, tuple)) and len(captioners)
         if not is_list or not all(getattr(captioner, "built", False) for captioner in captioners):
@@ -40,8 +38,8 @@ class Ensemble(CaptionGenerator):
                 f"captioners={captioners!r}"
             )
         self.captioners = list(captioners)
-        self.vocabulary = self.captioners[0].vocabulary
-        if any(captioner.vocabulary != self.vocabulary for captioner in self.captioners):
+        vocabulary = self.captioners[0].vocabulary
+        if any(captioner.vocabulary != vocabulary for captioner in self.captioners):
             sizes = [len(captioner.vocabulary) for captioner in self.captioners]
             raise ValueError(
                 "The captioners must have the same vocabulary. Received: vocabularies of "
@@ -50,8 +48,9 @@ class Ensemble(CaptionGenerator):
         # The members that have an index of training photos: the first of them chooses.
         indexed = [n for n, member in enumerate(self.captioners) if member.consensus is not None]
         self._indexed_member = indexed[0] if indexed else 0
+        search = self._combined_search(length_penalty)
+        super().__init__(EnsembleEngine(self.captioners), vocabulary, search)
         self.consensus = self._choose_caption if indexed else None
-        self.search_settings = self._combined_search(length_penalty)
 
     def _combined_search(self, length_penalty):
         """Return a Search with the rules of all members; see `__init__`."""
@@ -80,18 +79,6 @@ class Ensemble(CaptionGenerator):
         return consensus(results, features[self._indexed_member], search)
 
     @property
-    def extra_dims(self) -> dict[str, int]:
-        return {
-            name: dim for captioner in self.captioners for name, dim in captioner.extra_dims.items()
-        }
-
-    @property
-    def photo_sizes(self) -> list[tuple[int, int]]:
-        return list(
-            dict.fromkeys(size for captioner in self.captioners for size in captioner.photo_sizes)
-        )
-
-    @property
     def encoder(self) -> str:
         """The names of the members' encoders, in one string."""
         return " + ".join(dict.fromkeys(str(captioner.encoder) for captioner in self.captioners))
@@ -107,7 +94,7 @@ class Ensemble(CaptionGenerator):
 
         Raises ValueError if their encoders differ.
         """
-        if any(self._first_with_same_encoder):
+        if any(self.engine.first_with_same_encoder):
             problem = (
                 "A feature cache requires members with the same encoder. For these members, "
                 "pass photos."
@@ -117,11 +104,53 @@ class Ensemble(CaptionGenerator):
 
     def rows_and_columns(self) -> tuple[int, int]:
         """Return the shape of the attention maps: the members' finest grid."""
-        return max(self._grids.values(), key=np.prod)
+        return self.engine.rows_and_columns()
+
+    def trace(self, *_, **__) -> Any:
+        """Raise ValueError: a trace follows one network."""
+        raise ValueError(
+            "A trace follows the computation of one network: trace a single captioner, such as "
+            "`ensemble.captioners[0]`."
+        )
+
+
+class EnsembleEngine(KerasEngine):
+    """The Engine of an Ensemble: the members' networks, run together."""
+
+    def __init__(self, captioners):
+        super().__init__(captioners[0])
+        self.captioners = captioners
 
     @property
-    def num_regions(self) -> int:
+    def cannot(self):
+        return {
+            # Regions cannot be sampled from a mean of maps.
+            "sample_attention": f"{NEEDS_HARD_ATTENTION}.",
+            "votes": (
+                "`votes` requires a single captioner, since they are what one network adds up."
+            ),
+        }
+
+    @property
+    def photo_sizes(self):
+        return list(
+            dict.fromkeys(size for captioner in self.captioners for size in captioner.photo_sizes)
+        )
+
+    @property
+    def extra_dims(self):
+        return {
+            name: dim
+            for captioner in self.captioners
+            for name, dim in captioner.engine.extra_dims.items()
+        }
+
+    @property
+    def num_regions(self):
         return int(np.prod(self.rows_and_columns()))
+
+    def rows_and_columns(self):
+        return max(self._grids.values(), key=np.prod)
 
     @property
     def _grids(self):
@@ -135,7 +164,7 @@ class Ensemble(CaptionGenerator):
             n: grid for n, grid in grids.items() if self.captioners[n].decoder.has_attention
         } or grids
 
-    def encode(self, photos: Any) -> tuple[np.ndarray, ...]:
+    def encode(self, photos):
         """Return the features of photos for each captioner.
 
         Captioners with equal encoders share them.
@@ -143,7 +172,7 @@ class Ensemble(CaptionGenerator):
         Args:
             photos: dict from each of `photo_sizes` to uint8 (photos, height, width, 3).
         """
-        firsts = self._first_with_same_encoder
+        firsts = self.first_with_same_encoder
         features = {}
         for first in dict.fromkeys(firsts):
             member = self.captioners[first]
@@ -151,7 +180,7 @@ class Ensemble(CaptionGenerator):
         return tuple(features[first] for first in firsts)
 
     @functools.cached_property
-    def _first_with_same_encoder(self):
+    def first_with_same_encoder(self):
         """For each captioner, the index of the first one with an equal encoder."""
         encoders = [captioner.photo_encoder for captioner in self.captioners]
         return [
@@ -159,7 +188,7 @@ class Ensemble(CaptionGenerator):
             for encoder in encoders
         ]
 
-    def _checked_features(self, features):
+    def check_features(self, features):
         """Check features, one array per captioner or one for all.
 
         Return a tuple with an array per captioner.
@@ -171,22 +200,17 @@ class Ensemble(CaptionGenerator):
                 f"Expected {len(self.captioners)} arrays, one per captioner. Received: "
                 f"{len(features)}"
             )
-        return tuple(member._checked_features(x) for member, x in zip(self.captioners, features))
-
-    def trace(self, *_, **__) -> Any:
-        """Raise ValueError: a trace follows one network."""
-        raise ValueError(
-            "A trace follows the computation of one network: trace a single captioner, such as "
-            "`ensemble.captioners[0]`."
+        return tuple(
+            member.engine.check_features(x) for member, x in zip(self.captioners, features)
         )
 
-    def _steps(self, features, rows_per_photo, region_noise=None):
-        """Return `step` and `state` for a search, like `CaptionGenerator.steps`; the
-        state is a tuple of those of the members.
+    def steps(self, features, rows_per_photo, *, region_noise=None):
+        """Return `step` and `state` for a search; the state is a tuple of those of the
+        members.
         """
         member_steps, member_states = [], []
         for member, member_features in zip(self.captioners, features):
-            step, state = member.steps(member.adapter(member_features), rows_per_photo)
+            step, state = member.engine.steps(member_features, rows_per_photo)
             member_steps.append(step)
             member_states.append(state)
         grids = self._grids

@@ -111,8 +111,8 @@ def caption_py():
 
 
 def search_arguments(captioner, **options):
-    """Return the arguments of `CaptionGenerator.search` for greedy and for beam search,
-    which returns all beams.
+    """Return the arguments of `KerasEngine.search_tensors` for greedy and for beam
+    search, which returns all beams.
     """
     search = captioner.search_for("export", options, names=ALGORITHM_OPTIONS)
     num_beams = search.resolved_num_beams()
@@ -211,7 +211,7 @@ def _write_saved_model(captioner, directory, search):
     size = captioner.photo_sizes[0]
 
     def with_words(photos):
-        search_result = captioner.search(captioner.photo_encoder(photos), **search)
+        search_result = captioner.engine.search_tensors(captioner.photo_encoder(photos), **search)
         best = tf.nest.map_structure(lambda x: x[:, 0], search_result)
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]

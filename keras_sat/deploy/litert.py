@@ -31,14 +31,14 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
     """
 
     def serving_default(images):
-        search_result = captioner.search(captioner.photo_encoder(images), **greedy)
+        search_result = captioner.engine.search_tensors(captioner.photo_encoder(images), **greedy)
         return outputs_of(captioner, _without_photo_axis(search_result))
 
     def encode(images):
         return {"features": captioner.photo_encoder(images)}
 
     def best(features):
-        captions = _without_photo_axis(captioner.search(features, **beams))
+        captions = _without_photo_axis(captioner.engine.search_tensors(features, **beams))
         outputs = outputs_of(captioner, captions)
         if captioner.confidence is not None:
             confidences = captioner.confidence.of_word_probs(captions.word_probs[None], features)
@@ -46,7 +46,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
         return outputs
 
     def attend(features, token_ids):
-        search_result = captioner.forced_search(features, token_ids)
+        search_result = captioner.engine.read_tensors(features, token_ids)
         return outputs_of(captioner, _without_photo_axis(search_result))
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")

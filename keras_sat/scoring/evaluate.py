@@ -194,7 +194,7 @@ def _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_ph
         )
     one_of(*MEASURED_MAPS).check("map_kind", map_kind)
     if map_kind != "attention":
-        captioner.check_votes(True)
+        captioner.engine.check(votes=True)
     if faithfulness:
         reject_unfit(captioner, pixel_photos)
     if regions and boxes is None:

@@ -161,9 +161,8 @@ def _each_photo_sums(captioner, batches, images, captions, pixel_photos, map_kin
     previous_result = None  # of the photo before, whose maps are those of the "other photo"
     for batch in batches:
         captions_of_batch = [captions[number] for number in batch.numbers]
-        results = captioner._given_captions(
-            captions_of_batch, batch.features, batch.photos, votes=map_kind != "attention"
-        )
+        votes = map_kind != "attention"
+        results = captioner.attend_batch(batch, captions_of_batch, votes)
         grids = np.asarray(captioner.decoder_features(batch.features))
         if previous_result is None:  # the first photo has none before it
             previous_result = results[-1]
@@ -295,7 +294,7 @@ def _log_probs(captioner, grids, replaced, maps, ids, position):
         maps: maps that replace alpha_t at this word unless they are 0, (rows, regions).
         ids, position: the caption as token ids, and the place of the word in it.
     """
-    from keras_sat.search.generation import LENGTH_STEP
+    from keras_sat.search.keras_engine import LENGTH_STEP
 
     rows = len(maps)
     padding = [0] * (-len(ids) % LENGTH_STEP)  # lengths share graphs
@@ -307,7 +306,9 @@ def _log_probs(captioner, grids, replaced, maps, ids, position):
     def word_log_probs(*tensors):
         return _word_log_probs(captioner.decoder, *tensors)
 
-    log_probs = captioner._run(word_log_probs, grids, replaced, maps, input_ids, targets, positions)
+    log_probs = captioner.engine.run(
+        word_log_probs, grids, replaced, maps, input_ids, targets, positions
+    )
     return np.asarray(log_probs)
 
 

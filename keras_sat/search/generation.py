@@ -1,41 +1,38 @@
-"""Generate captions for photos in three steps.
+"""Generate captions for photos, with whatever engine.
 
-    photos -> features             `encode`: the encoder reads photos in its input size
-    features -> SearchResult       `search`: from tensors to tensors, in one graph
+    photos -> features             `Engine.encode`: the encoder reads photos in its
+                                   input size
+    features -> SearchResult       `Engine.search`, or `Engine.read` for given captions
     SearchResult -> CaptionResult  `results_of`: ids become words, and maps get rows and
                                    columns
+    CaptionResult -> the same      `steps_after`: confidence, consensus, votes
 
 `caption` and similar methods read images in batches and take these steps for each.
+Nothing here needs TensorFlow; an engine may.
 """
+
+from __future__ import annotations
 
 import dataclasses
 import functools
-import os
-import random
+import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
-import keras
 import numpy as np
-import tensorflow as tf
-from keras import ops
 
 from data_utils.captions import words_of_captions
-from data_utils.features.cache import FeatureCache
-from data_utils.foreign_text import brief
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, crops_of, regions_for
-from keras_sat import equations
 from keras_sat.bounds import one_of
-from keras_sat.model.forks import reject_fork
-from keras_sat.option_types import SearchKeywords
-from keras_sat.search.algorithms import forced_search, run_search, special_tokens
+from keras_sat.search.engine import ENCODED_TOGETHER, Engine
 from keras_sat.search.result import CaptionResult, by_photo, results_of, with_image_paths
-from keras_sat.settings import ANY_COUNT, Search, with_options
+from keras_sat.settings import Search, with_options
 
-PROCESS = os.getpid()  # a fork has another process id
-ENCODED_TOGETHER = 32  # batch size of the encoder, whose layers need much more memory than a search
-LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of this, to share a graph
+if TYPE_CHECKING:
+    from data_utils.features.cache import FeatureCache
+    from data_utils.vocabulary import Vocabulary
+    from keras_sat.option_types import SearchKeywords
 
 
 class Batch(NamedTuple):
@@ -68,50 +65,38 @@ class Batch(NamedTuple):
 
 
 class CaptionGenerator:
-    """Base class of Captioner and Ensemble: the methods that caption photos.
+    """Captions photos: the methods of every captioner.
 
-    Subclasses have a `vocabulary`, the `search_settings`, and the methods
-    `rows_and_columns` and `_checked_features`.
+    Args:
+        engine: Engine, which encodes, searches and reads given captions.
+        vocabulary: Vocabulary.
+        search_settings: Search, whose values `caption` takes where it is not given any;
+            None: the defaults. Another one may be assigned.
 
     Attributes:
+        engine, vocabulary, search_settings: see above.
         photo_loader: None, or a function of (image, size) that reads photos in place of
             `load_image`, such as `PhotoProcess.load`.
         confidence: None, or a step after the search (see `steps_after`) that sets the
             `confidence` of all results.
-        search_settings: Search, whose values `caption` takes where it is not given any.
-            Another one may be assigned.
         consensus: None, or a step after the search that chooses one of the beams of
             each photo; its third argument is the Search.
-        has_votes: whether there is a method `with_votes`, which returns results with
-            their `votes`, given results and features.
-
-    This module calls these, and does not know what they compute: see
-    `keras_sat.beyond.confidence`, `keras_sat.beyond.consensus` and
-    `keras_sat.trace.votes`.
     """
 
-    photo_loader = None
-    confidence = None
-    consensus = None
-    has_votes = False
+    def __init__(
+        self, engine: Engine, vocabulary: Vocabulary, search_settings: Search | None = None
+    ):
+        self.engine = engine
+        self.vocabulary = vocabulary
+        self.search_settings = Search() if search_settings is None else search_settings
+        self.photo_loader = None
+        self.confidence = None
+        self.consensus = None
 
     @property
     def photo_sizes(self) -> list[tuple[int, int]]:
         """The input size (height, width) of each encoder."""
-        return [self.photo_encoder.photo_size]
-
-    @property
-    def extra_dims(self) -> dict[str, int]:
-        """A dict from the names of the extra outputs of each step to their lengths.
-
-        See `CaptionResult.extras`.
-        """
-        return self.decoder.extra_dims
-
-    @functools.cached_property
-    def graphs(self) -> dict:
-        """The graphs that `_run` has created, as a dict."""
-        return {}
+        return self.engine.photo_sizes
 
     # === Captions of photos ===
 
@@ -185,7 +170,7 @@ class CaptionGenerator:
             **options: see `keras_sat.settings.Search`.
         """
         search = self.search_for("caption_features", options)
-        features = self._checked_features(features)
+        features = self.engine.check_features(features)
         all_numbers = range(_num_photos(features))
         results = []
         for start in all_numbers[:: search.batch_size]:
@@ -198,23 +183,19 @@ class CaptionGenerator:
 
     def _caption_each(self, images, search, regions=None, cache=None, errors="raise"):
         """Do what `caption_each` does, given a Search."""
+        describe = functools.partial(self.caption_batch, search=search)
         if regions is None:
-            batches = self.batches(images, search.batch_size, cache, errors)
-            return with_image_paths(self._captions_of_batches(batches, search))
+            results = self._each_result(describe, images, search.batch_size, cache, errors)
+            return with_image_paths(results)
         if cache is not None:
             raise ValueError(
                 "A cache has the features of whole photos, and a region is cropped from its photo: "
                 f"leave out `cache` to read the photos. Received: regions with cache={cache}"
             )
         regions = checked_regions(regions, len(images))
-        batches = self.batches(crops_of(images, regions), search.batch_size, errors=errors)
-        results = self._captions_of_batches(batches, search)
+        crops = crops_of(images, regions)
+        results = self._each_result(describe, crops, search.batch_size, None, errors)
         return with_image_paths(by_photo(images, regions, results))
-
-    def _captions_of_batches(self, batches, search):
-        """Yield (image, CaptionResult or error) for each image."""
-        for batch in batches:
-            yield from batch.with_errors(self.caption_batch(batch, search))
 
     def caption_batch(self, batch: Batch, search: Search) -> list[CaptionResult]:
         """Return a list with the CaptionResult of each photo of a Batch that was read;
@@ -222,16 +203,17 @@ class CaptionGenerator:
         """
         if not batch.numbers:
             return []
-        uses_consensus = self.uses_consensus(search)
-        arguments = search.arguments(uses_consensus)
-        rows_per_photo = _rows_per_photo(arguments)
-        word_noise, region_noise = _noise(search, batch.numbers, rows_per_photo, self.num_regions)
-        tensors = [batch.features, word_noise, region_noise]
-        found = self._run(self.search, *tensors, **arguments)
-        results = results_of(found, self.vocabulary, self.rows_and_columns(), batch.photos)
+        with_consensus = self.uses_consensus(search)
+        found = self.engine.search(
+            batch.features, search, numbers=batch.numbers, with_consensus=with_consensus
+        )
+        results = self._results(found, batch.photos)
         for step in self.steps_after(search):
             results = step(results, batch.features)
         return results
+
+    def _results(self, found, photos):
+        return results_of(found, self.vocabulary, self.engine.rows_and_columns(), photos)
 
     def steps_after(self, search: Search) -> list[Callable]:
         """Return the steps that follow a search, in their order: functions of results
@@ -249,26 +231,13 @@ class CaptionGenerator:
             steps.append(self.with_votes)
         return steps
 
-    def check_votes(self, votes: bool) -> None:
-        """Raise ValueError if `votes` is true and this is no single captioner."""
-        if votes and not self.has_votes:
-            raise ValueError(
-                "`votes` requires a single captioner, since they are what one network adds "
-                f"up. Received: votes=True with {type(self).__name__}"
-            )
-
     def search_for(self, asking: str, arguments: dict[str, Any], **taken: Any) -> Search:
         """Return `search_settings` with the keyword arguments of a function in place of
         its own values; see `Search.of`.
         """
         search = Search.of(asking, arguments, self.search_settings, **taken)
-        self.check_votes(search.votes)
-        if search.sample_attention and not self.samples_regions:
-            attention = getattr(self, "attention", self)
-            raise ValueError(
-                "`sample_attention` requires a single captioner with hard attention. "
-                f"Received: sample_attention=True with attention={attention!r}"
-            )
+        always = {"votes": search.votes, "sample_attention": search.sample_attention}
+        self.engine.check(**arguments | always)
         if self.consensus is None and arguments.get("consensus_weight"):
             raise ValueError(
                 "`consensus_weight` requires an index of training photos: run `keras-sat "
@@ -324,10 +293,13 @@ class CaptionGenerator:
 
         See `attend` and `caption_each`.
         """
-        self.check_votes(votes)
-        batches = self.batches(images, batch_size, cache, errors)
+        self.engine.check(captions=captions, votes=votes)
         captions = words_of_captions(captions, len(images))
-        return with_image_paths(self._given_captions_of_batches(batches, captions, votes))
+
+        def describe(batch):
+            return self.attend_batch(batch, [captions[number] for number in batch.numbers], votes)
+
+        return with_image_paths(self._each_result(describe, images, batch_size, cache, errors))
 
     def attend_features(
         self, features: Any, captions: Any, *, images: Any = None, votes: bool = False
@@ -336,40 +308,34 @@ class CaptionGenerator:
 
         Return a list of CaptionResults.
         """
-        self.check_votes(votes)
-        features = self._checked_features(features)
+        self.engine.check(captions=captions, votes=votes)
+        features = self.engine.check_features(features)
         captions = words_of_captions(captions, _num_photos(features))
-        return self._given_captions(captions, features, images, votes)
+        batch = Batch([], [], range(len(captions)), features, images)
+        return self.attend_batch(batch, captions, votes)
 
-    def _given_captions_of_batches(self, batches, captions, votes=False):
-        """Yield (image, CaptionResult or error) for each image."""
-        for batch in batches:
-            results = []
-            if batch.numbers:
-                captions_of_batch = [captions[number] for number in batch.numbers]
-                results = self._given_captions(
-                    captions_of_batch, batch.features, batch.photos, votes
-                )
-            yield from batch.with_errors(results)
+    def attend_batch(
+        self, batch: Batch, captions: list[list[str]], votes: bool = False
+    ) -> list[CaptionResult]:
+        """Return a list with the CaptionResult of a given caption for each photo of a
+        Batch that was read.
 
-    def _given_captions(self, captions, features, photos, votes=False):
-        """Return the CaptionResult of a given caption, a list of words, for each
-        photo.
+        Args:
+            batch: see `batches`.
+            captions: a list of words for each of these photos.
+            votes: see `attend`.
         """
+        if not batch.numbers:
+            return []
         vocabulary = self.vocabulary
         ids = [[*vocabulary.caption_to_ids(words), vocabulary.end_token_id] for words in captions]
-        longest = max(map(len, ids))
-        max_length = -(-longest // LENGTH_STEP) * LENGTH_STEP
-        token_ids = keras.utils.pad_sequences(
-            ids, max_length, padding="post", value=vocabulary.pad_token_id
-        )
-        search_result = self._run(self.forced_search, features, token_ids)
-        results = results_of(search_result, vocabulary, self.rows_and_columns(), photos)
+        found = self.engine.read(batch.features, ids)
         results = [
+            # Of unknown words, the network knows only `<unk>`.
             dataclasses.replace(result, words=words, caption=" ".join(words))
-            for result, words in zip(results, captions)
+            for result, words in zip(self._results(found, batch.photos), captions)
         ]
-        return self.with_votes(results, features) if votes else results
+        return self.with_votes(results, batch.features) if votes else results
 
     # === Photos -> features ===
 
@@ -383,32 +349,48 @@ class CaptionGenerator:
         """Return an iterator over the images in Batches, with their features from the
         encoder or a cache; for the arguments see `caption_each`.
         """
+        return self._each_batch(lambda batch: batch, images, batch_size, cache, errors)
+
+    def _each_batch(self, describe, images, batch_size, cache=None, errors="raise"):
+        """Return an iterator over what a function returns for each Batch; see
+        `batches`.
+        """
         one_of("raise", "yield").check("errors", errors)
-        if cache is None:
-            return self._batches_of_photos(images, batch_size, errors)
-        return self._batches_of_features(images, batch_size, cache)
+        size = self.engine.photos_together or batch_size
 
-    def _batches_of_photos(self, images, batch_size, errors):
-        """Read and encode photos, and yield them in Batches."""
-        for start in range(0, len(images), batch_size):
-            batch = images[start : start + batch_size]
-            photos_by_size, problems = self._read(batch, errors)
-            numbers = [start + row for row, problem in enumerate(problems) if problem is None]
-            if not numbers:
-                yield Batch(batch, problems, numbers, None, None)
-                continue
-            # An ensemble may read a photo in several sizes: results show the largest.
-            largest = photos_by_size[max(photos_by_size)]
-            yield Batch(batch, problems, numbers, self.encode(photos_by_size), largest)
+        def read_and_describe(start):
+            batch = images[start : start + size]
+            if cache is None:
+                return describe(self._batch_of_photos(batch, start, errors))
+            return describe(self._batch_of_features(batch, start, cache))
 
-    def _batches_of_features(self, images, batch_size, cache):
-        """Yield CaptionedImages in Batches, with their features from a FeatureCache."""
-        for start in range(0, len(images), batch_size):
-            batch = images[start : start + batch_size]
-            features = cache.features([image.image_id for image in batch]).astype(np.float32)
-            numbers = range(start, start + len(batch))
-            no_errors = [None] * len(batch)
-            yield Batch(batch, no_errors, numbers, self._checked_features(features), None)
+        return self.engine.each(read_and_describe, range(0, len(images), size))
+
+    def _each_result(self, describe, images, *reading):
+        """Yield (image, CaptionResult or error) for each image, given a function that
+        returns a list of CaptionResults for a Batch; see `_each_batch`.
+        """
+        pairs_of_batches = self._each_batch(
+            lambda batch: [*batch.with_errors(describe(batch))], images, *reading
+        )
+        return itertools.chain.from_iterable(pairs_of_batches)
+
+    def _batch_of_photos(self, images, start, errors):
+        """Read and encode images, the first of which has the number `start`."""
+        photos_by_size, problems = self._read(images, errors)
+        numbers = [start + row for row, problem in enumerate(problems) if problem is None]
+        if not numbers:
+            return Batch(images, problems, numbers, None, None)
+        # An ensemble may read a photo in several sizes: results show the largest.
+        largest = photos_by_size[max(photos_by_size)]
+        return Batch(images, problems, numbers, self.engine.encode(photos_by_size), largest)
+
+    def _batch_of_features(self, images, start, cache):
+        """Take the features of CaptionedImages from a FeatureCache."""
+        features = cache.features([image.image_id for image in images]).astype(np.float32)
+        numbers = range(start, start + len(images))
+        no_errors = [None] * len(images)
+        return Batch(images, no_errors, numbers, self.engine.check_features(features), None)
 
     def _read(self, images, errors):
         """Read images; for `errors` see `caption_each`.
@@ -432,30 +414,15 @@ class CaptionGenerator:
         photos_by_size = {size: np.stack(arrays) for size, arrays in zip(sizes, zip(*photos))}
         return photos_by_size, problems
 
-    def encode(self, photos: Any) -> np.ndarray:
+    def encode(self, photos: Any) -> Any:
         """Return the features of photos, (photos, regions, feature_dim).
 
         Args:
             photos: uint8 (photos, height, width, 3) in the encoder's input size, or a
                 dict from this size to them, as an Ensemble needs.
         """
-        if isinstance(photos, dict):
-            (photos,) = photos.values()
-        if len(getattr(photos, "shape", ())) != 4:
-            raise ValueError(
-                "Expected an array of photos (photos, height, width, 3) in the encoder's size, "
-                "as data_utils.load_image reads them; encode_each takes paths. Received: "
-                f"{brief(photos)}"
-            )
-        if not self.built:
-            self.build_once(photos.shape)
-        groups = (
-            photos[start : start + ENCODED_TOGETHER]
-            for start in range(0, len(photos), ENCODED_TOGETHER)
-        )
-        encode = self.photo_encoder.__call__
-        features = np.concatenate([self._run(encode, group) for group in groups])
-        return self._checked_features(features)
+        self.engine.check(features=photos)
+        return self.engine.encode(photos)
 
     def encode_each(
         self, images: Any, *, cache: FeatureCache | None = None
@@ -464,133 +431,18 @@ class CaptionGenerator:
 
         See `caption_each`.
         """
+        self.engine.check(features=images)
         for batch in self.batches(images, ENCODED_TOGETHER, cache):
             yield from zip(batch.images, batch.features)
-
-    # === Features -> SearchResult ===
-
-    def _run(self, function, *tensors, **options):
-        """Run a method as a graph.
-
-        Each method and set of options, tensor shapes and dtypes has its own graph.
-        """
-        if os.getpid() != PROCESS:
-            reject_fork()
-        options = {
-            name: value.item() if isinstance(value, np.generic) else value
-            for name, value in options.items()
-        }
-        specs = tf.nest.map_structure(
-            lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), tensors
-        )
-        key = function.__name__, tuple(options.items()), repr(specs)
-        if key not in self.graphs:
-            function = functools.partial(function, **options)
-            self.graphs[key] = tf.function(function, input_signature=specs, autograph=False)
-        return self.graphs[key](*tensors)
-
-    def search(
-        self,
-        features,
-        word_noise=None,
-        region_noise=None,
-        *,
-        sample_attention=False,
-        **options,
-    ):
-        """Return the SearchResult for features (photos, regions, feature_dim).
-
-        Args:
-            word_noise: uniform noise (rows, max_length), for sampling words.
-            region_noise: uniform noise (rows, max_length, regions), used only with
-                `sample_attention`.
-            **options: see `run_search`.
-        """
-        noise = region_noise if sample_attention else None
-        step, state = self._steps(features, _rows_per_photo(options), noise)
-        options["extra_dims"] = self.extra_dims
-        return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **options)
-
-    def forced_search(self, features, token_ids):
-        """Return the SearchResult of given captions, `token_ids` of shape (photos,
-        max_length); see `search`.
-        """
-        step, state = self._steps(features, 1)
-        options = {
-            "num_regions": self.num_regions,
-            "max_length": token_ids.shape[1],
-            "extra_dims": self.extra_dims,
-        }
-        return forced_search(step, state, token_ids, **options, **special_tokens(self.vocabulary))
-
-    def _steps(self, features, rows_per_photo, region_noise=None):
-        """Do what `steps` does, given features from the encoder."""
-        return self.steps(self.adapter(features), rows_per_photo, region_noise=region_noise)
-
-    def steps(self, features, rows_per_photo, *, region_noise=None, drop=None):
-        """Return `step` and `state` for the searches of `keras_sat.search.algorithms`.
-
-        Args:
-            features: output of the adapter, (photos, regions, feature_dim).
-            rows_per_photo: number of beams or samples of each photo.
-            region_noise: uniform noise (rows, max_length, regions) to sample regions;
-                None uses the expectation.
-            drop: see `keras_sat.model.decoder.Readout`.
-        """
-        step = functools.partial(
-            self.decoder.step,
-            features=features,
-            projected_features=self.decoder.project_features(features),
-            drop=drop,
-        )
-        state = self.decoder.initial_state(features, rows_per_photo)
-        if region_noise is None:
-            return step, state
-
-        def step_with_noise(input_ids, state_and_times):
-            state, times = state_and_times
-            uniform = ops.take(region_noise, times[0], axis=1)  # (rows, regions)
-            result = step(input_ids, state, noise=equations.gumbel(uniform))
-            return result._replace(
-                state=(result.state, times + 1), attention_weights=result.selection
-            )
-
-        # The number of steps of each row.
-        times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")
-        return step_with_noise, (state, times)
 
 
 def _num_photos(features):
     """Return the number of photos of features, an array or a tuple of arrays."""
-    return len(tf.nest.flatten(features)[0])
+    return len(features[0] if isinstance(features, tuple) else features)
 
 
 def _rows_of(features, rows):
     """Return some rows of features, an array or a tuple of arrays."""
-    return tf.nest.map_structure(lambda array: array[rows], features)
-
-
-def _rows_per_photo(arguments):
-    """Return the number of beams or samples, given arguments of `search`."""
-    return arguments.get("num_beams", arguments.get("num_samples", 1))
-
-
-def _noise(options, numbers, rows_per_photo, num_regions):
-    """Return uniform noise: (photos * rows_per_photo, max_length) for words, and the
-    same with num_regions at the end for regions.
-
-    It depends on the seed (without one, on Python's `random`) and on the photo's
-    number, but not on the batch. Noise for regions that are not sampled is empty.
-    """
-    seed = options.seed
-    if seed is None:
-        is_random = options.temperature is not None or options.sample_attention
-        seed = random.randrange(ANY_COUNT) if is_random else 0
-    generators = [np.random.default_rng([seed, options.first_photo + number]) for number in numbers]
-    word_shape = (rows_per_photo, options.max_length)
-    region_shape = (0, options.max_length, 0)
-    if options.sample_attention:
-        region_shape = (rows_per_photo, options.max_length, num_regions)
-    word_noise = [generator.random(word_shape, dtype=np.float32) for generator in generators]
-    region_noise = [generator.random(region_shape, dtype=np.float32) for generator in generators]
-    return np.concatenate(word_noise), np.concatenate(region_noise)
+    if isinstance(features, tuple):
+        return tuple(array[rows] for array in features)
+    return features[rows]

@@ -49,6 +49,9 @@ class SearchResult(NamedTuple):
     # p of each token given the previous ones, (photos, results, max_length), 0 after
     # `<end>`
     word_probs: Any
+    # Of each caption, (photos, results), from a network that estimates it, as that of a
+    # LiteRT file; otherwise empty.
+    confidences: Any = ()
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ def results_of(found, vocabulary, rows_and_columns, photos=None):
         photos: `CaptionResult.image` for each photo, or None.
     """
     extras = {name: np.asarray(values) for name, values in found.extras.items()}
-    found = SearchResult(*map(np.asarray, found._replace(extras=None)))._replace(extras=extras)
+    found = SearchResult(*map(np.asarray, found._replace(extras=())))._replace(extras=extras)
     results = []
     for photo, log_probs in enumerate(found.log_probs):
         image = None if photos is None else photos[photo]
@@ -218,6 +221,7 @@ def _result_of(found, place, vocabulary, rows_and_columns, image):
         word_probs=found.word_probs[word_places],
         end_prob=float(found.word_probs[(*place, num_words)]) if is_finished else None,
         is_finished=is_finished,
+        confidence=float(found.confidences[place]) if found.confidences.size else None,
         image=image,
     )
 

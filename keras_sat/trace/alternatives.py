@@ -55,12 +55,12 @@ def alternatives_at_each_step(
         first_ids[row, t] = chosen_ids[t, number]
 
     def continued_search(features, first_ids, **options):
-        step, state = captioner._steps(features, rows_per_photo=ops.shape(first_ids)[0])
+        step, state = captioner.engine.steps(features, rows_per_photo=ops.shape(first_ids)[0])
         return run_search(
             step, state, vocabulary, captioner.num_regions, first_ids=first_ids, **options
         )
 
-    found = captioner._run(continued_search, features, first_ids, **rules)
+    found = captioner.engine.run(continued_search, features, first_ids, **rules)
     found_ids = np.asarray(found.token_ids)[:, 0]  # (rows, max_length)
     log_probs, is_finished = (np.asarray(x)[:, 0] for x in (found.log_probs, found.is_finished))
     alternatives = [[] for _ in token_ids]

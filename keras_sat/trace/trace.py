@@ -400,7 +400,7 @@ def make_trace(
         results = captioner.caption_batch(batch, settings)
     else:
         words = words_of_captions(caption, 1)
-        results = captioner._given_captions(words, batch.features, batch.photos)
+        results = captioner.attend_batch(batch, words)
     ((_, result),) = with_image_paths(zip(photos, results))
     rule = rule_of(captioner, settings, is_given=caption is not None)
     return _trace(captioner, result, batch.features, settings, rule, num_words, num_alternatives)
