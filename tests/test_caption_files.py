@@ -49,8 +49,7 @@ class Spoken:
 def spoken(monkeypatch):
     def use(**options):
         captioner = Spoken(**options)
-        monkeypatch.setattr(caption_command, "load_captioner", lambda *_: captioner)
-        monkeypatch.setattr(caption_command, "fits_litert", lambda *_: False)
+        monkeypatch.setattr(caption_command, "load_captioner", lambda *_: (captioner, True))
         return captioner
 
     return use

@@ -19,7 +19,7 @@ from data_utils.atomic_files import exclusive_lock, write_json
 from keras_sat import Captioner, load_litert
 from keras_sat.__main__ import main
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.deploy import litert_captioner
+from keras_sat.deploy import litert_captioner, litert_engine
 from keras_sat.deploy.litert_folder import read_litert, write_litert
 from keras_sat.files.model_folder import PRETRAINED
 
@@ -86,13 +86,12 @@ class ShiftingBeams:
 
 
 def test_a_file_that_takes_shifts_of_logits_gets_none(quick, home, pictures, monkeypatch):
-    open_network = litert_captioner.LiteRTCaptioner._open_network
+    class Interpreter(litert_engine.Interpreter):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.runners["beams"] = ShiftingBeams(self.runners["beams"])
 
-    def open_yesterdays(self, num_threads):
-        open_network(self, num_threads)
-        self._runners["beams"] = ShiftingBeams(self._runners["beams"])
-
-    monkeypatch.setattr(litert_captioner.LiteRTCaptioner, "_open_network", open_yesterdays)
+    monkeypatch.setattr(litert_engine, "Interpreter", Interpreter)
     photo = pictures / "00.png"
     assert load_litert("scenes").caption(photo).caption == quick.caption(photo).caption
 
@@ -100,8 +99,12 @@ def test_a_file_that_takes_shifts_of_logits_gets_none(quick, home, pictures, mon
 def test_features_are_those_of_the_captioner(quick, captioner):
     photos = np.stack([scene.image for scene in draw_scenes(3, seed=5)])
     np.testing.assert_allclose(quick.encode(photos), captioner.encode(photos), atol=1e-3)
-    for wrong in (photos[0], photos[:, ::2], "photos/"):
-        with pytest.raises(ValueError, match="photos, 64, 64, 3"):
+    for wrong, expected in (
+        (photos[0], "photos, height, width, 3"),
+        (photos[:, ::2], "photos, 64, 64, 3"),
+        ("photos/", "encode_each takes paths"),
+    ):
+        with pytest.raises(ValueError, match=expected):
             quick.encode(wrong)
 
 
@@ -130,9 +133,47 @@ def test_a_caption_that_is_given_is_read(quick, captioner, pictures):
     assert_same_caption(found, expected, log_prob={"atol": 1e-3}, maps={"atol": 1e-4})
     np.testing.assert_allclose(found.word_probs, expected.word_probs, atol=1e-4)
     np.testing.assert_allclose(found.photo_weights, expected.photo_weights, atol=1e-4)
-    for bad in ("", "a " * 20):
-        with pytest.raises(ValueError, match="a caption of 1 to 19 words"):
-            quick.attend(pictures / "03.png", bad)
+    with pytest.raises(ValueError, match="a caption of 1 to 19 words"):
+        quick.attend(pictures / "03.png", "a " * 20)
+
+
+def test_it_has_the_methods_of_a_captioner(quick, captioner, pictures):
+    paths = sorted(pictures.glob("*.png"))[:3]
+    features = [grid for _, grid in quick.encode_each(paths)]
+    found = quick.caption_features(np.stack(features), num_results=2)
+    for one, other in zip(found, captioner.caption(paths, num_results=2), strict=True):
+        assert_same_caption(one, other, log_prob={"atol": 1e-3}, maps={"atol": 1e-4})
+        assert [same.caption for same in one.alternatives] == [
+            same.caption for same in other.alternatives
+        ]
+        assert one.end_prob == pytest.approx(other.end_prob, abs=1e-4)
+    sentences = ["a red circle", "a blue square is above a star", "a circle"]
+    read = quick.attend(paths, sentences)
+    for one, other in zip(read, captioner.attend(paths, sentences), strict=True):
+        assert_same_caption(one, other, log_prob={"atol": 1e-3}, maps={"atol": 1e-4})
+    both = quick.attend_features(np.stack(features), sentences)
+    assert [one.log_prob for one in both] == [one.log_prob for one in read]
+    with pytest.raises(ValueError, match=r"features of shape \(photos, 256, 66\)"):
+        quick.caption_features(np.stack(features)[:, 1:])
+
+
+def test_another_search_than_its_file_has_is_an_error(quick, pictures):
+    photo = pictures / "00.png"
+    plain = quick.caption(photo)
+    same = quick.caption(photo, num_beams=3, max_length=20, batch_size=9, seed=1)
+    assert same.log_prob == plain.log_prob and len(plain.alternatives) == 2
+    assert quick.caption(photo, num_results=1).alternatives == []
+    wrong = {"num_beams": 5, "max_length": 9, "length_penalty": 0.0, "temperature": 1.0}
+    for name, value in wrong.items():
+        options = {name: value, **({"num_beams": 1} if name == "temperature" else {})}
+        with pytest.raises(ValueError, match=rf"Captioner.from_pretrained.*Received: \w+={value}$"):
+            quick.caption(photo, **options)
+    with pytest.raises(ValueError, match="Votes are computed by .*votes=True"):
+        quick.caption(photo, votes=True)
+    with pytest.raises(ValueError, match="requires an index of training photos"):
+        quick.caption(photo, consensus_weight=1.0)
+    with pytest.raises(ValueError, match="more results than beams.*num_results=4, num_beams=3"):
+        quick.caption(photo, num_results=4)
 
 
 REGIONS = [(0.0, 0.0, 0.5, 0.6), (0.3, 0.2, 0.9, 0.95), (0.0, 0.0, 1.0, 1.0)]
@@ -172,12 +213,12 @@ def test_many_photos_in_parallel_give_the_same_in_their_order(quick, pictures, m
         for path, result in quick.caption_each(paths, errors="yield")
     ]
     paths, expected = paths * 5, expected * 5
-    assert len(paths) >= litert_captioner.FEWEST_IN_PARALLEL
+    assert len(paths) >= litert_engine.FEWEST_IN_PARALLEL
     found = quick.caption_each(paths, errors="yield")
     assert [(path, getattr(result, "caption", None)) for path, result in found] == expected
     with pytest.raises(ValueError, match="not a picture"):
         quick.caption(paths)
-    assert len(quick._copies) == quick._num_threads
+    assert len(quick.engine._interpreters) == quick.engine._num_threads
     right = [quick.attend(paths[0], "a circle").log_prob] * len(paths)
     found = [
         result.log_prob for _, result in quick.attend_each([paths[0]] * len(paths), "a circle")
@@ -196,6 +237,14 @@ def test_an_export_is_taken_as_it_is(captioner, tmp_path, pictures, capsys):
     )
     with pytest.raises(ValueError, match="cannot read a given caption"):
         greedy.attend(pictures / "02.png", "a circle")
+    photos = np.zeros((1, 64, 64, 3), np.uint8)
+    for encoded in (
+        lambda: greedy.encode(photos),
+        lambda: [*greedy.encode_each([])],
+        lambda: greedy.caption_features(photos),
+    ):
+        with pytest.raises(ValueError, match="returns no features; use one from `export --web`"):
+            encoded()
     part = greedy.caption(pictures / "02.png", region=REGIONS[0])
     same = captioner.caption(pictures / "02.png", region=REGIONS[0], num_beams=1)
     assert part.caption == same.caption

@@ -25,7 +25,6 @@ from keras_sat.command_line.models import (
     load_captioner,
     models_or_default,
     prepare_litert,
-    runs_on_litert,
 )
 from keras_sat.command_line.paths import drawing_paths
 from keras_sat.settings import MAP_KINDS, BeamSearch, Encoder, Search
@@ -154,7 +153,7 @@ def run(**arguments):
         return
 
     models = models_or_default(request.models)
-    captioner = load_captioner(models, request)
+    captioner, is_light = load_captioner(models, request)
     drawings = drawing_paths(
         request.drawings, remaining_paths, plot_format=request.style.get("plot_format")
     )
@@ -169,7 +168,7 @@ def run(**arguments):
         raise ValueError(f"failed: {len(problems)} pictures")
     if problems:
         raise ValueError("; ".join(map(visible, problems)))
-    if fits_litert(models, request) and not runs_on_litert(captioner):
+    if fits_litert(models, request) and not is_light:
         prepare_litert(models[0])
 
 
@@ -225,16 +224,13 @@ def _results(captioner, paths, request):
     """Return an iterator of (path, CaptionResult) for each picture, or for each of its
     regions, and of (path, error) for a picture that cannot be read.
     """
-    votes = {"votes": True} if request.votes else {}
+    options = {"errors": "yield", "votes": request.votes}
     if request.say is not None:
         _print_unknown_words(request.say, captioner.vocabulary)
-        return captioner.attend_each(paths, request.say, errors="yield", **votes)
-    options = {"errors": "yield"}
+        return captioner.attend_each(paths, request.say, **options)
     if request.regions:
         options["regions"] = [request.regions] * len(paths)
-    if not runs_on_litert(captioner):  # which has the default search only
-        options |= request.search | votes
-    results = captioner.caption_each(paths, **options)
+    results = captioner.caption_each(paths, **options, **request.search)
     return _one_by_one(results) if request.regions else results
 
 

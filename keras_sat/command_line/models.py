@@ -25,22 +25,22 @@ def models_or_default(models, data=None):
 
 
 def load_captioner(models, request):
-    """Return the captioner for a CaptionRequest.
+    """Return the captioner for a CaptionRequest, and whether it needs no TensorFlow.
 
-    It runs without TensorFlow where it makes the same captions; else it is a Captioner
-    or an Ensemble.
+    It runs on LiteRT where it makes the same captions; else it is a Captioner or an
+    Ensemble.
     """
     from keras_sat.deploy.litert_captioner import ready_captioner
 
     captioner = ready_captioner(models[0]) if fits_litert(models, request) else None
     if captioner is not None:
         # The LiteRT file of a model with an index has more beams than --num-beams 3.
-        has_other_beams = request.search and captioner.consensus
-        if not has_other_beams:
-            return captioner
+        with contextlib.suppress(ValueError):
+            captioner.search_for("caption", request.search)
+            return captioner, True
     from keras_sat.deploy.ray_data import load_models  # takes longer to import
 
-    return load_models(models, request.encoder_weights)
+    return load_models(models, request.encoder_weights), False
 
 
 def fits_litert(models, request):
@@ -70,10 +70,3 @@ def prepare_litert(model):
         )
     with contextlib.suppress(OSError, ValueError):  # captions that were printed remain valid
         make_file(model)
-
-
-def runs_on_litert(captioner):
-    """Return whether this is a LiteRTCaptioner."""
-    from keras_sat.deploy.litert_captioner import LiteRTCaptioner
-
-    return isinstance(captioner, LiteRTCaptioner)
