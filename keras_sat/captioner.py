@@ -282,7 +282,7 @@ class Captioner(CaptionGenerator, Trainer):
             rows_per_photo: number of beams or samples of each photo.
             region_noise: uniform noise (rows, max_length, regions) to sample regions;
                 None uses the expectation.
-            drop: see `keras_sat.model.readout.Readout`.
+            drop: see `keras_sat.model.decoder.Readout`.
         """
         step = functools.partial(
             self.decoder.step,
