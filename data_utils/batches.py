@@ -37,6 +37,22 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
+class TrainingBatch(NamedTuple):
+    """The parts of a batch by name; their shapes are those of `make_batches`."""
+
+    features: Any  # or photos
+    input_ids: Any
+    target_ids: Any
+    token_weights: Any
+    covered: Any = None  # by the boxes of each target word; None without boxes
+
+    @classmethod
+    def of(cls, batch):
+        """Return the parts of a batch as Keras passes it, see `make_batches`."""
+        (features, input_ids, *covered), target_ids, token_weights = batch
+        return cls(features, input_ids, target_ids, token_weights, *covered)
+
+
 def make_batches(
     captioned_images: list[CaptionedImage],
     vocabulary: Vocabulary,

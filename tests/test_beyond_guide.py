@@ -121,7 +121,7 @@ def test_attention_learns_from_the_maps_and_detectors_from_captions_alone():
         guide.weight = factor
         with tf.GradientTape() as tape:
             cost = tf.reduce_sum(
-                guide(numbers(1, 3, 4), targets, read(ops.softmax(scores), weights), [])[0]
+                guide(numbers(1, 3, 4), targets, read(ops.softmax(scores), weights), None)[0]
             )
         gradients.append(
             tape.gradient(cost, [scores, *[w.value for w in guide.detectors.trainable_variables]])

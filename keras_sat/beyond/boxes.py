@@ -33,29 +33,28 @@ class AttentionOnBoxes(Term):
             return None
         return cls(loss.box_weight)
 
-    def __call__(self, features, target_ids, read, extra):
-        if not extra:  # this batch has no boxes
+    def __call__(self, features, target_ids, read, covered):
+        if covered is None:  # this batch has no boxes
             return 0.0, {}
-        covered, is_named = self._covered(read, extra)
+        covered, is_named = self._of_rows(covered, read)
         off_boxes = equations.box_loss(read.attention_weights, covered)  # (rows, time)
         costs = self.weight * ops.sum(off_boxes * is_named, axis=-1)
         return costs, {"off_boxes": (off_boxes, is_named)}
 
-    def of_maps(self, maps, counts, read, extra):
+    def of_maps(self, maps, counts, read, covered):
         """Return the loss (rows,) of other maps (rows, time, regions), at words where
         `counts` (rows, time) is 1.
         """
-        if not extra:
+        if covered is None:
             return 0.0
-        covered, is_named = self._covered(read, extra)
+        covered, is_named = self._of_rows(covered, read)
         off_boxes = equations.box_loss(maps, covered)  # (rows, time)
         return self.weight * ops.sum(off_boxes * is_named * counts, axis=-1)
 
-    def _covered(self, read, extra):
-        """Return the fraction of each region that boxes cover, for each word, (rows,
-        time, regions), and a mask of the words with boxes, (rows, time).
+    def _of_rows(self, covered, read):
+        """Return `covered` for each row, (rows, time, regions), and a mask of the words
+        with boxes, (rows, time).
         """
-        covered, *_ = extra  # (photos, captions, time, regions)
         covered = ops.reshape(ops.cast(covered, "float32"), (-1, *ops.shape(covered)[-2:]))
         # With hard attention, each caption has several rows.
         rows_per_caption = ops.shape(read.token_weights)[0] // ops.shape(covered)[0]

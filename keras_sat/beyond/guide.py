@@ -89,7 +89,7 @@ class Guide(Term):
                 f"guide_weight={self.weight}"
             )
 
-    def __call__(self, features, target_ids, read, extra):
+    def __call__(self, features, target_ids, read, covered):
         if not self.detectors.built:  # the captioner is not compiled
             return 0.0, {}
         cell_logits = self.detectors(features, training=True)
@@ -116,7 +116,7 @@ class Guide(Term):
         costs = self.weight * caption_costs + ops.repeat(detection, rows // photos)
         if self.boxes is not None:
             has_detector = ops.cast(detector < num_words, "float32")
-            costs = costs + self.boxes.of_maps(maps, has_detector, read, extra)
+            costs = costs + self.boxes.of_maps(maps, has_detector, read, covered)
         is_photo = photos_with_words(read.token_weights, photos)
         return costs, {"detection": (detection, is_photo), "guide": (difference, certainty)}
 

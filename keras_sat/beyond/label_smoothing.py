@@ -19,7 +19,7 @@ class LabelSmoothing(Term):
     option = "label_smoothing"
     is_measured = True
 
-    def __call__(self, features, target_ids, read, extra):
+    def __call__(self, features, target_ids, read, covered):
         differences = read.log_probs - equations.mean_log_probs(read.logits)
         word_differences = read.unpack_words(differences)  # (rows, time)
         costs = equations.caption_log_prob(word_differences, read.token_weights)

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from data_utils.batches import TrainingBatch
 from keras_sat import equations
 from keras_sat.beyond.boxes import AttentionOnBoxes
 from keras_sat.model.metrics import Objective
@@ -66,7 +67,7 @@ class SelfCritical:
 
     def __call__(self, captioner, batch):
         """Return the Objective for a batch of `make_batches`, with or without boxes."""
-        (features, input_ids, *extra), target_ids, token_weights = batch
+        features, input_ids, target_ids, token_weights, covered = TrainingBatch.of(batch)
         if len(target_ids.shape) != 3:
             raise ValueError(
                 "Rewards need all captions of a photo in one batch: use make_batches(..., "
@@ -95,7 +96,7 @@ class SelfCritical:
         terms = [
             term for term in captioner.paper_objective.terms if isinstance(term, AttentionOnBoxes)
         ]
-        if terms and extra:
+        if terms and covered is not None:
             input_ids, target_ids, token_weights = (
                 as_rows(x) for x in (input_ids, target_ids, token_weights)
             )
@@ -103,7 +104,7 @@ class SelfCritical:
             read = captioner.read(features, input_ids, target_ids, token_weights)
             is_reference = ops.cast(ops.any(token_weights > 0, axis=-1), "float32")
             for term in terms:
-                term_costs, term_figures = term(features, target_ids, read, extra)
+                term_costs, term_figures = term(features, target_ids, read, covered)
                 mean = mean + share_of_mean(term_costs, is_reference)
                 figures |= term_figures
         return Objective(mean, figures)

@@ -19,6 +19,6 @@ class Sharpness(Term):
 
     option = "sharpness_weight"
 
-    def __call__(self, features, target_ids, read, extra):
+    def __call__(self, features, target_ids, read, covered):
         entropy = equations.attention_entropy(read.attention_weights)
         return self.weight * ops.sum(entropy * read.token_weights, axis=-1), {}

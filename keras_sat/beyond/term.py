@@ -30,7 +30,7 @@ class Term:
     def check(self, batches):
         """Raise ValueError if the term cannot use these batches from make_batches."""
 
-    def __call__(self, features, target_ids, read, extra):
+    def __call__(self, features, target_ids, read, covered):
         """Return the loss of each caption (rows,) and a dict that maps metric names to
         their values and weights.
 
@@ -38,6 +38,7 @@ class Term:
             features: the features that attention uses, (photos, regions, feature_dim).
             target_ids: (rows, time).
             read: TeacherForced for the captions.
-            extra: list of the batch's inputs after input_ids.
+            covered: how much of each region the boxes of each target word cover,
+                (photos, captions, time, regions), or None.
         """
         raise NotImplementedError

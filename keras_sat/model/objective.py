@@ -7,6 +7,7 @@ An objective is a function of captioner and batch that returns an Objective;
 
 from keras import ops
 
+from data_utils.batches import TrainingBatch
 from keras_sat import equations
 from keras_sat.model.metrics import Objective
 from keras_sat.model.replicas import (
@@ -49,12 +50,11 @@ class PaperObjective:
         self.expectation_share.assign(EXPECTATION_PROBABILITY)
 
     def __call__(self, captioner, batch, training=True):
-        """Return the Objective for a batch ((features, input_ids, inputs of terms),
-        target_ids, token_weights).
+        """Return the Objective for a batch of `make_batches`.
 
         Without `training`, attention uses its expectation and there is no dropout.
         """
-        (features, input_ids, *extra), target_ids, token_weights = batch
+        features, input_ids, target_ids, token_weights, covered = TrainingBatch.of(batch)
         captioner.build_once(features.shape, input_ids.shape)
         has_attention = captioner.decoder.has_attention
         draws = training and captioner.decoder.samples_regions
@@ -95,7 +95,7 @@ class PaperObjective:
         }
         for term in self.terms:
             if term.is_measured or (training and has_attention):
-                term_costs, term_figures = term(features, target_ids, read, extra)
+                term_costs, term_figures = term(features, target_ids, read, covered)
                 costs = costs + term_costs
                 figures |= term_figures
                 if term.is_measured:
