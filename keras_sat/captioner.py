@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import warnings
 from pathlib import Path
@@ -284,12 +283,15 @@ class Captioner(CaptionGenerator, Trainer):
                 None uses the expectation.
             drop: see `keras_sat.model.decoder.Readout`.
         """
-        step = functools.partial(
-            self.decoder.step,
-            features=features,
-            projected_features=self.decoder.project_features(features),
-            drop=drop,
-        )
+        projected_features = self.decoder.project_features(features)
+
+        def step(input_ids, state, noise=None):
+            found = self.decoder.step(
+                input_ids, state, features, projected_features, noise=noise, drop=drop
+            )
+            # Maps show what the context was made from.
+            return found._replace(attention_weights=found.selection)
+
         state = self.decoder.initial_state(features, rows_per_photo)
         if region_noise is None:
             return step, state
@@ -297,10 +299,8 @@ class Captioner(CaptionGenerator, Trainer):
         def step_with_noise(input_ids, state_and_times):
             state, times = state_and_times
             uniform = ops.take(region_noise, times[0], axis=1)  # (rows, regions)
-            result = step(input_ids, state, noise=equations.gumbel(uniform))
-            return result._replace(
-                state=(result.state, times + 1), attention_weights=result.selection
-            )
+            found = step(input_ids, state, noise=equations.gumbel(uniform))
+            return found._replace(state=(found.state, times + 1))
 
         # The number of steps of each row.
         times = ops.zeros_like(state.hidden_states[0][:, 0], dtype="int32")

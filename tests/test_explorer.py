@@ -21,6 +21,7 @@ import keras_sat
 from keras_sat import show_attend_tell
 from keras_sat.__main__ import main
 from keras_sat.model.attention import ATTENTIONS, Selection, hard
+from keras_sat.model.cells import CELLS, GRUCell
 from keras_sat.pictures import player
 from keras_sat.pictures.dots import AGAINST, FOR, LINE, radii
 from keras_sat.search.result import ComparedCaption
@@ -411,6 +412,22 @@ def test_attention_that_draws_regions_is_hard_under_any_name(photo, monkeypatch)
     trace = photo_captioner(attention="drawn").trace(photo, "a dog")
     (context,) = [box for box in boxes_of(trace.network) if box.name == "context"]
     assert "draws one region" in context.differs
+
+
+def test_parts_of_ones_own_are_not_described_as_those_of_the_paper(photo, monkeypatch):
+    def even_out(attention_weights, noise, sampled):
+        return 0 * attention_weights + 1 / attention_weights.shape[-1]
+
+    class OwnCell(GRUCell):
+        pass
+
+    monkeypatch.setitem(ATTENTIONS, "even out", Selection(even_out))
+    monkeypatch.setitem(CELLS, "mine", OwnCell)
+    trace = photo_captioner(attention="even out", cell="mine").trace(photo, "a dog")
+    boxes = {box.name: box for box in boxes_of(trace.network)}
+    assert "s_ti" in boxes["context"].formula and "s_ti d" in boxes["readout"].formula
+    assert "of its own" in boxes["context"].differs and "of its own" in boxes["cells"].differs
+    np.testing.assert_allclose(trace.steps[0].attention_weights, 1 / 16)
 
 
 def test_formulas_break_at_operators_outside_parentheses():

@@ -38,12 +38,13 @@ def make_decoder(
     *,
     regions=REGIONS,
     dtype="float64",
+    decoder_class=CaptionDecoder,
     **options,
 ):
     sizes = {"embedding_dim": 3, "hidden_dim": DIM, "attention_dim": 4}
     kinds = {"attention": attention, "scoring": scoring, "cell": cell}
     network = Network(**{**kinds, **sizes, **options})
-    decoder = CaptionDecoder(VOCABULARY, network, dtype=dtype)
+    decoder = decoder_class(VOCABULARY, network, dtype=dtype)
     decoder.build((None, regions, DIM), (None, None))
     randomise(decoder.trainable_weights, scale=0.7, seed=7)
     return decoder
@@ -238,6 +239,49 @@ def test_a_cell_of_ones_own(cell, monkeypatch):
     for module in (cells_module, decoder_module):
         monkeypatch.setitem(module.CELLS, "mine", cell)
     assert_twins_agree(make_decoder(cell="mine", num_layers=2))
+
+
+class ScalesItsContext(CaptionDecoder):
+    """The cells read less than the sum of word and context."""
+
+    def attend_and_advance(self, projected_word, state, *inputs):
+        look = self.attend(state, *inputs)
+        context = self.cells[0].context_projection(look.context)
+        state, gates = self.advance(projected_word + 0.3 * context, state)
+        return state, look, gates
+
+
+class ScalesItsInput(CaptionDecoder):
+    def advance(self, projected_inputs, state):
+        return super().advance(0.3 * projected_inputs, state)
+
+
+class LooksWithBothLayers(CaptionDecoder):
+    def attend(self, state, *inputs):
+        bottom, top = state.hidden_states
+        return super().attend(state._replace(hidden_states=(bottom, bottom + top)), *inputs)
+
+
+@pytest.mark.parametrize(
+    "decoder_class, options",
+    [
+        (ScalesItsContext, {}),
+        (ScalesItsInput, {}),
+        (LooksWithBothLayers, {"num_layers": 2, "attends": "after"}),
+    ],
+)
+def test_a_decoder_of_ones_own(decoder_class, options):
+    assert_twins_agree(make_decoder(decoder_class=decoder_class, **options))
+
+
+def test_a_dense_layer_with_an_activation_in_the_loop(monkeypatch):
+    class Squashed(Quick):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.query = LoopDense(DIM, activation="tanh", dtype=self.dtype_policy, name="query")
+
+    monkeypatch.setitem(attention_module.SCORINGS, "mine", Squashed)
+    assert_twins_agree(make_decoder(scoring="mine"))
 
 
 @pytest.mark.parametrize("scoring, calls", [(Twice, 2), (Outside, 0)])

@@ -216,6 +216,15 @@ def test_from_photos_to_batches_runs(in_empty_folder, monkeypatch):
 
 
 @pytest.mark.slow
+def test_batches_without_make_batches_train():
+    blocks = python_blocks(ROOT / "docs" / "data.md")
+    (block,) = (block for block in blocks if "from_tensor_slices(" in block)
+    names = {}
+    exec(compile(block, "data.md", "exec"), names)
+    assert names["captioner"].caption(names["photos"][0]).words
+
+
+@pytest.mark.slow
 def test_the_training_step_by_step_runs(in_empty_folder, monkeypatch):
     """The block of "Without `fit`": fewer scenes, one epoch, a small decoder."""
     draw = DATASETS["scenes"]
@@ -238,6 +247,7 @@ def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
     """The blocks of docs/extending.md, each of which stands alone."""
     added = {
         "cosine": attention.SCORINGS,
+        "top two": attention.ATTENTIONS,
         "pairs": attention.ATTENTIONS,
         "shades": DATASETS,
         "dog": keras_sat.SCORES,
@@ -251,6 +261,7 @@ def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
             of_block = {}
         exec(compile(block, "extending.md", "exec"), of_block)
         names |= of_block
+    assert (in_empty_folder / "top_two.png").is_file()
     assert np.allclose(names["attended"].attention_weights, 0.2)
     assert {*np.unique(names["result"].attention_weights)} == {0.0, 0.5}
     assert names["captioner"].caption(names["images"][0].image_path).attention_weights.shape[

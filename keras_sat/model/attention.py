@@ -145,7 +145,9 @@ class Attention(keras.layers.Layer):
     # === Once per photo ===
 
     def project(self, features):
-        """Return vectors (photos, regions, dim) to compare with queries."""
+        """Return vectors (photos, regions, dim) to compare with queries, or (rows, dim)
+        of sentinels (rows, feature_dim).
+        """
         return ops.cast(features, self.compute_dtype)
 
     def prepare(self, features):
@@ -186,6 +188,7 @@ class Attention(keras.layers.Layer):
         selection = ATTENTIONS[self.selection].select(attention_weights, noise, sampled)  # s_t
         if forced_map is not None:
             selection = forced(selection, forced_map)
+        selection = ops.cast(selection, "float32")
         context = equations.attended_features(selection, features)  # (9) or (13)
         return Attended(context, attention_weights, selection, attention_scores, query)
 
@@ -327,9 +330,12 @@ class NoAttention(Attention):
         features = as_regions(features)
         mean = self.project(features) if projected_features is None else projected_features
         rows, regions = ops.shape(hidden_state)[0], ops.shape(features)[1]
-        uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
+        selection = uniform = ops.ones((rows, regions)) / ops.cast(regions, "float32")
         context = equations.attended_features(ops.ones((rows, 1)), mean)
-        return Attended(context, uniform, uniform, ops.zeros_like(uniform), hidden_state)
+        if selection_inputs.forced_map is not None:
+            selection = forced(uniform, selection_inputs.forced_map)
+            context = equations.attended_features(selection, ops.cast(features, context.dtype))
+        return Attended(context, uniform, selection, ops.zeros_like(uniform), hidden_state)
 
 
 def make_attention(attention="soft", scoring="additive", attention_dim=512, **kwargs):

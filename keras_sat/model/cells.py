@@ -27,7 +27,9 @@ class LoopDense(layers.Dense):
         if late_product is None:
             return super().call(inputs)
         outputs = late_product(inputs)
-        return outputs if self.bias is None else outputs + self.bias
+        if self.bias is not None:
+            outputs = outputs + self.bias
+        return self.activation(outputs)
 
 
 class RecurrentCell(layers.Layer):
@@ -100,8 +102,8 @@ class LSTMCell(RecurrentCell):
         return ops.concatenate([zeros, ones, zeros, zeros])  # i, f, o, g
 
     def call(self, projected_inputs, hidden_state, cell_state):
-        gates = projected_inputs + self.recurrent_projection(hidden_state)
-        return equations.lstm(gates, cell_state), equations.lstm_gates(gates)
+        sums = projected_inputs + self.recurrent_projection(hidden_state)
+        return equations.lstm(sums, cell_state), equations.lstm_gates(sums)
 
 
 @keras.saving.register_keras_serializable("keras_sat")

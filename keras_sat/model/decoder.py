@@ -5,6 +5,17 @@ show_attend_tell.py for a minimal one.
 returns everything that it computes: searches, traces and votes read it. `call` and
 `unroll` process given captions, for training: embedding and readout run on all words at
 once, and whole_captions.py loops over `attend_and_advance`.
+
+Two variants are not the paper's. With `attends="after"`, the cells read the previous
+word before the decoder attends; with a sentinel, part of the context may come from
+memory instead of the photo.
+
+Source of both: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a Visual
+Sentinel for Image Captioning. Gain here: attending after reading, 40.2 % of attention
+is on the boxes instead of 38.9 %, CIDEr is .442 instead of .440; with sentinel and
+guide, at least 97 % of the context of "shirt", "red" and "grass" comes from the photo,
+but 12 % for "of"; without a guide, at least 96 % for these three comes from memory. See
+benchmarks/flickr8k/tried.md and notebooks/rooms/when_to_look.ipynb.
 """
 
 import keras
@@ -22,16 +33,7 @@ from keras_sat.settings import Network, with_options
 @keras.saving.register_keras_serializable("keras_sat")
 @with_options(Network)
 class CaptionDecoder(layers.Layer):
-    """The decoder of the paper's section 3.1.2, and two variants: attention after
-    reading the previous word (`attends="after"`), and a sentinel.
-
-    Source of both: Lu et al., 2017, Knowing When to Look: Adaptive Attention via a
-    Visual Sentinel for Image Captioning. Gain here: attending after reading, 40.2 % of
-    attention is on the boxes instead of 38.9 %, CIDEr is .442 instead of .440; with
-    sentinel and guide, at least 97 % of the context of "shirt", "red" and "grass" comes
-    from the photo, but 12 % for "of"; without a guide, at least 96 % for these three
-    comes from memory. See benchmarks/flickr8k/tried.md and
-    notebooks/rooms/when_to_look.ipynb.
+    """The decoder of the paper's section 3.1.2; see above for its variants.
 
     Args:
         vocabulary_size: number of tokens.
@@ -50,9 +52,6 @@ class CaptionDecoder(layers.Layer):
 
     Attributes:
         has_attention, samples_regions: see `keras_sat.model.attention.Selection`.
-        attends_in_loop: whether given captions must be read word by word, attention
-            included, because the cells read z_t. If not, attention can run after the
-            recurrent loop.
         uses_fast_loop: whether given captions are read by `fast_loop`, or by
             `plain_loop`.
     """
@@ -72,9 +71,6 @@ class CaptionDecoder(layers.Layer):
         self.has_sentinel = settings.sentinel and self.has_attention
         # The softmax over regions and sentinel replaces the gate.
         self.has_gate = settings.context_gate and self.has_attention and not settings.sentinel
-        reads_context = settings.attends == "before" and self.has_attention
-        is_own_step = type(self).attend_and_advance is not CaptionDecoder.attend_and_advance
-        self.attends_in_loop = reads_context or is_own_step
         self.uses_fast_loop = True
         cell_class = CELLS[settings.cell]
         self.has_cell_states = cell_class.has_cell_state
@@ -118,9 +114,25 @@ class CaptionDecoder(layers.Layer):
         )
 
     @property
+    def attends_in_loop(self):
+        """Whether attention must run in the loop over the words of given captions,
+        because the cells read z_t, or because a subclass has its own way.
+        """
+        cells_read_context = self.settings.attends == "before" and self.has_attention
+        return cells_read_context or self.has_own("attend_and_advance", "attend")
+
+    @property
     def extra_dims(self):
         """Name and length of each vector in `Look.extras`."""
         return {"from_photo": 1} if self.has_sentinel else {}
+
+    def has_own(self, *methods):
+        """Return whether a subclass overrides any of these methods, so that the fast
+        loop may not assume what they do.
+        """
+        return any(
+            getattr(type(self), name) is not getattr(CaptionDecoder, name) for name in methods
+        )
 
     def build(self, features_shape, input_ids_shape=None):
         """Create the weights."""
@@ -191,6 +203,7 @@ class CaptionDecoder(layers.Layer):
             training, drop: see Readout.
         """
         embedded = self.embed(input_ids, training)  # E y_{t-1}, (rows, embedding_dim)
+        # Of T [E y_{t-1}; h_{t-1}; z_t] in (1), each part is projected by itself.
         projected_word = self.cells[0].input_projection(embedded)
         state, look, gates = self.attend_and_advance(
             projected_word,
@@ -232,39 +245,47 @@ class CaptionDecoder(layers.Layer):
     def attend(self, state, features, projected_features, selection_inputs):
         """Look at the photo with the state of the top layer; return a Look."""
         hidden_state = state.hidden_states[-1]
-        attended = self.attention_layer(  # (4), (5), and (9) or (13)
+        attended = self.attention_layer(  # (4), (5), (8), and (9) or (13)
             hidden_state, features, projected_features, selection_inputs=selection_inputs
         )
-        attention_scores = attended.attention_scores if self.has_attention else None
-        gate = from_photo = sentinel_score = None
-        photo_context, sentinel_context = attended.context, ops.zeros_like(attended.context)
+        context = photo_context = attended.context
+        context_gate = from_photo = sentinel_score = None
+        sentinel_context = ops.zeros_like(context)
         if self.has_gate:
-            gate = self.gate(hidden_state)  # beta_t, (rows, 1)
-            photo_context = gate * photo_context
+            context_gate = self.gate(hidden_state)  # beta_t, (rows, 1)
+            context = photo_context = context_gate * photo_context
         if self.has_sentinel:
-            memory = state.cell_states[-1] if self.has_cell_states else hidden_state
-            sentinel = self.sentinel_layer(hidden_state, memory)  # (rows, feature_dim)
-            # It is scored like one more region.
-            projected_sentinel = self.attention_layer.project(ops.expand_dims(sentinel, 1))
-            sentinel_score = self.attention_layer.score(attended.query, projected_sentinel)
-            from_photo = equations.share_from_photo(attention_scores, sentinel_score)
-            share = ops.cast(from_photo, photo_context.dtype)  # (rows, 1)
+            sentinel, sentinel_score = self.scored_sentinel(state, attended.query)
+            from_photo = equations.share_from_photo(attended.attention_scores, sentinel_score)
+            share = ops.cast(from_photo, context.dtype)  # (rows, 1)
             photo_context, sentinel_context = share * photo_context, (1 - share) * sentinel
+            context = photo_context + sentinel_context
         return Look(
-            context=photo_context + sentinel_context if self.has_sentinel else photo_context,
+            context=context,
             attention_weights=attended.attention_weights,
             selection=attended.selection,
-            attention_scores=attention_scores,
-            context_gate=gate,
+            attention_scores=attended.attention_scores if self.has_attention else None,
+            context_gate=context_gate,
             from_photo=from_photo,
             sentinel_score=sentinel_score,
             photo_context=photo_context,
             sentinel_context=sentinel_context,
         )
 
+    def scored_sentinel(self, state, query):
+        """Return the sentinel, (rows, feature_dim), and its score, (rows, 1): it is
+        scored like one more region.
+        """
+        hidden_state = state.hidden_states[-1]
+        memory = state.cell_states[-1] if self.has_cell_states else hidden_state
+        sentinel = self.sentinel_layer(hidden_state, memory)
+        projected_sentinel = ops.expand_dims(self.attention_layer.project(sentinel), 1)
+        return sentinel, self.attention_layer.score(query, projected_sentinel)
+
     def advance(self, projected_inputs, state):
-        """Pass the sum of projected word and projected z_t through the cells, (1) to
-        (3); return the next DecoderState, and the gates of the top cell.
+        """Pass the sum of projected word and projected z_t through the cells, which add
+        the projection of h_{t-1}: (1) to (3). Return the next DecoderState, and the
+        gates of the top cell.
         """
         hidden_states, cell_states = [], []
         for number, cell in enumerate(self.cells):
@@ -283,7 +304,8 @@ class CaptionDecoder(layers.Layer):
         """Return what the cells read in place of z_t if attention comes after them: the
         projected mean annotation vector of each row's photo.
         """
-        projected_mean = self.cells[0].context_projection(equations.mean_annotation(features))
+        mean = equations.mean_annotation(as_regions(features))
+        projected_mean = self.cells[0].context_projection(mean)
         return ops.repeat(projected_mean, rows // ops.shape(features)[0], axis=0)
 
     # === Whole captions ===
@@ -341,10 +363,9 @@ class CaptionDecoder(layers.Layer):
         """Return the shapes of the outputs, which are always float32, without running
         the loop.
         """
-        _, regions, _ = shape_as_regions(features.shape)
-        dims = Decoded(self.vocabulary_size, regions, regions, self.extra_dims)
-        return keras.tree.map_structure(
-            lambda dim: keras.KerasTensor((*input_ids.shape, dim), "float32"), dims
+        shapes = self.compute_output_shape(features.shape, input_ids.shape)
+        return keras.tree.map_shape_structure(
+            lambda shape: keras.KerasTensor(shape, "float32"), shapes
         )
 
     def get_config(self):
@@ -398,7 +419,7 @@ class Readout(layers.Layer):
         embedded, hidden_state, context: E y_{t-1}, h_t and z_t of one step or of many,
             (..., dim).
         drop: two functions (x, training=) to use instead of the dropout layers of h_t
-            and of the readout.
+            and of the readout: rewards sample and rate captions with the same masks.
 
     Returns: logits (..., vocabulary_size), float32.
     """

@@ -253,8 +253,10 @@ class _LateProduct:
         num_calls = len(self._step_inputs)
         if num_calls != 1:
             raise ValueError(
-                "A LoopDense must be called exactly once in each step. Use "
-                f"keras.layers.Dense instead. Received: {num_calls} calls of "
+                "In the fast loop, a LoopDense must be called exactly once in each step. Use "
+                "keras.layers.Dense for a layer of your own; to call one of the decoder's again, "
+                "set decoder.uses_fast_loop = False and compile with run_eagerly=True. Received: "
+                f"{num_calls} calls of "
                 f"layer={self.layer.path!r}"
             )
         return self._step_inputs[0]

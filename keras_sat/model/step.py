@@ -1,7 +1,8 @@
 """What one step of the decoder takes and returns: named tuples of tensors.
 
-Their shapes are those of one step. For whole captions, time is a second axis of the
-record that a trace reads, and the first one in Unrolled.
+Their shapes are those of one step. `rows` are captions, or the beams of a search: a
+multiple of photos, those of a photo one after the other. For whole captions, time is a
+second axis of the record that a trace reads, and the first one in Unrolled.
 """
 
 from typing import Any, NamedTuple
@@ -44,14 +45,14 @@ class Attended(NamedTuple):
     """The output of an attention layer.
 
     Attributes:
-        context: sum_i s_ti a_i, (rows, feature_dim).
+        context: sum_i s_ti a_i, (rows, feature_dim); the gate follows in Look.
         attention_weights: the distribution alpha_t over the regions, (rows, regions),
             float32.
         selection: s_t, the weights used in the context, (rows, regions): alpha_t
-            itself, or a one-hot sample of it.
+            itself, a one-hot sample of it, or what another Selection makes of it.
         attention_scores: e_ti, (rows, regions); 0 without attention.
-        query: what the scores compare with each region, (rows, dim): W_h h_{t-1} in
-            additive attention.
+        query: what the scores compare with each region, (rows, dim): in additive
+            attention the projected state, W_h h_{t-1}.
     """
 
     context: Any
@@ -70,7 +71,7 @@ class Look(NamedTuple):
         attention_scores: e_ti, (rows, regions); None without attention.
         context_gate: beta_t, (rows, 1), or None.
         from_photo: with a sentinel, how much of the context comes from the photo,
-            (rows, 1), float32; or None.
+            (rows, 1), float32; or None. It depends on all scores, before the selection.
         sentinel_score: e_ts, (rows, 1), or None.
         photo_context: sum_i s_ti a_i times beta_t or from_photo, (rows, feature_dim).
         sentinel_context: the sentinel times 1 - from_photo; 0 without a sentinel.

@@ -1,9 +1,9 @@
-"""The two loops over the words of given captions, in training: plain and fast.
+"""The two loops over the words of given captions: plain and fast.
 
 `plain_loop` says what they do, in ten lines. `fast_loop` does the same faster, because
 it computes outside the loop whatever is not recurrent, the gradients of matrices too
-(`keras_sat.model.fast_loop`), and because captions leave it when they have ended. It
-also needs one graph for captions of any length.
+(`keras_sat.model.fast_loop`), and because captions leave it when they have ended. One
+graph serves captions of any length.
 
 Gain: for the LSTM alone (64 captions of 12 words, 512 units, forwards and backwards),
 the plain loop takes 1.4 times as long, and keras.layers.LSTM 2.5 times. In a whole
@@ -42,6 +42,11 @@ def plain_loop(
         selection_inputs: SelectionInputs of whole captions.
         token_weights: (rows, time), 0 for padding, whose outputs nobody uses; or None.
     """
+    if projected_words.shape[0] is None:
+        raise ValueError(
+            "The plain loop needs captions of known length: compile with run_eagerly=True, or use "
+            "the fast loop (decoder.uses_fast_loop). Received: captions of any length, in a graph"
+        )
     steps = []
     for t in range(projected_words.shape[0]):
         state, look, _ = decoder.attend_and_advance(
@@ -200,17 +205,15 @@ def _loop_options(decoder, features, token_weights):
 
 
 def _dense_layers_of_step(decoder):
-    """Return the LoopDense layers that each step calls.
+    """Return the LoopDense layers that each step calls with its rows.
 
     They are those of the decoder or, if only the cells are in the loop, of the cells.
     """
     first = decoder.cells[0]
-    if decoder.attends_in_loop:
-        parts = [decoder]
-        outside = [first.input_projection]  # applied to all words at once
-    else:
-        parts = decoder.cells
-        outside = [first.input_projection, first.context_projection]
+    parts = [decoder] if decoder.attends_in_loop else decoder.cells
+    outside = [first.input_projection]  # applied to all words at once
+    if decoder.settings.attends == "after" or not decoder.attends_in_loop:
+        outside.append(first.context_projection)  # applied to the mean of each photo
     layers = [layer for part in parts for layer in part._flatten_layers()]
     return [
         layer
@@ -223,8 +226,10 @@ def _summed_layers(decoder):
     """Return the layers whose outputs the first cell only adds to the projected word.
 
     The LSTM of the paper adds the projections of word, context and h_{t-1}; other cells
-    may not.
+    may not, nor may a subclass of the decoder.
     """
+    if decoder.has_own("attend_and_advance", "advance"):
+        return []
     first = decoder.cells[0]
     if type(first) is LSTMCell:
         return [first.context_projection, first.recurrent_projection]

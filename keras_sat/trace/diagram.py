@@ -14,6 +14,8 @@ from pathlib import Path
 import keras
 from keras import ops
 
+from keras_sat.model.attention import ATTENTIONS, hard, soft
+
 PAPER_FILE = Path(__file__).parents[1] / "show_attend_tell.py"
 # In place of a function: the comment at the end of the file, on the encoder.
 END_OF_FILE = "end of file"
@@ -49,10 +51,12 @@ def network_of(captioner):
     """Return how a Captioner computes a step, as a dict."""
     decoder, encoder = captioner.decoder, captioner.photo_encoder
     settings = decoder.settings
+    select = ATTENTIONS[settings.attention].select
     return {
         "encoder": encoder.name,
         "photo_size": encoder.photo_size,
         "has_attention": decoder.has_attention,
+        "own_selection": decoder.has_attention and select not in (soft, hard),
         "attends_after": settings.attends == "after" and decoder.has_attention,
         "scoring": settings.scoring,
         "hard": decoder.samples_regions,
@@ -147,6 +151,11 @@ def _state_name(network):
     return "h_t" if network["attends_after"] else "h_{t-1}"
 
 
+def _weight_name(network):
+    """Return how formulas name the weight of a region in the context."""
+    return "s_ti" if network["own_selection"] else "alpha_ti"
+
+
 def _scores(network):
     state = _state_name(network)
     formulas = {
@@ -201,7 +210,12 @@ def _softmax(network):
 
 def _context(network):
     differs = ""
-    if network["hard"]:
+    if network["own_selection"]:
+        differs = (
+            "This network makes weights s_ti of its own of alpha_ti; maps show s_ti. The paper's "
+            "code takes alpha_ti."
+        )
+    elif network["hard"]:
         differs = (
             "This network was trained with hard attention, which draws one region, (8) and (9). "
             "Here it takes the expected context, (13)."
@@ -211,7 +225,7 @@ def _context(network):
         title="Context",
         sentence="The regions' vectors are averaged with these weights. The next box completes the "
         "context z_t, and shows it.",
-        formula="sum_i alpha_ti a_i",
+        formula=f"sum_i {_weight_name(network)} a_i",
         equation="equation (13)",
         function="ShowAttendTell.attend",
         variables=("z",),
@@ -225,7 +239,7 @@ def _gate(network):
         name="gate",
         title="Gate",
         sentence="The memory decides how much of this average the word gets: beta_t multiplies it.",
-        formula=f"beta_t = sigma(f_beta({state}))\nz_t = beta_t sum_i alpha_ti a_i",
+        formula=f"beta_t = sigma(f_beta({state}))\nz_t = beta_t sum_i {_weight_name(network)} a_i",
         equation="section 4.2.1",
         function="ShowAttendTell.attend",
         variables=("beta", "gated_z"),
@@ -241,7 +255,7 @@ def _gate(network):
             "photo.",
             formula=f"sentinel_t = W_s (sigma(W_g {state} + b) (*) tanh({memory}))\n"
             "from_photo = sum_i exp(e_ti) / (exp(e_ts) + sum_i exp(e_ti))\n"
-            "z_t = from_photo sum_i alpha_ti a_i + (1 - from_photo) sentinel_t",
+            f"z_t = from_photo sum_i {_weight_name(network)} a_i + (1 - from_photo) sentinel_t",
             equation="equations (10) to (12) of Lu et al., 2017, in place of section 4.2.1",
             differs="This network has a sentinel; the paper's code has a gate. In the "
             "letters of Lu et al., the sentinel is s_t, and beta_t = 1 - from_photo is the share "
@@ -251,7 +265,7 @@ def _gate(network):
         return dataclasses.replace(
             box,
             sentence="This network has no gate: the context is passed on whole.",
-            formula="beta_t = 1\nz_t = sum_i alpha_ti a_i",
+            formula=f"beta_t = 1\nz_t = sum_i {_weight_name(network)} a_i",
             differs="The paper's code has a gate.",
         )
     return box
@@ -300,12 +314,19 @@ def _cells(network):
             "candidate = tanh(T_c x_t + reset (*) U_c h_{t-1})\n"
             "h_t = update (*) h_{t-1} + (1 - update) (*) candidate"
         )
+    is_lstm = network["cell"] == "lstm"
+    if not (is_gru or is_lstm):
+        notes.insert(
+            0, f"This network has a cell of its own, {name}; the paper's code has an LSTM."
+        )
+        sentence = "The cell reads the previous word and updates the memory."
+        formula = f"h_t = {name}(E y_{{t-1}}, h_{{t-1}}, {context})"
     return Box(
         name="cells",
         title=name,
         sentence=sentence,
         formula=formula,
-        equation="no equation in the paper" if is_gru else "equations (1) to (3)",
+        equation="equations (1) to (3)" if is_lstm else "no equation in the paper",
         function="ShowAttendTell.step",
         variables=("word", "gates", "before_i", "i", "g", "c", "h"),
         differs=" ".join(notes),
@@ -343,7 +364,7 @@ def _readout(network):
         ]
     else:
         lines += ["logits = L_o s + b", "part of p = L_o p", "d = L_z^T w"]
-    lines.append(f"vote_ti = {share}alpha_ti d . (a_i - mean(a))")
+    lines.append(f"vote_ti = {share}{_weight_name(network)} d . (a_i - mean(a))")
     return Box(
         name="readout",
         title="Readout",

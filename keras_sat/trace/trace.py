@@ -67,7 +67,8 @@ class TraceStep:
         word: the word y_t that was said; `<end>` in the last step, also where the
             search was cut off before. An unknown word is `<unk>`.
         attention_scores: e_ti, (rows, columns); None without attention.
-        attention_weights: alpha_ti, (rows, columns); even without attention.
+        attention_weights: the weights of the context, (rows, columns), even without
+            attention: alpha_ti, or what a Selection of your own made of it.
         sentinel_score: e_ts, or None without a sentinel.
         context_gate: beta_t, or None if the captioner has no gate.
         from_photo: the fraction of the context that comes from the photo, or None
@@ -324,7 +325,7 @@ class Trace:
             previous_word=self._vocabulary.tokens[self._previous_ids[t]],
             word=self._vocabulary.tokens[self._said_ids[t]],
             attention_scores=None if scores is None else scores.reshape(self._grid),
-            attention_weights=of_step(reading.attention_weights).reshape(self._grid),
+            attention_weights=of_step(reading.selection).reshape(self._grid),
             context_gate=number_of_step(reading.context_gate),
             from_photo=number_of_step(reading.from_photo),
             gates={name: of_step(values) for name, values in reading.gates.items()},
