@@ -184,6 +184,8 @@ def modules_after(code):
         "from data_utils import *",
         "from data_utils import flickr8k, Vocabulary, tokenise, draw_scenes; draw_scenes(1)",
         "import keras_sat.__main__",
+        "import keras_sat.deploy.litert_captioner",
+        "from keras_sat.search.generation import CaptionGenerator",
     ],
 )
 def test_importing_loads_no_tensorflow(code):

@@ -20,7 +20,11 @@ class DarkOrLight(Engine):
     """Says whether a photo is dark or light, with a word for each row and column."""
 
     photo_sizes = [(4, 6)]
-    cannot = {"num_beams": "It has no beams.", "captions": "It reads no captions."}
+    cannot = {
+        **Engine.cannot,
+        "num_beams": "It has no beams.",
+        "captions": "It reads no captions.",
+    }
     fixed = {"num_beams": 1}
 
     def __init__(self):
@@ -57,7 +61,7 @@ class DarkOrLight(Engine):
 
 
 class AlsoReads(DarkOrLight):
-    cannot = {}
+    cannot = Engine.cannot
 
     def read(self, features, token_ids):
         return self.result(features, padded(token_ids, 9, 0)[:, None])
@@ -117,6 +121,10 @@ def test_steps_follow_the_search_in_their_order():
 def test_what_an_engine_cannot_do_is_said_in_one_line():
     captioner = CaptionGenerator(DarkOrLight(), VOCABULARY)
     for ask, problem in (
+        (
+            lambda: captioner.caption(DARK, votes=True),
+            "`votes` requires a single captioner, .* adds up. Received: votes=True",
+        ),
         (lambda: captioner.caption(DARK, num_beams=3), "It has no beams. Received: num_beams=3"),
         (lambda: captioner.attend(DARK, "dark"), "It reads no captions. Received: captions='dark'"),
     ):

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from data_utils.training_photos import union
+from keras_sat.search.engine import Engine
 from keras_sat.search.generation import CaptionGenerator
 from keras_sat.search.keras_engine import NEEDS_HARD_ATTENTION, KerasEngine
 from keras_sat.settings import Search
@@ -121,15 +122,8 @@ class EnsembleEngine(KerasEngine):
         super().__init__(captioners[0])
         self.captioners = captioners
 
-    @property
-    def cannot(self):
-        return {
-            # Regions cannot be sampled from a mean of maps.
-            "sample_attention": f"{NEEDS_HARD_ATTENTION}.",
-            "votes": (
-                "`votes` requires a single captioner, since they are what one network adds up."
-            ),
-        }
+    # Regions cannot be sampled from a mean of maps.
+    cannot = {**Engine.cannot, "sample_attention": f"{NEEDS_HARD_ATTENTION}."}
 
     @property
     def photo_sizes(self):

@@ -29,13 +29,17 @@ class Engine:
         photo_sizes: list of the sizes (height, width) in which it takes photos.
         photos_together: number of photos in a batch; None: as many as are asked for.
         cannot: what it cannot do, a dict: from the name of an option, or of what it is
-            given ("captions", "features"), to a sentence that says why.
+            given ("captions", "features"), to a sentence that says why. An engine
+            without this sentence for "votes" belongs to a captioner with a method
+            `with_votes`.
         fixed: of these options, those with a value that may be asked for, a dict.
     """
 
     photo_sizes: list[tuple[int, int]]
     photos_together: int | None = None
-    cannot: dict[str, str] = {}
+    cannot: dict[str, str] = {
+        "votes": "`votes` requires a single captioner, since they are what one network adds up."
+    }
     fixed: dict[str, Any] = {}
 
     def rows_and_columns(self) -> tuple[int, int]:
