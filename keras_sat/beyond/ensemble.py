@@ -103,10 +103,6 @@ class Ensemble(CaptionGenerator):
             raise ValueError(f"{problem} Received: encoders {self.encoder}")
         return self.captioners[0].encoder_model
 
-    def rows_and_columns(self) -> tuple[int, int]:
-        """Return the shape of the attention maps: the members' finest grid."""
-        return self.engine.rows_and_columns()
-
     def trace(self, *_, **__) -> Any:
         """Raise ValueError: a trace follows one network."""
         raise ValueError(
@@ -118,12 +114,12 @@ class Ensemble(CaptionGenerator):
 class EnsembleEngine(KerasEngine):
     """The Engine of an Ensemble: the members' networks, run together."""
 
+    # Regions cannot be sampled from a mean of maps.
+    cannot = {**Engine.cannot, "sample_attention": f"{NEEDS_HARD_ATTENTION}."}
+
     def __init__(self, captioners):
         super().__init__(captioners[0])
         self.captioners = captioners
-
-    # Regions cannot be sampled from a mean of maps.
-    cannot = {**Engine.cannot, "sample_attention": f"{NEEDS_HARD_ATTENTION}."}
 
     @property
     def photo_sizes(self):
@@ -144,6 +140,7 @@ class EnsembleEngine(KerasEngine):
         return int(np.prod(self.rows_and_columns()))
 
     def rows_and_columns(self):
+        """Return the members' finest grid."""
         return max(self._grids.values(), key=np.prod)
 
     @property

@@ -98,6 +98,10 @@ class CaptionGenerator:
         """The input size (height, width) of each encoder."""
         return self.engine.photo_sizes
 
+    def rows_and_columns(self) -> tuple[int, int]:
+        """Return the shape of the attention maps."""
+        return self.engine.rows_and_columns()
+
     # === Captions of photos ===
 
     @with_options(Search, shown=Search.names())
@@ -207,13 +211,10 @@ class CaptionGenerator:
         found = self.engine.search(
             batch.features, search, numbers=batch.numbers, with_consensus=with_consensus
         )
-        results = self._results(found, batch.photos)
+        results = results_of(found, self.vocabulary, self.rows_and_columns(), batch.photos)
         for step in self.steps_after(search):
             results = step(results, batch.features)
         return results
-
-    def _results(self, found, photos):
-        return results_of(found, self.vocabulary, self.engine.rows_and_columns(), photos)
 
     def steps_after(self, search: Search) -> list[Callable]:
         """Return the steps that follow a search, in their order: functions of results
@@ -330,10 +331,11 @@ class CaptionGenerator:
         vocabulary = self.vocabulary
         ids = [[*vocabulary.caption_to_ids(words), vocabulary.end_token_id] for words in captions]
         found = self.engine.read(batch.features, ids)
+        results = results_of(found, vocabulary, self.rows_and_columns(), batch.photos)
+        # The network knows unknown words only as `<unk>`.
         results = [
-            # Of unknown words, the network knows only `<unk>`.
             dataclasses.replace(result, words=words, caption=" ".join(words))
-            for result, words in zip(self._results(found, batch.photos), captions)
+            for result, words in zip(results, captions)
         ]
         return self.with_votes(results, batch.features) if votes else results
 
