@@ -16,7 +16,7 @@ from helpers import assert_same_caption, make_captioner
 
 from data_utils import DATASETS, Vocabulary, draw_scenes
 from data_utils.atomic_files import exclusive_lock, write_json
-from keras_sat import Captioner, load_litert
+from keras_sat import Captioner, evaluate, load_litert
 from keras_sat.__main__ import main
 from keras_sat.beyond.consensus import Consensus
 from keras_sat.deploy import litert_captioner, litert_engine
@@ -172,6 +172,8 @@ def test_another_search_than_its_file_has_is_an_error(quick, pictures):
         quick.caption(photo, votes=True)
     with pytest.raises(ValueError, match="requires an index of training photos"):
         quick.caption(photo, consensus_weight=1.0)
+    with pytest.raises(ValueError, match="which know their training photos.*LiteRTCaptioner"):
+        evaluate(quick, "scenes")
     with pytest.raises(ValueError, match="more results than beams.*num_results=4, num_beams=3"):
         quick.caption(photo, num_results=4)
 

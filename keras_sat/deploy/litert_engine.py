@@ -16,7 +16,7 @@ from data_utils.foreign_text import brief
 from data_utils.tf_logging import nothing_on_standard_error
 from keras_sat.search.engine import Engine, padded, photos_of_one_size
 from keras_sat.search.result import SearchResult
-from keras_sat.settings import EXTRAS, Search
+from keras_sat.settings import ALGORITHM_OPTIONS, EXTRAS
 
 FEWEST_IN_PARALLEL = 32  # photos; for fewer, preparing several interpreters takes longer
 OWN_SEARCH = (
@@ -28,14 +28,7 @@ NO_VOTES = (
     "Captioner.from_pretrained loads a captioner that has them."
 )
 ONLY_GREEDY = "A LiteRT file from `export --tflite` {}; use one from `export --web`."
-# What happens after the search, or changes nothing in one without samples.
-FREE = (
-    "num_results",
-    "consensus_weight",
-    "seed",
-    "first_photo",
-    "batch_size",
-)
+OPTIONS_OF_FILE = (*ALGORITHM_OPTIONS, "temperature", "sample_attention")
 
 
 class LiteRTEngine(Engine):
@@ -72,8 +65,7 @@ class LiteRTEngine(Engine):
         num_beams, max_length, rows, columns = map(int, outputs["attention_weights"]["shape"])
         self._rows_and_columns = rows, columns
         self.fixed = {"num_beams": num_beams, "max_length": max_length}
-        self.cannot = {name: OWN_SEARCH for name in Search.names() if name not in FREE}
-        self.cannot["votes"] = NO_VOTES
+        self.cannot = dict.fromkeys(OPTIONS_OF_FILE, OWN_SEARCH) | {"votes": NO_VOTES}
         if not self.has_beams:
             self.cannot["captions"] = ONLY_GREEDY.format("cannot read a given caption")
             self.cannot["features"] = ONLY_GREEDY.format("returns no features")

@@ -188,9 +188,10 @@ def evaluate_captions(
 
 
 def _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_photos):
-    if not hasattr(captioner, "caption"):
+    if not hasattr(captioner, "training_photos"):
         raise ValueError(
-            f"The first argument must be a Captioner, the second the data. Received: {captioner=}"
+            "The first argument must be a Captioner or an Ensemble, which know their training "
+            f"photos, the second the data. Received: {captioner=}"
         )
     one_of(*MEASURED_MAPS).check("map_kind", map_kind)
     if map_kind != "attention":
