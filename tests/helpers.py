@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from keras import layers
@@ -16,6 +17,7 @@ from PIL import Image
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
 from data_utils.datasets.phrase_boxes import Boxes, Phrase
+from keras_sat.model.cells import RecurrentCell
 from keras_sat.model.efficientnet_lite import blocks_of
 
 ROOT = Path(__file__).parents[1]
@@ -182,6 +184,17 @@ def assert_same_caption(found, expected, *, log_prob, maps):
     assert found.words == expected.words
     np.testing.assert_allclose(found.log_prob, expected.log_prob, **log_prob)
     np.testing.assert_allclose(found.attention_weights, expected.attention_weights, **maps)
+
+
+class VanillaCell(RecurrentCell):
+    """A cell that is not in CELLS: one tanh, without gates."""
+
+    num_gates = 1
+    has_cell_state = False
+
+    def call(self, projected_inputs, hidden_state, cell_state=None):
+        state = keras.ops.tanh(projected_inputs + self.recurrent_projection(hidden_state))
+        return (state,), {}
 
 
 # === Parameters, and pages ===

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import randomise
+from helpers import VanillaCell, randomise
 from keras import layers
 
 from keras_sat import equations
@@ -14,7 +14,7 @@ from keras_sat.model import attention as attention_module
 from keras_sat.model import cells as cells_module
 from keras_sat.model import decoder as decoder_module
 from keras_sat.model.attention import ATTENTIONS, SCORINGS, Attention
-from keras_sat.model.cells import CELLS, LoopDense, LSTMCell, RecurrentCell, late_products
+from keras_sat.model.cells import CELLS, LoopDense, LSTMCell, late_products
 from keras_sat.model.decoder import CaptionDecoder
 from keras_sat.model.fast_twins import fast_twins_are_on, without_fast_twins
 from keras_sat.settings import Network
@@ -217,15 +217,6 @@ class SquaredLSTM(LSTMCell):
         projected = self.recurrent_projection(hidden_state)
         gates = projected_inputs + projected * keras.ops.tanh(projected)
         return equations.lstm(gates, cell_state), {}
-
-
-class VanillaCell(RecurrentCell):
-    num_gates = 1
-    has_cell_state = False
-
-    def call(self, projected_inputs, hidden_state, cell_state=None):
-        state = keras.ops.tanh(projected_inputs + self.recurrent_projection(hidden_state))
-        return (state,), {}
 
 
 @pytest.mark.parametrize("scoring", [Plain, Quick])

@@ -8,11 +8,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import photo_captioner, random_pixels
+from helpers import VanillaCell, photo_captioner, random_pixels
 
 from keras_sat import Captioner, Ensemble, equations
 from keras_sat.model.attention import ATTENTIONS, SCORINGS, Attention, Selection
-from keras_sat.model.cells import CELLS, RecurrentCell
+from keras_sat.model.cells import CELLS
 from keras_sat.model.decoder import CaptionDecoder
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
@@ -466,15 +466,6 @@ def top_two(attention_weights, noise, sampled):
 class CosineAttention(Attention):
     def score(self, query, projected_features):
         return 10 * equations.dot_scores(projected_features, keras.ops.normalize(query))
-
-
-class VanillaCell(RecurrentCell):
-    num_gates = 1
-    has_cell_state = False
-
-    def call(self, projected_inputs, hidden_state, cell_state=None):
-        state = keras.ops.tanh(projected_inputs + self.recurrent_projection(hidden_state))
-        return (state,), {}
 
 
 class AttendsWithItsNewState(CaptionDecoder):

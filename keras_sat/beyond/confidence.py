@@ -10,10 +10,10 @@ of a correct and an incorrect caption the correct one has the higher confidence 
 dev photos). Measured with `keras-sat calibrate`; see docs/model-card.md.
 """
 
-import dataclasses
-
 import numpy as np
 from keras import ops
+
+from keras_sat.search.result import families_of, with_values
 
 CLUES = (
     "mean log p of the tokens",
@@ -58,16 +58,9 @@ class Confidence:
             results: list of the CaptionResult of each photo.
             features: those of the encoder, (photos, regions, feature_dim).
         """
-        families = [[result, *result.alternatives] for result in results]
+        families = families_of(results)
         confidences = np.asarray(self.of_word_probs(token_probs_of(families), features))
-        with_confidence = []
-        for family, values in zip(families, confidences):
-            best, *others = [
-                dataclasses.replace(result, confidence=float(value))
-                for result, value in zip(family, values)
-            ]
-            with_confidence.append(dataclasses.replace(best, alternatives=others))
-        return with_confidence
+        return with_values(families, "confidence", confidences.tolist())
 
     def of_word_probs(self, word_probs, features):
         """Return the confidence of shape (photos, captions), from arrays or tensors.

@@ -226,6 +226,26 @@ def _result_of(found, place, vocabulary, rows_and_columns, image):
     )
 
 
+def families_of(results):
+    """Return for each of CaptionResults the list of it and its alternatives."""
+    return [[result, *result.alternatives] for result in results]
+
+
+def with_values(families, name, values):
+    """Reverse `families_of`, with a value for a field of each result.
+
+    Args:
+        families: see `families_of`.
+        name: of the field.
+        values: for each family, those of its results.
+    """
+    results = []
+    for family, its_values in zip(families, values):
+        best, *others = [replace(one, **{name: value}) for one, value in zip(family, its_values)]
+        results.append(replace(best, alternatives=others))
+    return results
+
+
 def _rounded(array, decimals):
     """Return an array as lists of Python floats, for JSON."""
     return array.astype("float64").round(decimals).tolist()

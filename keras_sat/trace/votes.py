@@ -3,12 +3,11 @@
 Captions that a search has found, or that were given, are read once more.
 """
 
-import dataclasses
-
 import keras
 import numpy as np
 from keras import ops
 
+from keras_sat.search.result import families_of, with_values
 from keras_sat.trace.parts import readout_sum, votes_of
 from keras_sat.trace.reading import prepare, read
 
@@ -26,7 +25,7 @@ def with_votes(captioner, results, features):
         results: list of the CaptionResult of each photo.
         features: those of the encoder, (photos, regions, feature_dim).
     """
-    families = [[result, *result.alternatives] for result in results]
+    families = families_of(results)
     captions = [result.words for family in families for result in family]
     photos = np.repeat(np.arange(len(families)), [len(family) for family in families])
     votes = []
@@ -37,11 +36,7 @@ def with_votes(captioner, results, features):
         )
 
     votes = iter(votes)
-    with_their_votes = []
-    for family in families:
-        best, *others = [dataclasses.replace(result, votes=next(votes)) for result in family]
-        with_their_votes.append(dataclasses.replace(best, alternatives=others))
-    return with_their_votes
+    return with_values(families, "votes", [[next(votes) for _ in family] for family in families])
 
 
 def votes_of_captions(captioner, captions, features):
