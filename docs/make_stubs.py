@@ -41,16 +41,18 @@ def option_types():
     """Return the text of keras_sat/option_types.py."""
     import_tensorflow()
     from keras_sat import settings
-    from keras_sat.captioner import KERAS_OPTIONS as OF_LAYERS
-    from keras_sat.training.plan import KERAS_OPTIONS as OF_CAPTIONER
+    from keras_sat.captioner import LAYER_ARGUMENTS
+    from keras_sat.training.plan import CAPTIONER_ARGUMENTS
 
     text = HEAD.format("the types of `**options`, from keras_sat/settings.py.")
     text += "from typing import Any, TypedDict\n"
-    text += _typed_dict("CaptionerKeywords", settings.CaptionerSettings, also=OF_LAYERS)
+    text += _typed_dict("CaptionerKeywords", settings.CaptionerSettings, also=LAYER_ARGUMENTS)
     text += _typed_dict("SearchKeywords", settings.Search)
     text += _typed_dict("BeamSearchKeywords", settings.Search, settings.BeamSearch.names())
     text += _typed_dict("AlgorithmKeywords", settings.Search, settings.ALGORITHM_OPTIONS)
-    text += _typed_dict("FitKeywords", settings.FitSettings, also=OF_CAPTIONER, takes_none=True)
+    text += _typed_dict(
+        "FitKeywords", settings.FitSettings, also=CAPTIONER_ARGUMENTS, takes_none=True
+    )
     return text
 
 

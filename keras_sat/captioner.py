@@ -35,7 +35,7 @@ from keras_sat.search.generation import CaptionGenerator
 from keras_sat.search.keras_engine import KerasEngine
 from keras_sat.settings import CaptionerSettings, Search, SearchRules, with_options
 
-KERAS_OPTIONS = ("dtype", "trainable")  # of any Keras layer; the decoder passes them on
+LAYER_ARGUMENTS = ("dtype", "trainable")  # of any Keras layer; the decoder passes them on
 
 
 @keras.saving.register_keras_serializable("keras_sat")
@@ -84,10 +84,10 @@ class Captioner(CaptionGenerator, Trainer):
         reject_fork()
         # Noise stays in float32; `decoder_features` casts the rest.
         Trainer.__init__(self, name=name, autocast=False)
-        keras_options = {name: options.pop(name) for name in KERAS_OPTIONS if name in options}
+        keras_options = {name: options.pop(name) for name in LAYER_ARGUMENTS if name in options}
         if "dtype" in keras_options:
             keras_options["dtype"] = resolved_dtype(keras_options["dtype"])
-        settings = CaptionerSettings.of("Captioner", options, settings, also=KERAS_OPTIONS)
+        settings = CaptionerSettings.of("Captioner", options, settings, also=LAYER_ARGUMENTS)
         self._settings = settings
         search = Search(**settings.search.to_dict())
         CaptionGenerator.__init__(self, KerasEngine(self), _as_vocabulary(vocabulary), search)

@@ -31,7 +31,7 @@ from keras_sat.settings import CaptionerSettings, Encoder, Features, FitSettings
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS, MONITORED
 from keras_sat.training.run_record import recorded_encoder
 
-KERAS_OPTIONS = ("name", "trainable")  # arguments of Captioner that are not settings
+CAPTIONER_ARGUMENTS = ("name", "trainable")  # arguments of Captioner that are not settings
 # Of the settings of encoder, features and network, those that are not fixed once a
 # captioner is trained.
 NOT_FIXED = {"attention", "encoder_weights", "grid", "photo_blur", "seed"}
@@ -59,7 +59,7 @@ class Request:
         settings: FitSettings of the options, with the plain default of each that was
             not passed.
         passed: the names of the settings that were passed.
-        keras_options: dict of those KERAS_OPTIONS that were passed.
+        keras_options: dict of those CAPTIONER_ARGUMENTS that were passed.
     """
 
     data: str
@@ -80,8 +80,10 @@ class Request:
             for name, value in options.items()
             if value is not None or name not in fields or not fields[name].metadata["none_is_unset"]
         }
-        self.keras_options = {name: passed.pop(name) for name in KERAS_OPTIONS if name in passed}
-        self.settings = FitSettings.of("fit", passed, also=KERAS_OPTIONS)
+        self.keras_options = {
+            name: passed.pop(name) for name in CAPTIONER_ARGUMENTS if name in passed
+        }
+        self.settings = FitSettings.of("fit", passed, also=CAPTIONER_ARGUMENTS)
         self.passed = frozenset(name for name in passed if name in fields)  # not removed ones
         if self.preset is not None:
             one_of(*presets.PRESETS).check("preset", self.preset)
