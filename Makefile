@@ -39,8 +39,6 @@ test-slow: $(INSTALLED)
 # What type checkers and editors read of the public names; a test says when it is to be run again.
 stubs: $(INSTALLED)
 	$(BIN)/python docs/make_stubs.py
-	$(BIN)/ruff check --select I --fix --quiet keras_sat/__init__.pyi data_utils/__init__.pyi keras_sat/option_types.py
-	$(BIN)/ruff format --quiet keras_sat/__init__.pyi data_utils/__init__.pyi keras_sat/option_types.py
 
 # The course, the pages and the reference as one site that needs no network: build/site/html/index.html
 site: $(INSTALLED)

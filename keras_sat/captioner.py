@@ -6,7 +6,7 @@ import dataclasses
 import os
 import warnings
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import keras
 from keras import ops
@@ -30,7 +30,6 @@ from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.model.teacher_forcing import as_rows
 from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
-from keras_sat.option_types import CaptionerKeywords, SearchKeywords
 from keras_sat.search.generation import CaptionGenerator
 from keras_sat.search.keras_engine import KerasEngine
 from keras_sat.settings import CaptionerSettings, Search, SearchRules, with_options
@@ -79,7 +78,7 @@ class Captioner(CaptionGenerator, Trainer):
         settings: CaptionerSettings | None = None,
         *,
         name: str = "captioner",
-        **options: Unpack[CaptionerKeywords],
+        **options: Any,
     ) -> None:
         reject_fork()
         # Noise stays in float32; `decoder_features` casts the rest.
@@ -343,7 +342,7 @@ class Captioner(CaptionGenerator, Trainer):
         *,
         num_words: int = 10,
         num_alternatives: int = 3,
-        **search: Unpack[SearchKeywords],
+        **search: Any,
     ) -> Any:
         """Return the Trace of a photo's caption: what the network computes at each
         word, what each region adds to it, and what would have been said instead; see
@@ -474,16 +473,15 @@ class Captioner(CaptionGenerator, Trainer):
             captioner.source = pinned(model, directory)
         return captioner
 
-    def adapted(
-        self, vocabulary: Vocabulary | None = None, **options: Unpack[CaptionerKeywords]
-    ) -> Captioner:
+    @with_options(CaptionerSettings, defaults="the captioner's own")
+    def adapted(self, vocabulary: Vocabulary | None = None, **options: Any) -> Captioner:
         """Return a new captioner that has the same weights but different options.
 
         Args:
             vocabulary: Vocabulary. Words in both vocabularies keep their weights; new
                 words get random weights.
-            **options: see Captioner; they must not change the shape of the weights.
-                `grid` needs no training.
+            **options: they must not change the shape of the weights. `grid` needs no
+                training.
         """
         return transfer.adapted(self, vocabulary, options)
 

@@ -736,7 +736,7 @@ def fields_by_heading(kind, names=None):
 
 
 def with_options(
-    kind: type, names: tuple | None = None, shown: tuple = ()
+    kind: type, names: tuple | None = None, shown: tuple = (), defaults: str = ""
 ) -> Callable[[Documented], Documented]:
     """Return a decorator that lists settings at the end of a docstring: what a
     function, or a class in its `__init__`, takes as `**options`.
@@ -745,7 +745,11 @@ def with_options(
         kind: a Part or Settings.
         names: of the settings that it takes; None: all.
         shown: names that the signature of the function shows, and the docstring first.
+        defaults: what stands for all that are not passed, in words; "": the defaults.
+
+    docs/make_stubs.py reads the arguments too, for the signatures that editors show.
     """
+    in_words = dict.fromkeys(kind.names(), defaults) if defaults else kind.defaults_in_words
 
     def decorate(target):
         if shown:
@@ -757,7 +761,9 @@ def with_options(
                 sections[heading] = {
                     name: field for name, field in fields.items() if name not in shown
                 }
-            target.__doc__ = f"{inspect.cleandoc(target.__doc__)}\n{_documented(kind, sections)}"
+            target.__doc__ = (
+                f"{inspect.cleandoc(target.__doc__)}\n{_documented(sections, in_words)}"
+            )
         return target
 
     return decorate
@@ -777,7 +783,7 @@ def _with_parameters(signature, kind, names):
     return signature.replace(parameters=[*parameters, options])
 
 
-def _documented(kind, sections):
+def _documented(sections, defaults_in_words):
     """Return docstring sections that list settings, given a dict from their headings to
     dicts from names to fields: one section for all if there is a single one.
     """
@@ -788,7 +794,7 @@ def _documented(kind, sections):
     for heading, fields in sections.items():
         lines += ["", f"{heading}:"]
         for name, field in fields.items():
-            lines.append(f"    {name}: {_described(field, kind.defaults_in_words.get(name))}")
+            lines.append(f"    {name}: {_described(field, defaults_in_words.get(name))}")
     return "\n".join(lines)
 
 

@@ -255,6 +255,13 @@ def test_a_docstring_lists_the_options_that_a_function_takes():
     assert named == ["Draws.", "", "Options", "reward_baseline", "self_critical_rate"]
 
 
+def test_a_docstring_says_what_stands_for_options_that_are_not_passed():
+    adapted = inspect.getdoc(keras_sat.Captioner.adapted)
+    assert "    sharpness_weight: weight of the entropy of attention in the loss; try" in adapted
+    num_options = len(CaptionerSettings.names())
+    assert adapted.count("Default: the captioner's own.") == num_options == adapted.count("Default")
+
+
 def named_in_docstring(function):
     """Return the names in a docstring that are followed by a colon, in their order."""
     return [line.strip().partition(":")[0] for line in inspect.getdoc(function).split("\n")]

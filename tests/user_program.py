@@ -31,6 +31,12 @@ def read_features(vocabulary: data_utils.Vocabulary) -> data_utils.FeatureCache:
     return cache
 
 
+def build(vocabulary: data_utils.Vocabulary) -> Captioner:
+    captioner = Captioner(vocabulary, encoder="tiny", hidden_dim=64, dropout_words=0.1)
+    captioner.compile(learning_rate=1e-3)
+    return captioner.adapted(attention_penalty_weight=1.0, dtype="mixed_bfloat16")
+
+
 def train(output_dir: Path) -> Captioner:
     captioner = keras_sat.fit(
         "flickr8k",
@@ -39,6 +45,7 @@ def train(output_dir: Path) -> Captioner:
         epochs=12,
         learning_rate=1e-3,
         patience=3,
+        embedding_dim=None,
         output_dir=output_dir,
     )
     print(captioner.attention, captioner.settings.loss.label_smoothing + 1.0)
@@ -63,7 +70,7 @@ def look(captioner: Captioner, photo: str) -> None:
 def score() -> ScoreTable:
     captioner = Captioner.from_pretrained("flickr8k")
     table = keras_sat.evaluate(
-        captioner, "flickr8k", data_dir=Path("flickr8k"), split="dev", num_beams=3
+        captioner, "flickr8k", data_dir=Path("flickr8k"), split="dev", max_length=16
     )
     table.to_json("scores.json")
     return table

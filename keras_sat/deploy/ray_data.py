@@ -21,7 +21,7 @@ import json
 import os
 import warnings
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from data_utils.atomic_files import clear_half_written, exclusive_lock, write_whole
 from data_utils.features.build import describe_encoder, encoded_batches, encoding_function
@@ -34,7 +34,6 @@ from keras_sat.deploy.photo_list import absolute, list_of_photos, parts_of, phot
 from keras_sat.deploy.photo_process import PhotoProcess
 from keras_sat.deploy.ray_workers import Workers, connected
 from keras_sat.files.model_folder import model_digest, model_directory
-from keras_sat.option_types import AlgorithmKeywords
 from keras_sat.settings import ALGORITHM_OPTIONS, Search, with_options
 
 BATCH_SIZE = 64  # of captions, as in `Captioner.caption`
@@ -67,7 +66,7 @@ def distributed_caption(
     worker_gpus: float = 0,
     encoder_weights: str | os.PathLike | None = None,
     show_progress: bool = True,
-    **options: Unpack[AlgorithmKeywords],
+    **options: Any,
 ) -> Any:
     """Caption photos on a Ray cluster, write the captions in parts, and return a Ray
     Dataset that reads them.

@@ -6,7 +6,7 @@ import inspect
 import os
 import warnings
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from data_utils.atomic_files import read_json
 from data_utils.captions import CaptionedImage, image_id_of, reject_long_caption, tokenise
@@ -16,7 +16,6 @@ from data_utils.foreign_text import brief
 from data_utils.images import readable_photos
 from data_utils.progress import Progress
 from keras_sat.bounds import one_of
-from keras_sat.option_types import BeamSearchKeywords
 from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
 from keras_sat.scoring.faithfulness import figures_of as faithfulness_figures
 from keras_sat.scoring.leakage import check_training_photos, warn_of_copies_in_training
@@ -60,7 +59,7 @@ def evaluate(
     pixel_photos: int = PIXEL_PHOTOS,
     keep_results: bool = False,
     show_progress: bool = True,
-    **options: Unpack[BeamSearchKeywords],
+    **options: Any,
 ) -> ScoreTable:
     """Caption the photos of one split and score the captions; return a ScoreTable.
 

@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from keras_sat.settings import Search, with_options
 if TYPE_CHECKING:
     from data_utils.features.cache import FeatureCache
     from data_utils.vocabulary import Vocabulary
-    from keras_sat.option_types import SearchKeywords
 
 
 class Batch(NamedTuple):
@@ -111,7 +110,7 @@ class CaptionGenerator:
         *,
         recursive: bool = False,
         region: Any = None,
-        **options: Unpack[SearchKeywords],
+        **options: Any,
     ) -> Any:
         """Caption one photo and return a CaptionResult, or caption many photos and
         return a list of results.
@@ -145,7 +144,7 @@ class CaptionGenerator:
         cache: FeatureCache | None = None,
         errors: str = "raise",
         regions: Any = None,
-        **options: Unpack[SearchKeywords],
+        **options: Any,
     ) -> Iterator[tuple[Any, Any]]:
         """Caption many photos in batches; yield (image, CaptionResult) for each, or
         (image, list) with `regions`.
@@ -164,7 +163,7 @@ class CaptionGenerator:
 
     @with_options(Search)
     def caption_features(
-        self, features: Any, *, images: Any = None, **options: Unpack[SearchKeywords]
+        self, features: Any, *, images: Any = None, **options: Any
     ) -> list[CaptionResult]:
         """Return a list with the CaptionResult of each photo, from their features.
 

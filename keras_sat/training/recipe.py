@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import tensorflow as tf
 
@@ -24,7 +24,6 @@ from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
 from keras_sat.files.model_folder import PRETRAINED
 from keras_sat.files.saving import save_records
-from keras_sat.option_types import FitKeywords
 from keras_sat.settings import SHOWN_IN_FIT, FitSettings, with_options
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
@@ -59,7 +58,7 @@ def fit(
     callbacks: Any = (),
     show_progress: bool = True,
     strategy: Any = None,
-    **options: Unpack[FitKeywords],
+    **options: Any,
 ) -> Captioner:
     """Train a captioner on photos with captions, and return the captioner of the best
     epoch.
