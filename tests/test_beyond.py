@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import keras_sat
-from keras_sat.beyond.terms import TERMS
+from keras_sat.beyond.terms import TERMS, terms_of
 from keras_sat.settings import Loss
 
 FOLDER = Path(keras_sat.__file__).parent
@@ -26,3 +26,13 @@ def test_an_idea_names_its_source_and_its_gain(path):
 
 def test_terms_are_weights_in_the_loss():
     assert TERMS.keys() <= {*Loss.names()}
+
+
+def test_only_terms_with_a_weight_are_asked_for(monkeypatch):
+    def refuse(captioner, loss):
+        raise AssertionError("its weight is 0")
+
+    for option in TERMS.keys() - {"label_smoothing"}:
+        monkeypatch.setattr(TERMS[option], "of", refuse)
+    (smoothing,) = terms_of(None, Loss(label_smoothing=0.1))
+    assert isinstance(smoothing, TERMS["label_smoothing"]) and smoothing.weight == 0.1

@@ -29,9 +29,7 @@ class AttentionOnBoxes(Term):
 
     @classmethod
     def of(cls, captioner, loss):
-        if not loss.box_weight or not captioner.decoder.has_attention:
-            return None
-        return cls(loss.box_weight)
+        return cls(loss.box_weight) if captioner.decoder.has_attention else None
 
     def __call__(self, features, target_ids, read, covered):
         if covered is None:  # this batch has no boxes

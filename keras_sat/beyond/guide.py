@@ -69,9 +69,9 @@ class Guide(Term):
     @classmethod
     def of(cls, captioner, loss):
         has_words = not PLACELESS.issuperset(captioner.vocabulary.words)
-        if not (loss.guide_weight and captioner.decoder.has_attention and has_words):
+        if not (captioner.decoder.has_attention and has_words):
             return None
-        boxes = AttentionOnBoxes.of(captioner, loss)
+        boxes = AttentionOnBoxes.of(captioner, loss) if loss.box_weight else None
         decoder = captioner.decoder
         # Lower seeds are already used.
         kind = {"seed": decoder.settings.seed + 5, "dtype": decoder.dtype_policy}

@@ -23,9 +23,10 @@ class Term:
 
     @classmethod
     def of(cls, captioner, loss):
-        """Return the term for a captioner with these settings, a Loss, or None."""
-        weight = getattr(loss, cls.option)
-        return cls(weight) if weight else None
+        """Return the term for a captioner whose settings, a Loss, give it a weight;
+        None if the captioner has no use for it.
+        """
+        return cls(getattr(loss, cls.option))
 
     def check(self, batches):
         """Raise ValueError if the term cannot use these batches from make_batches."""

@@ -11,6 +11,9 @@ TERMS = {term.option: term for term in (LabelSmoothing, AttentionOnBoxes, Guide,
 
 
 def terms_of(captioner, loss):
-    """Return the list of Terms that these settings, a Loss, add to the objective."""
-    terms = [term.of(captioner, loss) for term in TERMS.values()]
+    """Return the list of Terms that these settings, a Loss, add to the objective: only
+    those with a weight are asked for.
+    """
+    weighted = [term for option, term in TERMS.items() if getattr(loss, option)]
+    terms = [term.of(captioner, loss) for term in weighted]
     return [term for term in terms if term is not None]

@@ -29,7 +29,7 @@ class PaperObjective:
         add_weight: the captioner's method `add_weight`; the objective's state is part
             of the captioner.
         seed_generator: `keras.random.SeedGenerator` for sampled attention.
-        settings, terms: Loss, and loss terms to add, see `keras_sat.beyond.hook.Term`.
+        settings, terms: Loss, and loss terms to add, see `keras_sat.beyond.term.Term`.
 
     Attributes:
         baseline: b, the moving average of log p, a weight.
