@@ -28,6 +28,7 @@ from keras_sat import ATTENTIONS, Captioner, equations, show_attend_tell_numpy
 from keras_sat.files import saving
 from keras_sat.files.model_folder import read_model, write_model
 from keras_sat.model.encoders import ENCODERS
+from keras_sat.settings import Optimizer
 from keras_sat.training.distributed import Cluster
 
 pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
@@ -238,6 +239,15 @@ def test_a_word_that_comes_often_moves_no_further_than_others(eight):
     before = captioner.decoder.embedding.embeddings.numpy()
     captioner.train_step(first_batch(eight, group_by="image"))  # `<start>` comes eight times
     assert np.abs(captioner.decoder.embedding.embeddings.numpy() - before).max() <= 1.01e-3
+
+
+def test_compile_takes_the_settings_of_the_optimizer_as_an_object_and_by_name(eight):
+    captioner = compiled_captioner(eight[1])
+    settings = Optimizer(learning_rate=0.25, clip_norm=2.0)
+    captioner.compile("sgd", settings=settings, clip_norm=3.0)
+    assert captioner.updates.settings == Optimizer(learning_rate=0.25, clip_norm=3.0)
+    assert float(captioner.optimizer.learning_rate) == 0.25
+    assert captioner.optimizer.global_clipnorm == 3.0
 
 
 def test_gradients_are_clipped(eight):

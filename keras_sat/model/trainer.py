@@ -2,6 +2,8 @@
 `train_step` on many devices.
 """
 
+import dataclasses
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -55,18 +57,27 @@ class Trainer(keras.Model):
         return [] if trained is None else trained.trainable_variables
 
     @with_options(Optimizer)
-    def compile(self, optimizer="adam", *, training_objective=None, jit_compile="auto", **options):
+    def compile(
+        self,
+        optimizer="adam",
+        *,
+        settings=None,
+        training_objective=None,
+        jit_compile="auto",
+        **options,
+    ):
         """Configure training.
 
         Args:
             optimizer: a name, such as "adam" or "rmsprop", or a Keras optimizer, which
                 is used as it is.
+            settings: Optimizer; None: the defaults.
             training_objective: replaces the paper's loss: function of captioner and
                 batch that returns an Objective.
             jit_compile: compile with XLA. "auto" does so on a GPU, with one replica and
                 no training_objective.
-            **options: see `keras_sat.settings.Optimizer`; others are those of
-                `keras.Model.compile`, without loss and metrics.
+            **options: settings by their names, in place of those in `settings`; others
+                are those of `keras.Model.compile`, without loss and metrics.
         """
         others = {name: options.pop(name) for name in [*options] if name not in Optimizer.names()}
         if others.pop("loss", None) is not None or others.pop("metrics", None) is not None:
@@ -74,7 +85,7 @@ class Trainer(keras.Model):
                 "The captioner has its own loss and metrics: do not pass any. Received: "
                 "loss or metrics"
             )
-        settings = Optimizer(**options)
+        settings = dataclasses.replace(settings or Optimizer(), **options)
         self.compile_arguments = {**others, "jit_compile": jit_compile}
         self.updates = WeightUpdates(settings, decays_vectors=not isinstance(optimizer, str))
         optimizer = make_optimizer(optimizer, settings)

@@ -2,6 +2,8 @@
 their own.
 """
 
+import dataclasses
+
 import keras
 
 from data_utils.vocabulary import Vocabulary
@@ -42,8 +44,10 @@ def train_on_words(job):
     num_steps = words.epochs * job.cluster.num_steps(batches)
     rate = settings.optimizer.learning_rate
     rate = _learning_rate(rate, words.schedule, words.warmup_steps, num_steps)
-    updates = {**settings.optimizer.to_dict(), "learning_rate": rate}
-    captioner.compile(_fresh(settings.training.optimizer), **updates)
+    captioner.compile(
+        _fresh(settings.training.optimizer),
+        settings=dataclasses.replace(settings.optimizer, learning_rate=rate),
+    )
     if job.plan.keeps_initial_model and not training.keep_initial(captioner, cross_entropy=True):
         return captioner, False, []
     first_callbacks = []
@@ -94,8 +98,8 @@ def train_on_rewards(job, previous_captioner):
     rate = rewards.self_critical_rate
     captioner.compile(
         _fresh(settings.training.optimizer, learning_rate=rate),
+        settings=dataclasses.replace(settings.optimizer, learning_rate=rate),
         training_objective=objective,
-        **{**settings.optimizer.to_dict(), "learning_rate": rate},
     )
     return training.run(captioner, batches)
 
