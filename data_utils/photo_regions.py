@@ -1,12 +1,8 @@
-"""Rectangles within a photo: the regions to caption, the crops that show them, and the
-cells of a grid that boxes cover.
-"""
+"""Rectangles within a photo: the regions to caption, and the crops that show them."""
 
 import contextlib
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from data_utils.foreign_text import brief
 
@@ -94,41 +90,3 @@ def crops_of(images, regions):
         for image, image_regions in zip(images, regions)
         for region in image_regions
     ]
-
-
-def covered_fraction(boxes, grid_shape):
-    """Return the fraction of each grid cell that is covered by boxes, as an array of
-    shape (rows, columns).
-
-    >>> covered_fraction([(0.0, 0.0, 0.5, 0.25)], (2, 2)).tolist()
-    [[0.5, 0.0], [0.0, 0.0]]
-    """
-    left, top, right, bottom = np.reshape(np.asarray(boxes, float), (-1, 4)).T
-    heights, row_of, y = _strips(grid_shape[0], top, bottom)
-    widths, column_of, x = _strips(grid_shape[1], left, right)
-    is_covered = np.zeros((len(y), len(x)), bool)
-    for box in range(len(left)):  # one at a time: all boxes at once would fill the memory
-        is_covered |= np.outer(
-            (top[box] <= y) & (y < bottom[box]), (left[box] <= x) & (x < right[box])
-        )
-    return (
-        row_of.T
-        @ (is_covered * heights[:, None] * widths)
-        @ column_of
-        * (grid_shape[0] * grid_shape[1])
-    )
-
-
-def _strips(cells, starts, ends):
-    """Divide one side of a photo into strips at the edges of all cells and boxes.
-
-    Returns: sizes (strips,), the cell of each as one-hot vectors (strips, cells), and
-    centres (strips,).
-    """
-    edges = np.unique(np.concatenate([np.linspace(0, 1, cells + 1), starts, ends]))
-    middles = (edges[1:] + edges[:-1]) / 2
-    return (
-        np.diff(edges),
-        np.eye(cells)[np.minimum((middles * cells).astype(int), cells - 1)],
-        middles,
-    )

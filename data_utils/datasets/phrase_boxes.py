@@ -27,7 +27,6 @@ from data_utils.atomic_files import read_json
 from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_document, tokenise
 from data_utils.datasets.assemble import expecting
 from data_utils.foreign_text import brief, shortened
-from data_utils.photo_regions import covered_fraction
 from data_utils.views import boxes_in_view
 
 # Words of a phrase that name no object: attention is not measured on them.
@@ -283,6 +282,29 @@ def covered_cells(rows, views, boxes, grid_shape, shape):
     return covered
 
 
+def covered_fraction(boxes, grid_shape):
+    """Return the fraction of each grid cell that is covered by boxes, as an array of
+    shape (rows, columns).
+
+    >>> covered_fraction([(0.0, 0.0, 0.5, 0.25)], (2, 2)).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
+    """
+    left, top, right, bottom = np.reshape(np.asarray(boxes, float), (-1, 4)).T
+    heights, row_of, y = _strips(grid_shape[0], top, bottom)
+    widths, column_of, x = _strips(grid_shape[1], left, right)
+    is_covered = np.zeros((len(y), len(x)), bool)
+    for box in range(len(left)):  # one at a time: all boxes at once would fill the memory
+        is_covered |= np.outer(
+            (top[box] <= y) & (y < bottom[box]), (left[box] <= x) & (x < right[box])
+        )
+    return (
+        row_of.T
+        @ (is_covered * heights[:, None] * widths)
+        @ column_of
+        * (grid_shape[0] * grid_shape[1])
+    )
+
+
 def _boxes_of_words(image, caption, boxes):
     """Return each word's boxes by its index: its phrase's or, if all agree, those of
     the word in other captions.
@@ -309,3 +331,18 @@ def _boxes_of_words(image, caption, boxes):
         number: agreed[word] for number, word in enumerate(words[caption]) if word in agreed
     }
     return by_agreement | boxes_by_number
+
+
+def _strips(cells, starts, ends):
+    """Divide one side of a photo into strips at the edges of all cells and boxes.
+
+    Returns: sizes (strips,), the cell of each as one-hot vectors (strips, cells), and
+    centres (strips,).
+    """
+    edges = np.unique(np.concatenate([np.linspace(0, 1, cells + 1), starts, ends]))
+    middles = (edges[1:] + edges[:-1]) / 2
+    return (
+        np.diff(edges),
+        np.eye(cells)[np.minimum((middles * cells).astype(int), cells - 1)],
+        middles,
+    )
