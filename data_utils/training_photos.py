@@ -10,7 +10,6 @@ import base64
 import hashlib
 import re
 import warnings
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,34 +24,28 @@ NAME_BYTES = 5  # per digest
 _FLICKR_NAME = re.compile(r"(\d{6,})_[0-9a-f]{10}")
 
 
-class SeenPhotos(NamedTuple):
-    """A captioner's training photos.
-
-    Attributes:
-        names: sorted array of uint64 digests of their ids.
-    """
-
-    names: np.ndarray
-
-
 def digests_of(image_ids):
-    """Return the SeenPhotos for image ids."""
-    return SeenPhotos(np.unique(_name_digests(image_ids)))
+    """Return the digests of image ids, a sorted uint64 array: what a captioner knows of
+    its training photos.
+    """
+    return np.unique(_name_digests(image_ids))
 
 
 def union(several):
-    """Return the union of several SeenPhotos, without those that are None (unknown
-    training photos); None if all are.
+    """Return the union of several arrays of digests, without those that are None
+    (unknown training photos); None if all are.
     """
-    names = [seen.names for seen in several if seen is not None]
-    return SeenPhotos(np.unique(np.concatenate(names))) if names else None
+    known = [digests for digests in several if digests is not None]
+    return np.unique(np.concatenate(known)) if known else None
 
 
-def seen_in_training(image_ids, seen):
-    """Return the image ids that are in SeenPhotos; an empty list if `seen` is None."""
-    if seen is None:
+def seen_in_training(image_ids, digests):
+    """Return the image ids whose digests are among `digests`; an empty list if these
+    are None.
+    """
+    if digests is None:
         return []
-    is_seen = np.isin(_name_digests(image_ids), seen.names)
+    is_seen = np.isin(_name_digests(image_ids), digests)
     return [image_ids[place] for place in np.flatnonzero(is_seen)]
 
 
@@ -106,14 +99,14 @@ def _name(image_id):
     return flickr_number[1] if flickr_number else name
 
 
-def as_settings(seen):
-    """Return SeenPhotos as a dict with a base64 string."""
-    content = b"".join(int(digest).to_bytes(NAME_BYTES, "big") for digest in seen.names)
+def as_settings(digests):
+    """Return the digests of training photos as a dict with a base64 string."""
+    content = b"".join(int(digest).to_bytes(NAME_BYTES, "big") for digest in digests)
     return {SETTING: base64.b64encode(content).decode("ascii")}
 
 
 def from_settings(settings):
-    """Return the SeenPhotos that `as_settings` stored in a dict; None if unknown.
+    """Return the digests that `as_settings` stored in a dict; None if unknown.
 
     Raise ValueError if they are damaged.
     """
@@ -128,4 +121,4 @@ def from_settings(settings):
             f"the record of the training photos is damaged. Received: {SETTING}={brief(text)}"
         ) from None
     whole_words = np.pad(rows, ((0, 0), (8 - NAME_BYTES, 0)))
-    return SeenPhotos(whole_words.view(">u8").ravel().astype(np.uint64))
+    return whole_words.view(">u8").ravel().astype(np.uint64)

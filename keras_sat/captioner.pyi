@@ -45,7 +45,8 @@ class Captioner(CaptionGenerator, Trainer):
         search_settings, confidence, consensus, photo_loader: see CaptionGenerator;
             `keras_sat.calibrate` makes a confidence, and
             `keras_sat.beyond.consensus.Consensus.build` a consensus.
-        training_photos: SeenPhotos, or None if unknown.
+        training_photos: digests of the names of the photos that it was trained on, an
+            array (see `data_utils.training_photos`), or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
             revision, or None.
         feature_shape: (regions, feature_dim) before the adapter, or None until built.

@@ -600,7 +600,7 @@ def test_an_encoder_starts_from_the_bundled_weights(eight, training, tmp_path, m
         **SMALL,
     }
     captioner = Captioner(eight[1], **options)
-    seen = (captioner.training_photos.names, trained.training_photos.names)
+    seen = (captioner.training_photos, trained.training_photos)
     np.testing.assert_array_equal(*seen, "`evaluate` must know what the encoder has seen")
     assert captioner.photo_encoder.photo_size == (64, 64), "sizes are its own"
     for old, new in zip(

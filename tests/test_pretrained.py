@@ -299,7 +299,7 @@ def test_a_model_that_an_earlier_version_saved_says_the_same():
         captioner = keras_sat.Captioner.load(GOLDEN / "saved" / "model")
     assert captioner.decoder.settings.cell == "gru" and captioner.adapter.projection_dim == 20
     assert captioner.search_settings.length_penalty == 0.5 and captioner.baseline.numpy() < 0
-    assert len(captioner.training_photos.names) == 200
+    assert len(captioner.training_photos) == 200
     for result, expected in zip(captioner.caption(pictures(), num_beams=2), said, strict=True):
         assert result.caption == expected["caption"]
         assert result.log_prob == pytest.approx(expected["log_prob"], abs=1e-3)

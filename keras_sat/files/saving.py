@@ -164,8 +164,8 @@ def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
 
 
 def bundled_encoder(name):
-    """Return the encoder arrays, `photo_blur` and SeenPhotos of the bundled captioner
-    if `name` is its encoder.
+    """Return the encoder arrays, `photo_blur` and `training_photos` of the bundled
+    captioner if `name` is its encoder.
     """
     settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
     bundled_name = settings["captioner"]["encoder"]
