@@ -214,7 +214,7 @@ def test_the_matches_are_those_of_four_words(monkeypatch):
         CaptionedImage("b", "b.jpg", ["a b c"], "dev"),
     ]
     results = [SimpleNamespace(caption=caption) for caption in ("a b c d e f", "a b c")]
-    monkeypatch.setattr(callbacks, "caption_photos", lambda *_, **__: results)
+    monkeypatch.setattr(callbacks, "captions_of", lambda *_, **__: results)
     assert callbacks.score_captions(None, images)["val_matches"] == 2, "a b c d, b c d e"
 
 

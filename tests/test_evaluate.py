@@ -12,10 +12,11 @@ from data_utils import DATASETS, CaptionedImage, FeatureCache
 from keras_sat.scoring import evaluate, scores
 from keras_sat.scoring.bleu import bleu
 from keras_sat.scoring.cider import cider
-from keras_sat.scoring.evaluate import caption_photos, evaluate_captions
+from keras_sat.scoring.evaluate import evaluate_captions
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.scoring.rouge import rouge_l
 from keras_sat.scoring.table import ScoreTable
+from keras_sat.training.callbacks import captions_of
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 
@@ -109,15 +110,14 @@ def test_features_of_a_cache_give_the_captions_of_the_photos(whole_training, ima
         tmp_path, ids, pictures, encoder, dtype="float32", show_progress=False
     )
     assert not cache.photos["size"].any()  # pictures in memory have no file
-    direct = caption_photos(captioner, images, num_beams=1, batch_size=7)
-    cached = caption_photos(captioner, images, cache, num_beams=1, batch_size=9)
+    direct = captions_of(captioner, images, num_beams=1, batch_size=7)
+    cached = captions_of(captioner, images, cache, num_beams=1, batch_size=9)
     assert [result.caption for result in direct] == [result.caption for result in cached]
     np.testing.assert_allclose(
         [r.log_prob for r in direct], [r.log_prob for r in cached], atol=1e-4
     )
     drawn = [
-        caption_photos(captioner, images, temperature=1.0, seed=0, batch_size=size)
-        for size in (7, 40)
+        captions_of(captioner, images, temperature=1.0, seed=0, batch_size=size) for size in (7, 40)
     ]
     assert [r.caption for r in drawn[0]] == [r.caption for r in drawn[1]], (
         "each photo has its own chance"

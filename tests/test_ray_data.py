@@ -22,6 +22,7 @@ from keras_sat.__main__ import main
 from keras_sat.deploy import photo_list, ray_data, ray_workers
 from keras_sat.deploy.ray_data import DistributedCaptioner, distributed_caption
 from keras_sat.deploy.ray_workers import Workers
+from keras_sat.settings import Search
 
 CLUSTER = """
 import os, sys
@@ -531,7 +532,7 @@ def test_errors(tmp_path, monkeypatch, capsys):
     with pytest.raises(ValueError, match="Expected a folder or name.*Received: InTurn"):
         distributed_caption("photos", InTurn(), output=tmp_path)
     with pytest.raises(ValueError, match="Leave out the feature cache"):
-        DistributedCaptioner(None, None, None).caption_each([], cache=True)
+        DistributedCaptioner(None, None, None).caption_images([], Search(), cache=True)
     write_photos(tmp_path / "photos", ["a.png"])
     caption = ["caption", str(tmp_path / "photos"), "--model", "scenes"]
     for flags, message in (

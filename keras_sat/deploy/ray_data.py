@@ -370,7 +370,7 @@ def _num_errors(path, num_photos):
 
 
 class DistributedCaptioner:
-    """A captioner for `evaluate` whose `caption_each` runs on Workers.
+    """A captioner for `evaluate` whose `caption_images` runs on Workers.
 
     Everything else is the captioner's own.
 
@@ -388,22 +388,24 @@ class DistributedCaptioner:
     def __getattr__(self, name):
         return getattr(self._captioner, name)
 
-    def caption_each(self, images, *, cache=None, batch_size=64, **options):
-        """Do what `CaptionGenerator.caption_each` does, without the pictures."""
+    def caption_images(self, images, search, *, cache=None, regions=None):
+        """Do what `CaptionGenerator.caption_images` does, without the pictures."""
+        if regions is not None:
+            raise ValueError("Ray workers caption whole photos. Leave out the regions (--regions).")
         if cache is not None:
             raise ValueError(
                 "Ray workers read the photos. Leave out the feature cache (--cache-dir)."
             )
         photos = [absolute(image.image_path) for image in images]
-        starts = range(0, len(photos), batch_size)
-        blocks = [(start, photos[start : start + batch_size]) for start in starts]
-        make = functools.partial(_captioning, self._source, self._source.digests(), options)
+        starts = range(0, len(photos), search.batch_size)
+        blocks = [(start, photos[start : start + search.batch_size]) for start in starts]
+        make = functools.partial(_captioning, self._source, self._source.digests(), search)
         results = {start: results for (start, _), results in self._workers.do(make, blocks)}
         results_in_order = itertools.chain.from_iterable(results[start] for start in starts)
         return zip(images, results_in_order, strict=True)
 
 
-def _captioning(source, digests, options):
+def _captioning(source, digests, search):
     """Return the function that captions a block of photos, given as (number, paths).
 
     It returns a list of CaptionResults.
@@ -412,7 +414,7 @@ def _captioning(source, digests, options):
 
     def caption(block):
         _, photos = block
-        results = captioner.caption_each(photos, batch_size=len(photos), **options)
+        results = captioner.caption_images(photos, search)
         return [dataclasses.replace(result, image=None) for _, result in results]
 
     return caption

@@ -101,7 +101,7 @@ def evaluate(
     _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_photos)
     also = inspect.signature(evaluate).parameters
     search = captioner.search_for("evaluate", options, names=BeamSearch.names(), also=also)
-    votes = map_kind != "attention"
+    search = _as_carried_out(captioner, search, batch_size)
 
     all_images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = described_photos(all_images, split)
@@ -122,14 +122,13 @@ def evaluate(
     boxes = None if boxes is None else read_boxes(boxes, images)
     other_rows = _other_rows(compare_with, data, images)
 
-    search_options = _search_options(captioner, search)
     reading = {"cache": cache, "batch_size": batch_size, "show_progress": show_progress}
-    votes_option = {"votes": True} if votes else {}
-    results = caption_photos(captioner, images, **reading, **search_options, **votes_option)
+    of_photos = dataclasses.replace(search, votes=search.votes or map_kind != "attention")
+    results = _captions(captioner, images, of_photos, cache, show_progress)
 
-    settings = _settings(data, split, split_seed, captioner.encoder, search_options)
+    settings = _settings(data, split, split_seed, captioner.encoder, search)
     settings |= _origin(captioner)
-    settings |= {"map_kind": map_kind} if votes else {}
+    settings |= {} if map_kind == "attention" else {"map_kind": map_kind}
     captions = [result.caption for result in results]
     table = _score_table(images, captions, settings, all_images, other_rows)
     table.statistics["training_photos"] = num_training_photos
@@ -137,10 +136,7 @@ def evaluate(
         table = _add_grounding(table, captioner, images, results, boxes, map_kind, reading)
     if regions:
         # A crop has features of its own, which no cache has.
-        reading_crops = {**reading, "cache": None}
-        describe = functools.partial(
-            caption_photos, captioner, images, **reading_crops, **search_options
-        )
+        describe = functools.partial(_captions, captioner, images, search, None, show_progress)
         nouns = region_nouns(images, boxes, results, describe)
         table = dataclasses.replace(table, regions=nouns)
     if faithfulness:
@@ -259,30 +255,26 @@ def _warn_of_few_photos(images):
 # === Captions and settings ===
 
 
-def caption_photos(
-    captioner, captioned_images, cache=None, *, batch_size=64, show_progress=False, **search_options
-):
-    """Return a CaptionResult for each CaptionedImage.
-
-    The options are those of `Captioner.caption_each`.
-    """
-    results = captioner.caption_each(
-        captioned_images, cache=cache, batch_size=batch_size, **search_options
-    )
+def _captions(captioner, images, search, cache, show_progress, regions=None):
+    """Return a CaptionResult for each CaptionedImage, or with `regions` a list."""
+    results = captioner.caption_images(images, search, cache=cache, regions=regions)
     shown = {"label": "captions", "unit": "photos", "show": show_progress}
-    return [result for _, result in Progress.over(results, len(captioned_images), **shown)]
+    return [result for _, result in Progress.over(results, len(images), **shown)]
 
 
-def _search_options(captioner, search):
-    """Return the options of `caption_each` that stand for a Search, as a dict: also on
-    workers, which load the captioner again.
+def _as_carried_out(captioner, search, batch_size):
+    """Return a Search of beams with all that the captioner decides: their number, and
+    whether there is a consensus.
     """
-    options = {name: getattr(search, name) for name in BeamSearch.names()}
+    search = dataclasses.replace(
+        search, temperature=None, top_k=None, top_p=None, batch_size=batch_size
+    )
     uses_consensus = captioner.uses_consensus(search)
-    options["num_beams"] = search.resolved_num_beams(uses_consensus)
-    if not uses_consensus:
-        options["consensus_weight"] = 0.0
-    return options
+    return dataclasses.replace(
+        search,
+        num_beams=search.resolved_num_beams(uses_consensus),
+        consensus_weight=search.consensus_weight if uses_consensus else 0.0,
+    )
 
 
 def _origin(captioner):
@@ -300,24 +292,21 @@ def _origin(captioner):
 
 
 def _settings(data, split, split_seed, encoder=None, search=None):
-    """Return the settings of a ScoreTable, including search options that differ from
-    their defaults.
+    """Return the settings of a ScoreTable, including those of the Search that differ
+    from their defaults; None: the captions are from elsewhere.
     """
-    search = search or {}
-    num_beams = search.get("num_beams")
-    is_greedy = num_beams == 1  # without a length penalty
+    is_beam_search = search is not None and search.num_beams > 1  # greedy has no length penalty
     settings = {
         "data": _name(data),
         "split": split,
         "encoder": encoder,
-        "num_beams": num_beams,
-        "length_penalty": None if is_greedy else search.get("length_penalty"),
+        "num_beams": None if search is None else search.num_beams,
+        "length_penalty": search.length_penalty if is_beam_search else None,
         "tokenisation": TOKENISATION,
     }
-    defaults = Search.defaults()
-    for name, value in search.items():
-        is_default = value in (0, "", defaults[name])
-        if name not in settings and not is_default:
+    for name, default in {} if search is None else BeamSearch.defaults().items():
+        value = getattr(search, name)
+        if name not in settings and value not in (0, "", default):
             settings[name] = value
     if split_seed is not None:
         settings["split_seed"] = split_seed

@@ -131,7 +131,7 @@ class CaptionGenerator:
         search = self.search_for("caption", options)
         photos, many = photos_of(images, recursive=recursive)
         regions, is_one = regions_for(photos, region)
-        results = [result for _, result in self._caption_each(photos, search, regions)]
+        results = [result for _, result in self.caption_images(photos, search, regions=regions)]
         if is_one:
             results = [result for (result,) in results]
         return results if many else results[0]
@@ -159,7 +159,7 @@ class CaptionGenerator:
             **options: see `keras_sat.settings.Search`.
         """
         search = self.search_for("caption_each", options)
-        return self._caption_each(images, search, regions, cache, errors)
+        return self.caption_images(images, search, cache=cache, errors=errors, regions=regions)
 
     @with_options(Search)
     def caption_features(
@@ -184,8 +184,16 @@ class CaptionGenerator:
             results += self.caption_batch(batch, search)
         return results
 
-    def _caption_each(self, images, search, regions=None, cache=None, errors="raise"):
-        """Do what `caption_each` does, given a Search."""
+    def caption_images(
+        self,
+        images: Any,
+        search: Search,
+        *,
+        cache: FeatureCache | None = None,
+        errors: str = "raise",
+        regions: Any = None,
+    ) -> Iterator[tuple[Any, Any]]:
+        """Do what `caption_each` does, given a Search; `search_for` makes one."""
         describe = functools.partial(self.caption_batch, search=search)
         if regions is None:
             results = self._each_result(describe, images, search.batch_size, cache, errors)

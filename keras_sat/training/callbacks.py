@@ -27,7 +27,7 @@ from keras_sat.model.objective import EXPECTATION_PROBABILITY
 from keras_sat.pictures.display import AttentionDisplay
 from keras_sat.scoring.bleu import bleu, bleu_counts
 from keras_sat.scoring.cider import cider
-from keras_sat.scoring.evaluate import NUM_REFERENCES, caption_photos
+from keras_sat.scoring.evaluate import NUM_REFERENCES
 from keras_sat.scoring.words import MAX_ORDER
 from keras_sat.training.epoch_times import EpochTimes
 from keras_sat.training.history import (
@@ -90,7 +90,7 @@ class ShowCaptions(ScoreCaptions):
 
     def on_epoch_end(self, epoch, logs=None):
         with self.model.averaged_weights():
-            results = caption_photos(self.model, self.images, self.cache, **self.search_options)
+            results = captions_of(self.model, self.images, self.cache, **self.search_options)
         self.show(epoch, zip(self.images, results))
 
     def show(self, epoch, captioned):
@@ -134,13 +134,19 @@ def _write_summary(name, value, plugin, kind):
     tf.summary.write(name, tf.constant(value), metadata=metadata)
 
 
+def captions_of(captioner, captioned_images, cache=None, **search_options):
+    """Return a CaptionResult for each CaptionedImage."""
+    results = captioner.caption_each(captioned_images, cache=cache, **search_options)
+    return [result for _, result in results]
+
+
 def score_captions(captioner, captioned_images, cache=None, **search_options):
     """Caption images and return a dict of scores, whose names begin with "val_".
 
     Besides the scores themselves: val_matches, the number of 4-grams of the captions
     that the references contain, and val_distinct, the number of different captions.
     """
-    results = caption_photos(captioner, captioned_images, cache, **search_options)
+    results = captions_of(captioner, captioned_images, cache, **search_options)
     captions = [result.caption for result in results]
     references = [image.captions[:NUM_REFERENCES] for image in captioned_images]
     scores = bleu(references, captions)

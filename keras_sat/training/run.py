@@ -12,7 +12,6 @@ from keras_sat.checks import STOPPED_EARLY
 from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, state_of
 from keras_sat.files.model_folder import assign_arrays, read_model
 from keras_sat.model.objective import EXPECTATION_PROBABILITY
-from keras_sat.scoring.evaluate import caption_photos
 from keras_sat.training import callbacks
 from keras_sat.training.history import (
     CROSS_ENTROPY,
@@ -309,7 +308,7 @@ class Training:
         own = own_words(job.photos.images_in("train"), job.initial_model.vocabulary.words)
         if not own:
             return
-        results = caption_photos(captioner, dev_images, **self._search_options())
+        results = callbacks.captions_of(captioner, dev_images, **self._search_options())
         unused = unused_words(own, dev_images, [result.caption for result in results])
         if unused:
             job.say(in_words(unused))
