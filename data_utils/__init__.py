@@ -26,7 +26,8 @@ NAMES_BY_MODULE = {
     "downloads": ["DOWNLOADS", "download"],
     "datasets.read": ["photos_of_split", "read_data"],
     "vocabulary": ["Vocabulary"],
-    "images": ["find_pictures", "load_image", "readable_photos"],
+    "images": ["find_pictures", "load_image"],
+    "read_photos": ["readable_photos"],
     "features.cache": ["FeatureCache"],
     "batches": ["make_batches"],
 }

@@ -48,3 +48,10 @@ def brief(value):
 def shortened(text):
     """Cut text longer than MOST_SHOWN characters, and append its full length."""
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}... ({len(text):,} characters)"
+
+
+def reason_without_number(error):
+    """Return an error's message, without the operating system's error number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from data_utils.atomic_files import check_is_file
-from data_utils.captions import CaptionedImage, pictures_by_folder
+from data_utils.captions import pictures_by_folder
 from data_utils.decoding import WHOLE, as_uint8, decoded_picture
-from data_utils.photo_digests import photo_of
 from data_utils.photo_regions import Crop
-from data_utils.progress import Progress
 
 
 def load_image(image: Any, image_size: int | tuple[int, int] | None = None) -> np.ndarray:
@@ -169,47 +167,3 @@ def stands_for_many(path):
         return False
     path = os.path.expanduser(os.fspath(path))
     return os.path.isdir(path) or (glob.has_magic(path) and not os.path.lexists(path))
-
-
-def readable_photos(
-    captioned_images: list[CaptionedImage],
-    *,
-    skip: bool = False,
-    show_progress: bool = True,
-    noted: dict | None = None,
-) -> list[CaptionedImage]:
-    """Return the captioned photos that can be read.
-
-    Args:
-        captioned_images: list of CaptionedImage.
-        skip: skip unreadable photos, with a warning that counts them. False raises an
-            error at the first.
-        show_progress: show progress on standard error.
-        noted: a dict that is filled with the record of each photo by its id, see
-            `data_utils.photo_digests`.
-    """
-    readable, reasons = [], []
-    show = show_progress and len(captioned_images) >= 1000  # fewer take a second or two
-    with Progress(
-        len(captioned_images), label="photos checked", unit="photos", show=show
-    ) as progress:
-        for image in captioned_images:
-            try:
-                record = None if noted is None else photo_of(image.image_path)
-                # small: large JPEGs are then decoded at a reduced size
-                load_image(image.image_path, 32)
-                readable.append(image)
-                if noted is not None:
-                    noted[image.image_id] = record
-            except (OSError, ValueError) as error:
-                reasons.append(str(error))
-                if not skip:
-                    raise ValueError(
-                        f"{error} (pass skip_unreadable=True, --skip-unreadable, to skip it)"
-                    ) from None
-            progress.advance(1)
-    if reasons:
-        warnings.warn(
-            f"{len(reasons)} unreadable photos are skipped (first: {reasons[0]})", stacklevel=2
-        )
-    return readable

@@ -67,13 +67,6 @@ def argument_called(name, shown):
         raise
 
 
-def reason_without_number(error):
-    """Return an error's message, without the operating system's error number."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
-
-
 def near_name(name, known):
     """Return " Did you mean num_beams?" for a misspelt name, or for that of another
     library, and "" if no known name is similar. Names may be flags.

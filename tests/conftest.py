@@ -47,7 +47,11 @@ def same_chance_in_every_run():
 @pytest.fixture(autouse=True)
 def no_files_for_litert(request, monkeypatch):
     """Caption with TensorFlow and make no file for LiteRT, which takes seconds."""
-    if request.module.__name__ not in ("test_litert_captioner", "test_litert_graph"):
+    if request.module.__name__ not in (
+        "test_litert_captioner",
+        "test_litert_graph",
+        "test_one_caption",
+    ):
         monkeypatch.setattr("keras_sat.deploy.litert_captioner.is_installed", lambda: False)
 
 

@@ -164,7 +164,7 @@ def test_photos_that_cannot_serve(calibrated, scenes, tmp_path):
         calibrate(captioner, [*without_captions, *dev], show_progress=False)
     (tmp_path / "broken.png").write_bytes(b"no picture")
     broken = CaptionedImage("broken", str(tmp_path / "broken.png"), ["a red circle"], "dev")
-    with pytest.warns(UserWarning, match="1 unreadable photos are skipped"):
+    with pytest.warns(UserWarning, match="unreadable photos left out: 1 of"):
         found = calibrate(captioner, [*scenes, broken], skip_unreadable=True, show_progress=False)
     assert len(found.are_right) == len(scenes)
     captioner.note_training_photos([scenes[3].image_id])

@@ -82,7 +82,7 @@ def test_a_keras_model_is_asked_for_its_size_and_never_trains(tmp_path, photos):
     cache = build(tmp_path / "cache", photos, encoder, image_size=None, dtype="float32")
     images = np.stack([load_image(path, 16) for path in photos[1]]).astype(np.float32)
     expected = np.asarray(encoder(images, training=False)).reshape(23, 4, 5)
-    np.testing.assert_allclose(cache.features(photos[0]), expected, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(cache.features(photos[0]), expected, rtol=1e-3, atol=1e-4)
     assert cache.manifest["weights_digest"] and cache.manifest["encoder"] == "pooling"
     FeatureCache.open(tmp_path / "cache", encoder=encoder)
     for other, difference in (
@@ -143,18 +143,20 @@ def test_a_finished_cache_is_used_without_the_lock(tmp_path, photos):
     """Several trainings may use it at a time, and it may be read-only."""
     ids, paths = photos
     Path(paths[5]).write_bytes(b"torn")
-    whole = build(tmp_path / "cache", photos, errors="skip")
+    with pytest.warns(UserWarning, match=r"unreadable photos left out: 1 of 23"):
+        whole = build(tmp_path / "cache", photos, errors="skip")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
     with exclusive_lock(tmp_path / "cache" / "lock", "is building"):
-        assert (
-            build(tmp_path / "cache", photos, never, errors="skip").unreadable == whole.unreadable
-        )
+        with pytest.warns(UserWarning, match="1 of 23"):
+            again = build(tmp_path / "cache", photos, never, errors="skip")
+        assert again.unreadable == whole.unreadable
         assert len(build(tmp_path / "cache", (ids[:5], paths[:5]), never)) == 22
         Path(paths[5]).write_bytes(Path(paths[6]).read_bytes())
         with pytest.raises(ValueError, match="Another process"):
             build(tmp_path / "cache", photos)  # the photo was repaired
         shutil.rmtree(tmp_path / "photos")
-        assert len(build(tmp_path / "cache", photos, never, errors="skip")) == 22
+        with pytest.warns(UserWarning, match="1 of 23"):
+            assert len(build(tmp_path / "cache", photos, never, errors="skip")) == 22
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}, (
         "nothing was written"
     )
@@ -205,7 +207,8 @@ def test_a_photo_that_changed_is_encoded_again(tmp_path, bitmaps):
     again = build(tmp_path / "cache", bitmaps, verify=True)
     np.testing.assert_array_equal(again.features(ids), whole[[0, 1, 2, 4, 3, 5, 6, 7, 8]])
     Path(paths[0]).write_bytes(b"torn")
-    assert build(tmp_path / "cache", bitmaps, errors="skip").unreadable.keys() == {ids[0]}
+    with pytest.warns(UserWarning, match="1 of 9"):
+        assert build(tmp_path / "cache", bitmaps, errors="skip").unreadable.keys() == {ids[0]}
 
 
 def test_photos_that_were_copied_are_read_once_more_and_not_again(tmp_path, bitmaps, monkeypatch):
@@ -264,20 +267,24 @@ def test_errors(tmp_path, photos, monkeypatch):
     assert np.load(tmp_path / "mine" / "features.npy").sum() == 3  # somebody's file is left alone
 
 
-def test_unreadable_photos_raise_or_are_left_out(tmp_path, photos):
+def test_unreadable_photos_cost_none_of_the_others(tmp_path, photos):
     ids, paths = photos
     whole = build(tmp_path / "whole", photos).features(ids)
     Path(paths[2]).write_bytes(b"torn")
     os.remove(paths[9])
-    with pytest.raises(ValueError, match="photo02.png: .*errors='skip'"):
+    two = r"2 of 23 \(first: .*photo02.png: this is not a picture"
+    with pytest.raises(ValueError, match=f"{two}.*errors='skip'"):
         build(tmp_path / "cache", photos)
-    cache = build(tmp_path / "cache", photos, errors="skip")
+    assert len(FeatureCache.open(tmp_path / "cache")) == 21, "the others were encoded before"
+    with pytest.warns(UserWarning, match=two):
+        cache = build(tmp_path / "cache", photos, never, errors="skip")
     assert list(cache.unreadable) == [ids[2], ids[9]] and len(cache) == 21
-    assert "no such file" in cache.unreadable[ids[9]]
+    assert cache.unreadable[ids[9]] == f"{paths[9]}: No such file or directory"
     with pytest.raises(ValueError, match="no features for the photo 'photo02'. .*not a picture"):
         cache.features([ids[2]])
     np.testing.assert_array_equal(cache.features(ids[3:9]), whole[3:9])
-    assert build(tmp_path / "cache", photos, errors="skip").unreadable == cache.unreadable
+    with pytest.warns(UserWarning, match=two):
+        assert build(tmp_path / "cache", photos, errors="skip").unreadable == cache.unreadable
     with pytest.raises(ValueError, match="photo02.png"):
         build(tmp_path / "cache", photos)
     write_photos(tmp_path / "photos", NAMES)

@@ -12,6 +12,7 @@ from helpers import write_photos
 from PIL import Image
 
 from data_utils import CaptionedImage, find_pictures, load_image, readable_photos
+from data_utils.read_photos import read_photos
 
 
 @pytest.fixture
@@ -353,14 +354,36 @@ def test_readable_photos(tmp_path):
     ]
     in_memory = CaptionedImage("array", np.zeros((9, 9, 3), np.uint8), ["a"], "train")
     assert readable_photos([photos[0], in_memory], show_progress=False) == [photos[0], in_memory]
-    for unreadable, reason in ((photos[1], "not a picture"), (photos[2], "No such file")):
-        with pytest.raises(ValueError, match=rf"{reason}.*--skip-unreadable"):
-            readable_photos([photos[0], unreadable], show_progress=False)
-    with pytest.warns(UserWarning, match=r"2 unreadable photos are skipped .first: .*bad\.jpg"):
+    for unreadable, reason in ((photos[1:], "not a picture"), (photos[2:], "No such file")):
+        counted = f"{len(unreadable)} of {len(unreadable) + 1}"
+        with pytest.raises(ValueError, match=rf"{counted}.*{reason}.*--skip-unreadable"):
+            readable_photos([photos[0], *unreadable], show_progress=False)
+    with pytest.warns(UserWarning, match=r"left out: 2 of 4 .first: .*bad\.jpg"):
         assert readable_photos([*photos, in_memory], skip=True, show_progress=False) == [
             photos[0],
             in_memory,
         ]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 3, 99])
+def test_read_photos_in_their_order_with_errors_in_place(tmp_path, ahead):
+    pictures = [np.full((5, 4, 3), number, np.uint8) for number in range(7)]
+    pictures[2], pictures[6] = tmp_path / "gone.jpg", 3.5
+    found = [*read_photos(iter(pictures), [(5, 4), (10, 8)], ahead=ahead)]
+    assert isinstance(found[2], FileNotFoundError) and isinstance(found[6], ValueError)
+    for number in (0, 1, 3, 4, 5):
+        own, doubled = found[number]
+        np.testing.assert_array_equal(own, pictures[number])
+        np.testing.assert_array_equal(doubled, np.full((10, 8, 3), number))
+
+
+def test_read_photos_passes_other_errors_on():
+    def load(photo, size):
+        raise RuntimeError("the disk is gone")
+
+    for ahead in (0, 2):
+        with pytest.raises(RuntimeError, match="disk is gone"):
+            next(read_photos(["a", "b"], [(4, 4)], load=load, ahead=ahead))
 
 
 def test_pictures_of_floating_point_numbers(tmp_path):

@@ -17,13 +17,14 @@ from data_utils.features.cache_layout import (
     reject_differences,
     start_cache,
 )
+from data_utils.features.encode import encoding_function
+from data_utils.foreign_text import reason_without_number
 from data_utils.images import height_and_width, load_image
-from data_utils.photo_digests import photo_of
+from data_utils.photo_digests import PHOTO, photo_of
 from data_utils.progress import Progress
+from data_utils.read_photos import NUM_READERS, read_photos, report_unreadable
 from data_utils.tf_logging import import_tensorflow
 from data_utils.views import view_of
-
-NUM_READERS = 2
 
 
 def build_features(
@@ -48,14 +49,15 @@ def build_features(
         photos: dict from ids to paths.
         encode_missing: function with the arguments of `encode_rows`.
     """
-    options = (photos, description, errors, verify, show_progress)
+    options = (photos, description, verify, show_progress)
     if is_started(directory) and not verify:
         files = FeatureFiles(directory)
         if not _rows_to_encode(files, *options).size:
+            _report_unreadable(files, photos, errors)
             return
     with exclusive_lock(directory / "lock", f"is building the features in {directory}"):
         clear_half_written(directory / "manifest.json", directory / "rows.npy")
-        encode = encoding_function(encoder, description["dtype"])
+        encode = encoding_function(encoder)
         if not is_started(directory):
             start_cache(directory, description | _grid_of(encode, description), list(photos))
         files = FeatureFiles(directory)
@@ -66,7 +68,23 @@ def build_features(
         progress.skip(len(files.rows) - len(rows))
         with progress:
             named = [(int(row), files.image_ids[row], photos[files.image_ids[row]]) for row in rows]
-            encode_missing(files, named, encode, batch_size, errors, progress)
+            encode_missing(files, named, encode, batch_size, progress)
+    _report_unreadable(files, photos, errors)
+
+
+def _report_unreadable(files, photos, errors):
+    """Say which photos have no features, once the others have them."""
+    reasons = [
+        reason
+        for image_id, reason in files.unreadable.items()
+        if image_id in photos and not files.rows["done"][files.row_of[image_id]]
+    ]
+    report_unreadable(
+        reasons,
+        len(photos),
+        skip=errors == "skip",
+        way_out="leave such photos out with errors='skip' (--skip-unreadable)",
+    )
 
 
 def _grid_of(encode, description):
@@ -91,7 +109,7 @@ def _check_disk_space(directory, needed_bytes):
         )
 
 
-def _rows_to_encode(files, photos, description, errors, verify, show_progress):
+def _rows_to_encode(files, photos, description, verify, show_progress):
     """Return the sorted rows to encode, as an array.
 
     Photos that are still unreadable are excluded.
@@ -105,27 +123,28 @@ def _rows_to_encode(files, photos, description, errors, verify, show_progress):
             f"Received: directory={str(files.directory)!r}"
         )
     to_encode = {*files.changed_rows(photos, verify=verify, show_progress=show_progress)}
-    for image_id, path in photos.items():
+    for image_id in photos:
         row = files.row_of[image_id]
         is_done = files.rows["done"][row]
         is_damaged = verify and not files.is_whole(row, np.array(files.features[row]))
         if not is_done or is_damaged:
             to_encode.add(row)
-        if image_id in files.unreadable:
-            _, reason = _try_to_load(path, description["image_size"], errors)
-            if reason:
-                to_encode.remove(row)
+    retried = {image_id: photos[image_id] for image_id in files.unreadable if image_id in photos}
+    size = tuple(description["image_size"])
+    for image_id, read in zip(retried, read_photos(retried.values(), [size])):
+        if isinstance(read, Exception):
+            to_encode.remove(files.row_of[image_id])
     return np.array(sorted(to_encode), dtype=np.int64)
 
 
-def encode_rows(files, photos, encode, batch_size, errors, progress):
+def encode_rows(files, photos, encode, batch_size, progress):
     """Encode photos, given as a list of (row, image_id, path), and write their features
     and records.
     """
     with ThreadPoolExecutor(1) as writer:
         writing = None
         for rows, features, records, unreadable in encoded_batches(
-            files.manifest, photos, encode, batch_size, errors
+            files.manifest, photos, encode, batch_size
         ):
             if unreadable:
                 files.record_unreadable(unreadable)
@@ -137,69 +156,60 @@ def encode_rows(files, photos, encode, batch_size, errors, progress):
             writing.result()
 
 
-def encoded_batches(manifest, photos, encode, batch_size, errors, load=load_image):
+def encoded_batches(manifest, photos, encode, batch_size, load=load_image):
     """Encode photos in batches, while other threads read the next batch.
 
     Args:
         manifest: dict with the settings of the cache.
         photos: list of (row, image_id, path).
-        encode: function from uint8 photos to grids.
+        encode: see `encoding_function`.
         load: replaces `load_image`.
 
     Yields: rows, their features (rows, regions, feature_dim) and PHOTO records, and a
         dict from the image ids of unreadable photos to reasons.
     """
 
-    def read(photo):
+    def record_and_load(photo, size):
         _, image_id, path = photo
         record = photo_of(path)  # afterwards the file is in the system's file cache
-        image, reason = _try_to_load(path, manifest["image_size"], errors, load)
-        return view_of(image, manifest["view"], image_id), reason, record
+        return record, view_of(load(path, size), manifest["view"], image_id)
 
-    batches = [photos[start : start + batch_size] for start in range(0, len(photos), batch_size)]
-    with ThreadPoolExecutor(NUM_READERS) as readers:
-        reading = [readers.submit(read, photo) for photo in photos[:batch_size]]
-        for batch, next_batch in zip(batches, [*batches[1:], ()]):
-            images, reasons, records = zip(*(photo.result() for photo in reading))
-            reading = [readers.submit(read, photo) for photo in next_batch]
-            unreadable = {
-                image_id: reason for (_, image_id, _), reason in zip(batch, reasons) if reason
-            }
-            batch = [photo for photo in batch if photo[1] not in unreadable]
-            is_good = np.array([not reason for reason in reasons])
-            features = encode(np.stack(images))[is_good]
-            records = np.stack(records)[is_good]
-            is_finite = np.isfinite(features).all(axis=(1, 2, 3))
-            if not is_finite.all():
-                _, image_id, _ = batch[np.argmin(is_finite)]
-                raise ValueError(
-                    f"The features of the photo {image_id!r} exceed the range of "
-                    f"{features.dtype}. Build with dtype='float32'."
-                )
-            num_regions = np.prod(manifest["grid_shape"])
-            features = features.reshape(len(batch), num_regions, manifest["feature_dim"])
-            rows = np.array([row for row, *_ in batch], dtype=np.int64)
-            yield rows, features, records, unreadable
+    size = tuple(manifest["image_size"])
+    num_regions = int(np.prod(manifest["grid_shape"]))
+    all_read = read_photos(photos, [size], load=record_and_load, ahead=batch_size)
+    for start in range(0, len(photos), batch_size):
+        batch = photos[start : start + batch_size]
+        unreadable, rows, records, pictures = {}, [], [], []
+        for (row, image_id, _), read in zip(batch, all_read):
+            if isinstance(read, Exception):
+                unreadable[image_id] = reason_without_number(read)
+                continue
+            ((record, picture),) = read
+            rows.append(row)
+            records.append(record)
+            pictures.append(picture)
+        features = np.empty((0, num_regions, manifest["feature_dim"]), manifest["dtype"])
+        if rows:
+            grids = _in_dtype(encode(np.stack(pictures)), manifest["dtype"], batch, unreadable)
+            features = grids.reshape(len(rows), *features.shape[1:])
+        yield np.array(rows, np.int64), features, np.array(records, PHOTO), unreadable
 
 
-def _try_to_load(path, image_size, errors, load=load_image):
-    """Return (image, ""), or (zeros, reason) for an unreadable photo.
+def _in_dtype(grids, dtype, batch, unreadable):
+    """Return grids with the dtype of a cache.
 
-    Raise ValueError if `errors` is "raise".
+    Raise ValueError if a value is out of its range.
     """
-    try:
-        return load(path, tuple(image_size)), ""
-    except (OSError, ValueError) as error:
-        reason = str(error)
-        if isinstance(error, FileNotFoundError):
-            reason = f"{path}: there is no such file."
-        if errors == "raise":
-            way_out = (
-                "Repair or remove the photo, or skip such photos with errors='skip' "
-                "(--skip-unreadable)."
-            )
-            raise ValueError(f"{reason} {way_out}") from None
-        return np.zeros((*image_size, 3), dtype=np.uint8), reason
+    with np.errstate(over="ignore"):
+        grids = grids.astype(dtype)
+    is_finite = np.isfinite(grids).all(axis=(1, 2, 3))
+    if not is_finite.all():
+        readable = [image_id for _, image_id, _ in batch if image_id not in unreadable]
+        raise ValueError(
+            f"The features of the photo {readable[np.argmin(is_finite)]!r} exceed the range of "
+            f"{dtype}. Build with dtype='float32'."
+        )
+    return grids
 
 
 # === The encoder ===
@@ -249,28 +259,6 @@ def _weights_digest(encoder):
         array = np.ascontiguousarray(weight)
         digest.update(f"{array.shape} {array.dtype}".encode() + array.tobytes())
     return digest.hexdigest()[:16]
-
-
-def encoding_function(encoder, dtype):
-    """Return a function from uint8 photos of shape (batch, height, width, 3) to NumPy
-    grids of type `dtype`.
-    """
-    import keras
-
-    tf = import_tensorflow()
-
-    def encode(images):
-        with np.errstate(over="ignore"):  # overflow becomes inf, which `encoded_batches` rejects
-            return np.asarray(encoder(images.astype(np.float32))).astype(dtype)
-
-    def encode_in_graph(images):
-        return tf.cast(encoder(tf.cast(images, tf.float32), training=False), dtype)
-
-    if not isinstance(encoder, keras.layers.Layer):
-        return encode
-    photos = tf.TensorSpec((None, *encoder.input_shape[1:3], 3), tf.uint8)
-    compiled = tf.function(encode_in_graph, input_signature=[photos])
-    return lambda images: compiled(images).numpy()
 
 
 def reading_options():

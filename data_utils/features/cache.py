@@ -11,9 +11,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from data_utils.captions import CaptionedImage
 from data_utils.features.build import build_features, describe_encoder, encode_rows, fixed_size
 from data_utils.features.cache_layout import WAY_OUT, FeatureFiles, reject_differences
 from data_utils.foreign_text import brief
+from data_utils.read_photos import report_unreadable
 
 
 class FeatureCache:
@@ -98,12 +100,14 @@ class FeatureCache:
                 width); None asks the model.
             encoder_name, encoder_layer: their names in the manifest; None asks the
                 model.
-            batch_size: number of photos that are encoded at a time.
-            dtype: dtype of the features on disk, "float16" or "float32".
+            batch_size: number of photos that are read and written at a time.
+            dtype: dtype of the features on disk: "float16", or "float32" if some are
+                out of its range.
             view: number of the view to encode, see `data_utils.views`; view 0 is the
                 photo itself.
-            errors: "raise" stops at an unreadable photo; "skip" skips it and lists it
-                in `unreadable`.
+            errors: once all other photos are encoded, "raise" an error that counts the
+                unreadable ones; or "skip" them, with a warning, and list them in
+                `unreadable`.
             verify: check every row and every photo, and re-encode those that are
                 damaged or have changed. Without it, only photos whose file size or time
                 differs are read.
@@ -171,6 +175,19 @@ class FeatureCache:
                 )
             self._is_checked[rows[i]] = True
         return features
+
+    def readable(self, captioned_images: list[CaptionedImage]) -> list[CaptionedImage]:
+        """Return the photos that could be read when the cache was built, with a warning
+        that counts the others.
+        """
+        readable, reasons = [], []
+        for image in captioned_images:
+            if image.image_id in self.unreadable:
+                reasons.append(self.unreadable[image.image_id])
+            else:
+                readable.append(image)
+        report_unreadable(reasons, len(captioned_images), skip=True)
+        return readable
 
     def noted_of(self, image_ids: list[str]) -> dict[str, Any]:
         """Return a dict from image ids to elements of `photos`, for those photos that

@@ -7,8 +7,8 @@ reweighted least squares). Gain here: see `keras_sat.beyond.confidence`.
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.images import readable_photos
 from data_utils.progress import Progress
+from data_utils.read_photos import readable_photos
 from keras_sat.beyond.confidence import LIMITS, Confidence, clues_of, token_probs_of
 from keras_sat.checks import reject_few_photos
 from keras_sat.scoring.calibration_error import FRACTION_NAMED, Calibration, fraction_named
@@ -31,13 +31,11 @@ def calibrate(
         skip_unreadable: without a cache, leave out unreadable photos, with a warning
             that counts them.
     """
-    images = [
-        image
-        for image in images
-        if image.captions and (cache is None or image.image_id not in cache.unreadable)
-    ]
+    images = [image for image in images if image.captions]
     if cache is None:
         images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
+    else:
+        images = cache.readable(images)
     reject_few_photos(images, FEWEST_PHOTOS)
     if cache is not None:
         cache.reject_changed(

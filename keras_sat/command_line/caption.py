@@ -9,8 +9,7 @@ import json
 import sys
 
 from data_utils.captions import tokenise
-from data_utils.foreign_text import visible, visible_json
-from keras_sat.checks import reason_without_number
+from data_utils.foreign_text import reason_without_number, visible, visible_json
 from keras_sat.command_line.caption_request import read_request
 from keras_sat.command_line.flags import (
     add_models,

@@ -37,7 +37,7 @@ def run(
     """Index photos and captions for a choice by consensus, and save the index with the
     model.
     """
-    from data_utils.images import readable_photos
+    from data_utils.read_photos import readable_photos
     from keras_sat.beyond.consensus import WEIGHT, Consensus
     from keras_sat.files.saving import save_records
 
@@ -49,6 +49,8 @@ def run(
     )
     if cache is None:
         images = readable_photos(images, skip=skip_unreadable)
+    else:
+        images = cache.readable(images)
 
     captioner.consensus = Consensus.build(captioner, images, cache=cache)
     num_photos = len(captioner.consensus.photo_ids)

@@ -11,9 +11,9 @@ import sys
 import textwrap
 import threading
 
-from data_utils.foreign_text import visible
+from data_utils.foreign_text import reason_without_number, visible
 from data_utils.tf_logging import reason_of
-from keras_sat.checks import ArgumentError, reason_without_number
+from keras_sat.checks import ArgumentError
 from keras_sat.command_line.parser import options_of
 
 RESUMABLE = ("demo", "fit", "features")  # commands that resume where they were stopped

@@ -211,7 +211,9 @@ def _write_saved_model(captioner, directory, search):
     size = captioner.photo_sizes[0]
 
     def with_words(photos):
-        search_result = captioner.engine.search_tensors(captioner.photo_encoder(photos), **search)
+        search_result = captioner.engine.search_tensors(
+            captioner.engine.encode_tensors(photos), **search
+        )
         best = tf.nest.map_structure(lambda x: x[:, 0], search_result)
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]

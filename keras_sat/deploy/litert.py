@@ -31,11 +31,13 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
     """
 
     def serving_default(images):
-        search_result = captioner.engine.search_tensors(captioner.photo_encoder(images), **greedy)
+        search_result = captioner.engine.search_tensors(
+            captioner.engine.encode_tensors(images), **greedy
+        )
         return outputs_of(captioner, _without_photo_axis(search_result))
 
     def encode(images):
-        return {"features": captioner.photo_encoder(images)}
+        return {"features": captioner.engine.encode_tensors(images)}
 
     def best(features):
         captions = _without_photo_axis(captioner.engine.search_tensors(features, **beams))

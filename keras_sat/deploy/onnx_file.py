@@ -30,7 +30,9 @@ def onnx_file(captioner, search):
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     def caption(images):
-        search_result = captioner.engine.search_tensors(captioner.photo_encoder(images), **search)
+        search_result = captioner.engine.search_tensors(
+            captioner.engine.encode_tensors(images), **search
+        )
         photo_result = tf.nest.map_structure(lambda x: x[0], search_result)
         return outputs_of(captioner, photo_result)
 

@@ -16,8 +16,8 @@ import threading
 
 import numpy as np
 
+from data_utils.foreign_text import reason_without_number
 from data_utils.images import load_image
-from keras_sat.checks import reason_without_number
 
 START = b"answer: "  # of an answer's line
 # Errors of a photo. Others may pass.

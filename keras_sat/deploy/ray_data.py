@@ -26,10 +26,10 @@ from typing import Any
 from data_utils.atomic_files import clear_half_written, exclusive_lock, write_whole
 from data_utils.features.build import describe_encoder, encoded_batches, encoding_function
 from data_utils.features.cache_layout import reject_differences, write_features
+from data_utils.foreign_text import reason_without_number
 from data_utils.progress import Progress
 from data_utils.tf_logging import import_tensorflow
 from keras_sat.bounds import count, one_of
-from keras_sat.checks import reason_without_number
 from keras_sat.deploy.photo_list import absolute, list_of_photos, parts_of, photos_of_part
 from keras_sat.deploy.photo_process import PhotoProcess
 from keras_sat.deploy.ray_workers import Workers, connected
@@ -437,7 +437,7 @@ def encoding_on(workers, encoder_options, part_size=1024):
         encoder_weights = _absolute_file(encoder_options["encoder_weights"])
         encoder_options = {**encoder_options, "encoder_weights": encoder_weights}
 
-    def encode_rows(files, photos, encode, batch_size, errors, progress):
+    def encode_rows(files, photos, encode, batch_size, progress):
         size = -(-part_size // batch_size) * batch_size
         photos = [(row, image_id, absolute(path)) for row, image_id, path in photos]
         blocks = [photos[start : start + size] for start in range(0, len(photos), size)]
@@ -448,7 +448,6 @@ def encoding_on(workers, encoder_options, part_size=1024):
             files.manifest,
             encoder_options,
             batch_size,
-            errors,
         )
         for block, batches in workers.do(make, blocks):
             for rows, checksums, records, unreadable in batches:
@@ -460,7 +459,7 @@ def encoding_on(workers, encoder_options, part_size=1024):
     return encode_rows
 
 
-def _encoding(directory, num_rows, manifest, encoder_options, batch_size, errors):
+def _encoding(directory, num_rows, manifest, encoder_options, batch_size):
     """Return the function that encodes a block of photos and writes their features.
 
     It returns a list with the rows, checksums, records and unreadable photos of each
@@ -468,7 +467,7 @@ def _encoding(directory, num_rows, manifest, encoder_options, batch_size, errors
 
     Args:
         directory, num_rows, manifest: of the feature cache.
-        encoder_options, batch_size, errors: see `encoding_on`.
+        encoder_options, batch_size: see `encoding_on`.
     """
     from keras_sat.captioner import Captioner
 
@@ -477,12 +476,12 @@ def _encoding(directory, num_rows, manifest, encoder_options, batch_size, errors
         encoder, manifest["encoder"], manifest["layer"], manifest["image_size"]
     )
     reject_differences(manifest, description, directory)
-    encode = encoding_function(encoder, manifest["dtype"])
+    encode = encoding_function(encoder)
     load = PhotoProcess().load
 
     def encode_block(photos):
         written = []
-        batches = encoded_batches(manifest, photos, encode, batch_size, errors, load)
+        batches = encoded_batches(manifest, photos, encode, batch_size, load)
         for rows, features, records, unreadable in batches:
             checksums = write_features(directory, num_rows, rows, features)
             written.append((rows, checksums, records, unreadable))

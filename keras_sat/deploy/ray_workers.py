@@ -12,9 +12,9 @@ import os
 import warnings
 from types import SimpleNamespace
 
+from data_utils.foreign_text import reason_without_number
 from data_utils.tf_logging import nothing_on_standard_error
 from keras_sat.bounds import above_zero, at_least_zero
-from keras_sat.checks import reason_without_number
 
 MOST_IDLE_PASSES = 3  # over the blocks that failed, before giving up
 # Of Ray: no reports to its makers, no log on the terminal, and a wrong address fails

@@ -13,8 +13,8 @@ from data_utils.captions import CaptionedImage, image_id_of, reject_long_caption
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
 from data_utils.foreign_text import brief
-from data_utils.images import readable_photos
 from data_utils.progress import Progress
+from data_utils.read_photos import readable_photos
 from keras_sat.bounds import one_of
 from keras_sat.scoring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
 from keras_sat.scoring.faithfulness import figures_of as faithfulness_figures
@@ -229,14 +229,7 @@ def _cached_photos(images, all_images, cache):
 
     Raise ValueError if their files have changed since.
     """
-    unreadable = [image.image_id for image in images if image.image_id in cache.unreadable]
-    if unreadable:
-        warnings.warn(
-            f"{len(unreadable)} photos that the cache lists as unreadable are skipped: "
-            f"{unreadable[0]}",
-            stacklevel=3,
-        )
-    images = [image for image in images if image.image_id not in cache.unreadable]
+    images = cache.readable(images)
     cache.reject_changed(
         [image.image_id for image in images], [image.image_path for image in images]
     )

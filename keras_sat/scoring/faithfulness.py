@@ -166,9 +166,11 @@ def _each_photo_sums(captioner, batches, images, captions, pixel_photos, map_kin
         grids = np.asarray(captioner.decoder_features(batch.features))
         if previous_result is None:  # the first photo has none before it
             previous_result = results[-1]
-        for number, grid, result in zip(batch.numbers, grids, results):
+        for row, (number, grid, result) in enumerate(zip(batch.numbers, grids, results)):
             photo = None
-            if number < pixel_photos:
+            if number < pixel_photos and batch.photos is not None:
+                photo = batch.photos[row]
+            elif number < pixel_photos:  # the features come from a cache
                 path = getattr(images[number], "image_path", images[number])
                 photo = load_image(path, captioner.photo_sizes[0])
             random = np.random.default_rng([SEED, number])

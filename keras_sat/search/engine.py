@@ -16,8 +16,6 @@ from keras_sat.checks import ArgumentError
 from keras_sat.search.result import SearchResult
 from keras_sat.settings import Search
 
-ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
-
 
 class Engine:
     """Computes captions, from arrays to arrays. Subclasses define the methods that

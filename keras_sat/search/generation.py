@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from data_utils.captions import words_of_captions
+from data_utils.features.encode import ENCODED_TOGETHER
 from data_utils.images import load_image, photos_of
 from data_utils.photo_regions import checked_regions, crops_of, regions_for
+from data_utils.read_photos import read_photos
 from keras_sat.bounds import one_of
-from keras_sat.search.engine import ENCODED_TOGETHER, Engine
+from keras_sat.search.engine import Engine
 from keras_sat.search.result import CaptionResult, by_photo, results_of, with_image_paths
 from keras_sat.settings import Search, with_options
 
@@ -411,15 +413,14 @@ class CaptionGenerator:
         sizes = self.photo_sizes
         load = load_image if self.photo_loader is None else self.photo_loader
         photos, problems = [], []
-        for image in images:
-            try:
-                path = getattr(image, "image_path", image)
-                photos.append([load(path, size) for size in sizes])
-                problems.append(None)
-            except (OSError, ValueError) as error:
-                if errors == "raise":
-                    raise
-                problems.append(error)
+        paths = (getattr(image, "image_path", image) for image in images)
+        for read in read_photos(paths, sizes, load=load):
+            is_error = isinstance(read, Exception)
+            if is_error and errors == "raise":
+                raise read
+            problems.append(read if is_error else None)
+            if not is_error:
+                photos.append(read)
         photos_by_size = {size: np.stack(arrays) for size, arrays in zip(sizes, zip(*photos))}
         return photos_by_size, problems
 

@@ -1,18 +1,17 @@
 """Run a captioner's network on batches of photos, as graphs of TensorFlow."""
 
 import functools
-import os
 import random
 
 import numpy as np
 import tensorflow as tf
 
+from data_utils.features.encode import encoding_function, in_16_bits
 from keras_sat.model.forks import reject_fork
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
-from keras_sat.search.engine import ENCODED_TOGETHER, Engine, padded, photos_of_one_size
+from keras_sat.search.engine import Engine, padded, photos_of_one_size
 from keras_sat.settings import ANY_COUNT
 
-PROCESS = os.getpid()  # a fork has another process id
 LENGTH_STEP = 8  # lengths of given captions are rounded up to multiples of this, to share a graph
 NEEDS_HARD_ATTENTION = "`sample_attention` requires a single captioner with hard attention"
 
@@ -80,8 +79,7 @@ class KerasEngine(Engine):
         Each function (by its name) and set of options, tensor shapes and dtypes has its
         own graph. The first axis of the tensors may have any length.
         """
-        if os.getpid() != PROCESS:
-            reject_fork()
+        reject_fork()
         options = {
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in options.items()
@@ -100,13 +98,20 @@ class KerasEngine(Engine):
     def encode(self, photos):
         photos = photos_of_one_size(photos)
         self.network.build_once(photos.shape)
-        groups = (
-            photos[start : start + ENCODED_TOGETHER]
-            for start in range(0, len(photos), ENCODED_TOGETHER)
-        )
-        encode = self.network.photo_encoder.__call__
-        features = np.concatenate([self.run(encode, group) for group in groups])
-        return self.check_features(features)
+        reject_fork()
+        grids = self._encode(np.asarray(photos))
+        _, rows, columns, feature_dim = grids.shape
+        return self.check_features(grids.reshape(-1, rows * columns, feature_dim))
+
+    @functools.cached_property
+    def _encode(self):
+        return encoding_function(self.network.encoder_model)
+
+    def encode_tensors(self, photos):
+        """Return the features of photos as `encode` does, from tensors to tensors; see
+        `search_tensors`.
+        """
+        return in_16_bits(self.network.photo_encoder(photos))
 
     # === Features -> SearchResult ===
 

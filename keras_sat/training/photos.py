@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data_utils.batches import make_batches
 from data_utils.features.cache import FeatureCache
-from data_utils.images import readable_photos
+from data_utils.read_photos import readable_photos
 from data_utils.training_photos import warn_of_copies
 from keras_sat.training.run_record import checksum
 
@@ -96,9 +96,8 @@ class TrainingPhotos:
         folder = Path(self.cache_dir or default_dir)
         errors = "skip" if self.skip_unreadable else "raise"
         self.cache = self._built_cache(captioner, folder, self.images, errors=errors)
-        self.images = [
-            image for image in self.images if image.image_id not in self.cache.unreadable
-        ]
+        unreadable = self.cache.unreadable  # `build` has said how many
+        self.images = [image for image in self.images if image.image_id not in unreadable]
         self.records = self.cache.noted_of([image.image_id for image in self.images])
         train = self.images_in("train")
         # Another split has other photos to train on.
