@@ -20,7 +20,7 @@ from data_utils.downloads import download as download
 from data_utils.features.cache import FeatureCache as FeatureCache
 from data_utils.images import find_pictures as find_pictures
 from data_utils.images import load_image as load_image
-from data_utils.images import readable_photos as readable_photos
+from data_utils.read_photos import readable_photos as readable_photos
 from data_utils.scenes import Scene as Scene
 from data_utils.scenes import WordPlace as WordPlace
 from data_utils.scenes import draw_scenes as draw_scenes

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import numbers
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from data_utils.captions import CaptionedImage, Skipped
-from data_utils.datasets.phrase_boxes import Boxes, covered_cells
+from data_utils.datasets.phrase_boxes import CellBoxes
 from data_utils.features.build import reading_options
 from data_utils.features.cache import FeatureCache
 from data_utils.foreign_text import brief
@@ -35,6 +37,8 @@ from data_utils.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+KEPT_BYTES = 1_000_000_000  # up to this size, decoded photos stay in memory between epochs
 
 
 class TrainingBatch(NamedTuple):
@@ -62,15 +66,13 @@ def make_batches(
     split: str | None = None,
     group_by: str | None = None,
     image_size: int | tuple[int, int] | None = None,
-    keep_images: bool = False,
     num_views: int = 1,
     jitter: float = 0.0,
     shuffle: bool = True,
     seed: int = 0,
     first_epoch: int = 0,
     shares: tuple[list[int], int] | None = None,
-    boxes: Boxes | None = None,
-    grid_shape: tuple[int, int] | None = None,
+    boxes: CellBoxes | None = None,
 ) -> tf.data.Dataset:
     """Return a tf.data.Dataset of ((features, input_ids), target_ids, token_weights).
 
@@ -98,8 +100,7 @@ def make_batches(
             most `batch_size` captions or a single photo. None: "length" with a cache;
             "image" without, so that the encoder runs once for each photo.
         image_size: without a cache, the size of the photos: the side of a square, or
-            (height, width).
-        keep_images: without a cache, decode each photo once and keep it in memory.
+            (height, width). Up to 1 GB of decoded photos stay in memory.
         num_views: without a cache, the number of views; one is chosen at random each
             time a photo is used.
         jitter: without a cache, the strength of photo augmentation, from 0 to 1: see
@@ -110,11 +111,10 @@ def make_batches(
         shares: for several devices, (numbers, count): split each batch into `count`
             parts, one for each device, and yield the parts with these numbers. An empty
             part has one row of weight 0. None: whole batches.
-        boxes: Boxes of phrases, see `data_utils.datasets.phrase_boxes.read_boxes`.
-            Batches are then ((features, input_ids, covered), target_ids,
-            token_weights): covered, (.., time, regions), is the fraction of each region
-            that is covered by the boxes of each target word; 0 for words without boxes.
-        grid_shape: (rows, columns) of the regions; only with `boxes`.
+        boxes: CellBoxes of the phrases, see `data_utils.datasets.phrase_boxes`. Batches
+            are then ((features, input_ids, covered), target_ids, token_weights):
+            covered, (.., time, regions), is the fraction of each region that is covered
+            by the boxes of each target word; 0 for words without boxes.
     """
     if group_by is None:
         group_by = "length" if image_size is None else "image"
@@ -127,16 +127,13 @@ def make_batches(
             "Expected a Vocabulary, such as captioner.vocabulary or Vocabulary(words). Received: "
             f"vocabulary={brief(vocabulary)}"
         )
-    is_complete = (boxes is None) == (grid_shape is None)
     counts = (batch_size, num_views)
     are_counts = all(isinstance(count, numbers.Integral) and count >= 1 for count in counts)
     is_strength = isinstance(jitter, numbers.Real) and 0 <= jitter <= 1
-    if not (are_counts and is_strength and is_complete):
+    if not (are_counts and is_strength):
         raise ValueError(
-            "`batch_size` and `num_views` must be whole numbers from 1, `jitter` must be from 0 to "
-            "1, and `boxes` and `grid_shape` must be passed together. Received: "
-            f"{batch_size=}, {num_views=}, {jitter=}, boxes of type {type(boxes).__name__}, "
-            f"{grid_shape=}"
+            "`batch_size` and `num_views` must be whole numbers from 1, and `jitter` must be from "
+            f"0 to 1. Received: {batch_size=}, {num_views=}, {jitter=}"
         )
     caches = _as_list(cache)
     changes_photos = jitter or num_views > 1
@@ -154,7 +151,7 @@ def make_batches(
         source = _CachedFeatures(caches, images)
         num_views = len(caches)
     else:
-        source = _Photos(images, image_size, keep_images)
+        source = _Photos(images, image_size)
     share_numbers, num_shares = ([0], 1) if shares is None else shares
     batches = _Batches(
         images=images,
@@ -170,7 +167,6 @@ def make_batches(
         share_numbers=share_numbers,
         num_shares=num_shares,
         boxes=boxes,
-        grid_shape=grid_shape,
     )
     return batches.as_dataset()
 
@@ -219,8 +215,7 @@ class _Batches:
     epochs: Iterator
     share_numbers: list
     num_shares: int
-    boxes: Boxes | None
-    grid_shape: tuple | None
+    boxes: CellBoxes | None
 
     def as_dataset(self):
         """Return the tf.data.Dataset of `make_batches`."""
@@ -255,8 +250,7 @@ class _Batches:
             (words_shape, "float32"),
         ]
         if self.boxes is not None:
-            num_regions = self.grid_shape[0] * self.grid_shape[1]
-            specs.append(((*words_shape, num_regions), "float32"))
+            specs.append(((*words_shape, self.boxes.num_regions), "float32"))
         return specs
 
     def parts_of_an_epoch(self):
@@ -326,11 +320,7 @@ class _Batches:
                 for photo, caption in captions
             ]
             views_of_captions = np.repeat(views, captions_in_row)
-            arrays.append(
-                covered_cells(
-                    captioned, views_of_captions, self.boxes, self.grid_shape, input_ids.shape
-                )
-            )
+            arrays.append(self.boxes.covered(captioned, views_of_captions, input_ids.shape))
         # With whole photos: (photos, captions, time), without the second axis else.
         shape = (len(rows), *self.grouping.captions_axis)
         return [array.reshape(*shape, *array.shape[1:]) for array in arrays]
@@ -507,7 +497,7 @@ class _Photos:
 
     dtype = "uint8"
 
-    def __init__(self, images, image_size, keep):
+    def __init__(self, images, image_size):
         size = height_and_width(image_size)
         self.shape = (*size, 3)
         self.images = images
@@ -515,7 +505,10 @@ class _Photos:
         def read_photo(number):
             return load_image(images[number].image_path, size)
 
-        self.read_photo = functools.cache(read_photo) if keep else read_photo
+        fit_in_memory = len(images) * math.prod(self.shape) <= KEPT_BYTES
+        are_files = isinstance(images[0].image_path, (str, os.PathLike))
+        keeps_them = fit_in_memory and are_files
+        self.read_photo = functools.cache(read_photo) if keeps_them else read_photo
 
     def rows(self, photos, views):
         """Return the photos with these numbers, (photos, height, width, 3), each in the

@@ -16,7 +16,7 @@ from PIL import Image
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
-from data_utils.datasets.phrase_boxes import Boxes, Phrase
+from data_utils.datasets.phrase_boxes import Boxes, CellBoxes, Phrase
 from keras_sat.model.cells import RecurrentCell
 from keras_sat.model.efficientnet_lite import blocks_of
 
@@ -139,8 +139,7 @@ def batch_with_boxes():
         Vocabulary(WORDS),
         image_size=8,
         group_by="image",
-        boxes=Boxes({"a": phrases}),
-        grid_shape=(2, 2),
+        boxes=CellBoxes(Boxes({"a": phrases}), (2, 2)),
         shuffle=False,
     )
     return next(iter(batches))

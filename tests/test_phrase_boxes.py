@@ -10,8 +10,8 @@ import pytest
 from data_utils import CaptionedImage
 from data_utils.datasets.phrase_boxes import (
     Boxes,
+    CellBoxes,
     Phrase,
-    covered_cells,
     covered_fraction,
     read_boxes,
 )
@@ -173,7 +173,7 @@ def test_a_box_that_a_view_does_not_show_is_left_out():
 def test_boxes_cover_nothing_for_words_without_a_place():
     image = CaptionedImage("1", "1.jpg", ["a dog in front of a house"])
     boxes = Boxes({"1": [Phrase(0, 0, 7, ((0.0, 0.0, 1.0, 1.0),))]})
-    covered = covered_cells([(image, 0)], [0], boxes, (1, 2), (1, 8))
+    covered = CellBoxes(boxes, (1, 2)).covered([(image, 0)], [0], (1, 8))
     assert covered[0].any(axis=-1).tolist() == [False, True, False, True, False, False, True, False]
 
 
@@ -188,9 +188,8 @@ def test_words_of_other_captions_have_the_same_boxes():
         Phrase(1, 3, 2, left),
         Phrase(2, 0, 2, right),
     ]
-    covered = covered_cells(
-        [(image, n) for n in range(4)], [0] * 4, Boxes({"1": phrases}), (1, 2), (4, 6)
-    )
+    boxes = CellBoxes(Boxes({"1": phrases}), (1, 2))
+    covered = boxes.covered([(image, n) for n in range(4)], [0] * 4, (4, 6))
     names = [
         {0: "", 1: "left", 2: "right", 3: "both"}[n] for n in (covered @ [1, 2]).astype(int).ravel()
     ]

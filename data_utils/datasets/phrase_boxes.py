@@ -264,22 +264,40 @@ def _boxes_in(path):
     return boxes
 
 
-def covered_cells(rows, views, boxes, grid_shape, shape):
-    """Return the fraction of each region covered by each word's boxes, as an array of
-    shape (rows, time, regions).
+@dataclass(frozen=True)
+class CellBoxes:
+    """The boxes of phrases on the grid of an encoder.
 
-    A row is (CaptionedImage, index of one of its captions) or None; `shape` is (rows,
-    time). `views` has the view number of each photo, see `data_utils.views`.
+    Attributes:
+        boxes: Boxes.
+        grid_shape: (rows, columns).
     """
-    covered = np.zeros((*shape, grid_shape[0] * grid_shape[1]), np.float32)
-    for row_of_covered, row, view in zip(covered, rows, views):
-        if row is None:
-            continue
-        image, caption = row
-        for number, word_boxes in _boxes_of_words(image, caption, boxes).items():
-            visible_boxes = boxes_in_view(word_boxes, view, image.image_id)
-            row_of_covered[number] = covered_fraction(visible_boxes, grid_shape).ravel()
-    return covered
+
+    boxes: Boxes
+    grid_shape: tuple[int, int]
+
+    @property
+    def num_regions(self):
+        """The number of cells."""
+        rows, columns = self.grid_shape
+        return rows * columns
+
+    def covered(self, rows, views, shape):
+        """Return the fraction of each region covered by each word's boxes, as an array
+        of shape (rows, time, regions).
+
+        A row is (CaptionedImage, index of one of its captions) or None; `shape` is
+        (rows, time). `views` has the view number of each photo, see `data_utils.views`.
+        """
+        covered = np.zeros((*shape, self.num_regions), np.float32)
+        for row_of_covered, row, view in zip(covered, rows, views):
+            if row is None:
+                continue
+            image, caption = row
+            for number, word_boxes in _boxes_of_words(image, caption, self.boxes).items():
+                visible_boxes = boxes_in_view(word_boxes, view, image.image_id)
+                row_of_covered[number] = covered_fraction(visible_boxes, self.grid_shape).ravel()
+        return covered
 
 
 def covered_fraction(boxes, grid_shape):

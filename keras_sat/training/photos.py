@@ -6,13 +6,12 @@ import os
 from pathlib import Path
 
 from data_utils.batches import make_batches
+from data_utils.datasets.phrase_boxes import CellBoxes
 from data_utils.features.cache import FeatureCache
 from data_utils.read_photos import readable_photos
 from data_utils.training_photos import warn_of_copies
 from keras_sat.training.run_record import checksum
 
-# Of pixels: up to this size, decoded photos stay in memory between epochs.
-KEEP_IMAGES_BYTES = 1_000_000_000
 # Of settings, in the names of folders with features.
 SHORT_NAMES = {"image_size": "", "photo_blur": "blur"}
 
@@ -81,12 +80,7 @@ class TrainingPhotos:
             noted=self.records,
         )
         height, width = captioner.encoder_model.input_shape[1:3]
-        fit_in_memory = len(self.images) * height * width * 3 <= KEEP_IMAGES_BYTES
-        are_on_disk = isinstance(self.images[0].image_path, (str, os.PathLike))
-        self._reading_options = {
-            "image_size": (height, width),
-            "keep_images": fit_in_memory and are_on_disk,
-        }
+        self._reading_options = {"image_size": (height, width)}
 
     def _encode(self, captioner, num_views):
         """Build the caches of a frozen encoder: of all photos, and for training of
@@ -146,7 +140,7 @@ class TrainingPhotos:
             options["jitter"] = training.photo_jitter
         if self.boxes is not None and split == "train":
             captioner.build_once(captioner.photo_encoder.features_shape)
-            options |= {"boxes": self.boxes, "grid_shape": captioner.rows_and_columns()}
+            options["boxes"] = CellBoxes(self.boxes, captioner.rows_and_columns())
         return make_batches(self.images_in(split), captioner.vocabulary, caches, **options)
 
 
