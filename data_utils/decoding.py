@@ -50,6 +50,35 @@ WHOLE = (0.0, 0.0, 1.0, 1.0)
 _one_at_a_time = threading.Lock()
 
 
+class WithoutWarnings:
+    """Ignore warnings inside a `with`, which several threads may be in at a time.
+
+    `warnings.catch_warnings` changes the whole process: if threads leave it in another
+    order than they entered it, warnings stay ignored for good. So only the first one to
+    enter enters it, and the last one to leave leaves it.
+    """
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._num_inside = 0
+
+    def __enter__(self):
+        with self._lock:
+            if self._num_inside == 0:
+                self._ignored = warnings.catch_warnings(action="ignore")
+                self._ignored.__enter__()
+            self._num_inside += 1
+
+    def __exit__(self, *exception):
+        with self._lock:
+            self._num_inside -= 1
+            if self._num_inside == 0:
+                self._ignored.__exit__(*exception)
+
+
+WITHOUT_WARNINGS = WithoutWarnings()
+
+
 def decoded_picture(image, size, name, sides=WHOLE):
     """Decode a picture; see `data_utils.load_image`.
 
@@ -174,7 +203,7 @@ def _identified(file):
             ) from None
         pillow_heif.register_heif_opener()
     # Pillow warns about large pictures, and rejects twice the size.
-    with warnings.catch_warnings(action="ignore"):
+    with WITHOUT_WARNINGS:
         Image.init()
         return Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
 
@@ -215,7 +244,7 @@ def _upright_rgb(image, size, sides):
     """
     from PIL import ExifTags, Image, ImageOps
 
-    with warnings.catch_warnings(action="ignore"):  # Pillow warns about odd metadata
+    with WITHOUT_WARNINGS:  # Pillow warns about odd metadata
         image.load()
         with contextlib.suppress(Exception):  # metadata may be damaged even if the pixels are not
             if image.getexif().get(ExifTags.Base.Orientation) in range(2, 9):

@@ -3,6 +3,7 @@ import os
 import struct
 import subprocess
 import sys
+import warnings
 import zlib
 
 import ml_dtypes
@@ -12,6 +13,7 @@ from helpers import write_photos
 from PIL import Image
 
 from data_utils import CaptionedImage, find_pictures, load_image, readable_photos
+from data_utils.decoding import WithoutWarnings
 from data_utils.read_photos import read_photos
 
 
@@ -384,6 +386,22 @@ def test_read_photos_passes_other_errors_on():
     for ahead in (0, 2):
         with pytest.raises(RuntimeError, match="disk is gone"):
             next(read_photos(["a", "b"], [(4, 4)], load=load, ahead=ahead))
+
+
+def test_threads_that_read_pictures_leave_warnings_as_they_were():
+    """Each enters and leaves at its own time."""
+    before = list(warnings.filters)
+    quiet = WithoutWarnings()
+    quiet.__enter__()
+    quiet.__enter__()
+    quiet.__exit__(None, None, None)
+    warnings.warn("while another still reads", stacklevel=1)
+    quiet.__exit__(None, None, None)
+    assert warnings.filters == before
+    with pytest.warns(UserWarning, match="heard again"):
+        warnings.warn("heard again", stacklevel=1)
+    assert len(list(read_photos([np.zeros((4, 4, 3), np.uint8)] * 60, [(4, 4)], ahead=30))) == 60
+    assert warnings.filters == before
 
 
 def test_pictures_of_floating_point_numbers(tmp_path):
