@@ -19,7 +19,7 @@ from data_utils import CaptionedImage, Vocabulary, make_batches
 from keras_sat.__main__ import main
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.training.distributed import SEED_STRIDE, Cluster, read_tf_config
-from keras_sat.training.run import Training
+from keras_sat.training.run import Run
 
 TOGETHER = Path(__file__).with_name("distributed_trainings.py")
 HOST_FAILED = "Another host in this training run has exited or cannot be reached"
@@ -350,7 +350,7 @@ def test_hosts_with_other_photos_or_features_are_rejected(tmp_path, monkeypatch,
     }
     options |= {"skip_unreadable": True, "show_progress": False}
     said = []
-    monkeypatch.setattr(Training, "run", lambda training, captioner, *_: (captioner, True, []))
+    monkeypatch.setattr(Run, "train", lambda run, captioner, *_: captioner)
     monkeypatch.setattr(Cluster, "broadcast", lambda cluster, value: said.append(value) or value)
     keras_sat.fit(images, output_dir=tmp_path / "chief", **options)
     if differs == "readable_photos":

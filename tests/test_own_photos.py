@@ -4,7 +4,6 @@ says.
 
 import re
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,9 +20,9 @@ from keras_sat.training import recipe
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.own_words import in_words, own_words, unused_words
 from keras_sat.training.photos import TrainingPhotos
-from keras_sat.training.run import Training
+from keras_sat.training.plan import make_plan, this_computer
+from keras_sat.training.run import Run
 
-PATIENT = FitSettings.of("fit", {"patience": None})
 FROM_SCRATCH = {name: FitSettings.defaults()[name] for name in presets.OWN_PHOTOS}
 
 
@@ -64,31 +63,28 @@ def bundled_with_consensus(bundled, tmp_path, monkeypatch):
 
 @pytest.fixture
 def start(mine, tmp_path, monkeypatch):
-    """Return a function that starts `fit` and returns the job and the record, before
+    """Return a function that starts `fit` and returns the run and the record, before
     anything is trained.
     """
     seen = []
 
-    def record(training, described):
-        seen[:] = [training.job, described]
+    def record(run, described):
+        seen[:] = [run, described]
         raise NotImplementedError("nothing is trained here")
 
     def start(data="folder", **options):
         with pytest.raises(NotImplementedError):
             keras_sat.fit(data, data_dir=mine, output_dir=tmp_path / "run", **options)
-        job, described = seen
-        return job, described, {name: described[name] for name in presets.OWN_PHOTOS}
+        run, described = seen
+        return run, described, {name: described[name] for name in presets.OWN_PHOTOS}
 
-    monkeypatch.setattr(Training, "record", record)
+    monkeypatch.setattr(Run, "record", record)
     return start
 
 
 def test_few_photos_start_from_the_bundled_captioner(start, bundled, capsys):
-    job, described, settings = start(encoder="tiny", attention="soft", label_smoothing=0.1)
-    assert (
-        job.initial_model.weights_digest() == bundled.weights_digest()
-        and job.plan.keeps_initial_model
-    )
+    run, described, settings = start(encoder="tiny", attention="soft", label_smoothing=0.1)
+    assert run.start.weights_digest() == bundled.weights_digest() and run.plan.keeps_initial_model
     assert (
         described["initial_model"].startswith(bundled.weights_digest())
         and settings == presets.OWN_PHOTOS
@@ -117,13 +113,13 @@ def test_few_photos_start_from_the_bundled_captioner(start, bundled, capsys):
     ],
 )
 def test_what_starts_from_scratch(options, said, start, bundled, capsys):
-    job, described, settings = start(encoder="tiny", **options)
+    run, described, settings = start(encoder="tiny", **options)
     output = capsys.readouterr().out
     assert said in output and ("training from" in output) == bool(said)
     assert (
-        job.initial_model is None
+        run.start is None
         and described["initial_model"] is None
-        and not job.plan.keeps_initial_model
+        and not run.plan.keeps_initial_model
     )
     assert settings == FROM_SCRATCH
 
@@ -131,15 +127,11 @@ def test_what_starts_from_scratch(options, said, start, bundled, capsys):
 def test_many_photos_and_a_list_of_photos_start_from_scratch(
     start, mine, bundled, monkeypatch, capsys
 ):
-    assert (
-        start(recipe.read_data("folder", mine), encoder="tiny", show_progress=False)[
-            0
-        ].initial_model
-        is None
-    )
+    run, *_ = start(recipe.read_data("folder", mine), encoder="tiny", show_progress=False)
+    assert run.start is None
     for many, from_scratch in ((4, True), (5, False)):
         monkeypatch.setattr(presets, "MANY_PHOTOS", many)
-        assert (start(encoder="tiny")[0].initial_model is None) == from_scratch
+        assert (start(encoder="tiny")[0].start is None) == from_scratch
         assert (
             "training from scratch: 4 training photos" in capsys.readouterr().out
         ) == from_scratch
@@ -147,8 +139,8 @@ def test_many_photos_and_a_list_of_photos_start_from_scratch(
 
 def test_an_initial_model_that_is_named_is_trained_as_ever(start, bundled, whole_training):
     model = whole_training[0] / "model"
-    job, _, settings = start(initial_model=model, show_progress=False)
-    assert not job.plan.keeps_initial_model and settings == FROM_SCRATCH
+    run, _, settings = start(initial_model=model, show_progress=False)
+    assert not run.plan.keeps_initial_model and settings == FROM_SCRATCH
 
 
 def test_the_initial_model_may_have_been_trained_on_the_photos_of_dev_and_test(
@@ -162,12 +154,18 @@ def test_the_initial_model_may_have_been_trained_on_the_photos_of_dev_and_test(
     assert "was trained on 1 of the 2 photos of dev and test" in capsys.readouterr().out
 
 
+def begun(folder):
+    """Return the Run of two epochs in a folder."""
+    options = {"epochs": 2, "patience": None}
+    plan = make_plan("photos", {"train": 4}, options, **this_computer("photos"))
+    return Run(plan, plan.words, TrainingPhotos([], folder), Cluster(), folder)
+
+
 def test_scores_from_before_count_for_no_other_training(tmp_path):
-    job = SimpleNamespace(cluster=Cluster(None), settings=PATIENT)
     write_sealed_json(tmp_path / "before.json", {"val_bleu_4": 0.9})
-    training = Training(job, tmp_path, 2)
-    training.record({"schedule": "constant"})
-    assert training.initial_scores == [] and not (tmp_path / "before.json").exists()
+    run = begun(tmp_path)
+    run.record({"schedule": "constant"})
+    assert run.initial_scores == [] and not (tmp_path / "before.json").exists()
 
 
 @pytest.mark.usefixtures("without_graphs")
@@ -284,8 +282,8 @@ def test_photos_whose_captions_have_no_word_are_left_out(start, bundled, mine):
     wordless = [line for line in lines if not line.endswith("dev")] + ["4.jpg,!!!,dev"]
     table.write_text("\n".join(wordless))
     with pytest.warns(UserWarning, match=r"captions have no word left out: 1 .first: 4"):
-        plan, *_ = start()
-    assert [image.split for image in plan.images] == ["train"] * 4 + ["test"]
+        run, *_ = start()
+    assert [image.split for image in run.photos.captioned] == ["train"] * 4 + ["test"]
 
 
 @pytest.mark.slow
@@ -367,9 +365,8 @@ def test_few_dev_photos_are_told(dev, told, tmp_path, monkeypatch, capsys):
 
 
 def test_a_start_without_a_whole_epoch_is_told(tmp_path, capsys):
-    job = SimpleNamespace(cluster=Cluster(None), settings=PATIENT, say=print)
     for told in (False, True):
-        Training(job, tmp_path, 2).record({"schedule": "constant"})
+        begun(tmp_path).record({"schedule": "constant"})
         said = "stopped in its first epoch; nothing was saved, starting again"
         assert (said in capsys.readouterr().out) == told
 

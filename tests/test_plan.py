@@ -9,23 +9,21 @@ import tensorflow as tf
 
 from keras_sat import presets
 from keras_sat.settings import CONSENSUS_BEAMS, Search
-from keras_sat.training.plan import Machine, PhotoCounts, Request, resolve
+from keras_sat.training.plan import check_required, make_plan, options_to_set, this_computer
 
 DOCS = Path(__file__).parents[1] / "docs"
 TRAINING = DOCS / "training.md"
-MANY = PhotoCounts(train=6000, dev=1000, test=1000)
+MANY = {"train": 6000, "dev": 1000, "test": 1000}
 
 
 @pytest.fixture(scope="module")
-def machine():
-    """A computer without a GPU, whatever this one is."""
-    here = Machine.here("folder")
-    return here._replace(
-        default_encoder="efficientnet_lite0", auto_dtype="mixed_bfloat16", devices="CPU, 2 cores"
-    )
+def computer():
+    """One without a GPU, whatever this one is."""
+    facts = {"default_encoder": "efficientnet_lite0", "auto_dtype": "mixed_bfloat16"}
+    return this_computer("folder") | facts | {"devices": "CPU, 2 cores"}
 
 
-def test_neither_files_nor_devices_are_touched(machine, monkeypatch):
+def test_neither_files_nor_devices_are_touched(computer, monkeypatch):
     def reject(*arguments, **options):
         raise AssertionError("this is no pure function")
 
@@ -33,46 +31,50 @@ def test_neither_files_nor_devices_are_touched(machine, monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", reject)
     monkeypatch.setattr(tf.config, "get_visible_devices", reject)
     for data in ("scenes", "flickr8k", "folder", "photos"):
-        plan = resolve(Request(data, {"dtype": "auto"}), MANY, machine)
+        plan = make_plan(data, MANY, {"dtype": "auto"}, **computer)
         assert str(plan) and plan.settings.training.dtype == "mixed_bfloat16"
 
 
 @pytest.mark.parametrize(
-    "request_, photos, said",
+    "data, num_photos, options, said",
     [
-        (Request("flickr8k", {}), MANY, "preset: flickr8k-efficientnet_lite0"),
-        (Request("flickr8k", {}), MANY, "soft attention after reading the last word, bilinear"),
-        (
-            Request("flickr8k", {}),
-            MANY,
-            "at most 8, then 3 self-critical epochs",
-        ),
-        (Request("flickr8k", {}, preset="paper"), MANY, "encoder vgg19 (frozen)"),
-        (Request("folder", {}), MANY, "start: random weights"),
-        (Request("folder", {}), PhotoCounts(400, 40), "the best by cross-entropy on dev is kept"),
-        (Request("folder", {}), PhotoCounts(400), "the last one is kept"),
-        (Request("folder", {}), PhotoCounts(40, 5), "no consensus with similar training photos"),
-        (Request("photos", {"encoder": "tiny"}), MANY, "encoder tiny (scratch)"),
-        (Request("photos", {}, output_dir="a"), MANY, "all files are in a"),
+        ("flickr8k", MANY, {}, "preset: flickr8k-efficientnet_lite0"),
+        ("flickr8k", MANY, {}, "soft attention after reading the last word, bilinear"),
+        ("flickr8k", MANY, {}, "at most 8, then 3 self-critical epochs"),
+        ("folder", MANY, {}, "start: random weights"),
+        ("folder", {"train": 400, "dev": 40}, {}, "the best by cross-entropy on dev is kept"),
+        ("folder", {"train": 400}, {}, "the last one is kept"),
+        ("folder", {"train": 40, "dev": 5}, {}, "no consensus with similar training photos"),
+        ("photos", MANY, {"encoder": "tiny"}, "encoder tiny (scratch)"),
     ],
 )
-def test_what_fit_would_do_is_said_in_words(request_, photos, said, machine):
-    assert said in str(resolve(request_, photos, machine))
+def test_what_fit_would_do_is_said_in_words(data, num_photos, options, said, computer):
+    assert said in str(make_plan(data, num_photos, options, **computer))
 
 
-def test_another_machine_has_another_plan(machine):
-    with_gpu = machine._replace(default_encoder="vgg16", devices="1 GPU")
-    plan = resolve(Request("flickr8k", {}), MANY, with_gpu)
+def test_what_is_no_option_is_planned_too(computer):
+    assert "encoder vgg19 (frozen)" in str(
+        make_plan("flickr8k", MANY, {}, preset="paper", **computer)
+    )
+    assert "all files are in a" in str(make_plan("photos", MANY, {}, output_dir="a", **computer))
+    few = {"train": 400, "dev": 40}
+    assert "start: random" in str(make_plan("folder", few, {}, from_scratch=True, **computer))
+
+
+def test_another_computer_has_another_plan(computer):
+    with_gpu = computer | {"default_encoder": "vgg16", "devices": "1 GPU"}
+    plan = make_plan("flickr8k", MANY, {}, **with_gpu)
     assert plan.preset == "flickr8k" and plan.encoder_name == "vgg16"
     assert "on 1 GPU" in str(plan)
-    resumed = machine._replace(resumed_encoder="mobilenet_v2")
-    plan = resolve(Request("flickr8k", {}, output_dir="a"), MANY, resumed)
+    resumed = computer | {"resumed_encoder": "mobilenet_v2"}
+    plan = make_plan("flickr8k", MANY, {}, output_dir="a", **resumed)
     assert plan.preset == "flickr8k-mobilenet_v2" and plan.encoder_name == "mobilenet_v2"
 
 
-def test_a_run_that_is_resumed_keeps_its_defaults_but_not_what_is_asked_for(machine):
+def test_a_run_that_is_resumed_keeps_its_defaults_but_not_what_is_asked_for(computer):
     record = {"batch_size": 3, "epochs": 7, "learning_rate": {"class": "a schedule"}}
-    plan = resolve(Request("folder", {"epochs": 9}), PhotoCounts(400, 40), machine)
+    plan = make_plan("folder", {"train": 400, "dev": 40}, {"epochs": 9}, **computer)
+    assert plan.monitored == plan.words.monitored == "val_cross_entropy"
     plan = plan.resumed(record)
     settings = plan.settings
     assert (settings.training.batch_size, settings.cross_entropy.epochs) == (3, 9)
@@ -80,11 +82,25 @@ def test_a_run_that_is_resumed_keeps_its_defaults_but_not_what_is_asked_for(mach
     assert plan.monitored == "val_bleu_4", "as in the versions that recorded nothing else"
 
 
-def test_wrong_options_are_told_without_photos():
-    with pytest.raises(ValueError, match="`epochs` must be at least 1"):
-        Request("flickr8k", {"epochs": 0})
+def test_each_phase_has_its_own_rate_folder_and_score(computer):
+    options = {"epochs": 2, "learning_rate": 0.5, "encoder": "tiny"}
+    rewards = {"self_critical_epochs": 3, "self_critical_rate": 0.25}
+    both = make_plan("photos", MANY, options | rewards, **computer)
+    assert both.phases == [
+        ("", 2, 0.5, "", "val_bleu_4"),
+        ("self-critical ", 3, 0.25, "self_critical", "val_cider"),
+    ]
+    assert make_plan("photos", MANY, options, **computer).phases == both.phases[:1]
+
+
+def test_wrong_options_are_told_without_photos(computer):
+    for reads in (options_to_set, lambda options: make_plan("flickr8k", {}, options, **computer)):
+        with pytest.raises(ValueError, match="`epochs` must be at least 1"):
+            reads({"epochs": 0})
+    with pytest.raises(ValueError, match="must be one of: default"):
+        make_plan("flickr8k", {}, {}, preset="flikr8k", **computer)
     with pytest.raises(ValueError, match="require each other"):
-        Request("flickr8k", {"box_weight": 1.0})
+        check_required({"box_weight": 1.0}, boxes=None)
 
 
 def test_the_example_of_the_docs(capsys):
@@ -150,15 +166,16 @@ def words_of(page):
     return " ".join((DOCS / page).read_text(encoding="utf-8").split())
 
 
-def plan_for(trained_on, encoder, machine):
+def plan_for(trained_on, encoder, computer):
     """Return the plan of a call of `fit` that leaves all options to their defaults."""
-    calls = {
-        "400 photos": (Request("folder", {}), PhotoCounts(train=400, dev=60)),
-        "6000 photos": (Request("folder", {}), MANY),
-        "paper": (Request("flickr8k", {}, preset="paper"), MANY),
-    }
-    request, photos = calls.get(trained_on, (Request(trained_on, {}), MANY))
-    return resolve(request, photos, machine._replace(default_encoder=encoder))
+    computer = computer | {"default_encoder": encoder}
+    if trained_on == "400 photos":
+        return make_plan("folder", {"train": 400, "dev": 60}, {}, **computer)
+    if trained_on == "6000 photos":
+        return make_plan("folder", MANY, {}, **computer)
+    if trained_on == "paper":
+        return make_plan("flickr8k", MANY, {}, preset="paper", **computer)
+    return make_plan(trained_on, MANY, {}, **computer)
 
 
 @pytest.mark.parametrize(
@@ -166,20 +183,21 @@ def plan_for(trained_on, encoder, machine):
     [(page, *stated) for page, statements in STATED.items() for stated in statements],
 )
 def test_a_default_that_a_page_states_is_the_one_that_fit_takes(
-    page, said, option, plans, value, machine
+    page, said, option, plans, value, computer
 ):
     assert said in words_of(page)
     for trained_on, encoder in plans:
-        plan = plan_for(trained_on, encoder, machine)
+        plan = plan_for(trained_on, encoder, computer)
         assert plan.settings.to_dict()[option] == value, (trained_on, encoder)
 
 
 @pytest.mark.parametrize("page", ["questions.md", "troubleshooting.md"])
-def test_the_space_that_features_take_counts_the_views_of_the_preset(page, machine):
+def test_the_space_that_features_take_counts_the_views_of_the_preset(page, computer):
     sizes = {}
-    for data, photos in {"flickr8k": MANY, "coco": PhotoCounts(113_287, 5_000, 5_000)}.items():
-        num_views = plan_for(data, "vgg16", machine).settings.cross_entropy.num_views
-        num_rows = photos.train * num_views + photos.dev + photos.test
+    coco = {"train": 113_287, "dev": 5_000, "test": 5_000}
+    for data, num_photos in {"flickr8k": MANY, "coco": coco}.items():
+        num_views = plan_for(data, "vgg16", computer).settings.cross_entropy.num_views
+        num_rows = sum(num_photos.values()) + num_photos["train"] * (num_views - 1)
         sizes[data] = num_rows * 14 * 14 * 512 * 2 / 1e9
     assert f"{sizes['flickr8k']:.1f} GB for Flickr8k" in words_of(page)
     assert f"and {sizes['coco']:.0f} GB for COCO" in words_of(page)

@@ -19,7 +19,7 @@ from keras_sat.presets import (
 from keras_sat.scoring.published import PUBLISHED
 from keras_sat.settings import FitSettings
 from keras_sat.training import recipe
-from keras_sat.training.plan import Machine, Request, _preset_of
+from keras_sat.training.plan import _preset_of, options_to_set
 
 TINY = {"encoder": "tiny", "image_size": 16, "encoder_training": "frozen", "encoder_weights": None}
 TINY |= {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "epochs": 1}
@@ -158,18 +158,19 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(
     seen = []
     monkeypatch.setattr("keras_sat.presets.has_gpu", lambda: False)
 
-    def asked(data, options, **arguments):
-        request = Request(data, options, **arguments)
-        _, settings = _preset_of(request, Machine.here(data))
-        seen.append({**settings, **request.passed_options()})
+    def asked(options, **arguments):
+        options = options_to_set(options, **arguments)
+        encoder = default_encoder(given["data"])
+        _, settings = _preset_of(given["data"], options, **arguments, encoder=encoder)
+        seen.append({**settings, **options})
         raise ValueError("that is all")
 
-    monkeypatch.setattr(recipe, "Request", asked)
-    assert main(["fit", *arguments, "--hidden-dim", "3"]) == 2
+    monkeypatch.setattr(recipe, "options_to_set", asked)
     given = {
         name.removeprefix("--").replace("-", "_"): value
         for name, value in zip(arguments[::2], arguments[1::2])
     }
+    assert main(["fit", *arguments, "--hidden-dim", "3"]) == 2
     with pytest.raises(ValueError, match="that is all"):
         keras_sat.fit(**given, hidden_dim=3, epochs=None)
     expected = {**PRESETS[preset], "hidden_dim": 3}

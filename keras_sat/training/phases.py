@@ -1,5 +1,5 @@
 """The two phases of training: cross-entropy, then self-critical epochs in a folder of
-their own.
+their own. Each makes its captioner, its batches and its objective, and has them run.
 """
 
 import dataclasses
@@ -11,127 +11,142 @@ from keras_sat.beyond.self_critical import SelfCritical
 from keras_sat.beyond.terms import TERMS
 from keras_sat.captioner import Captioner
 from keras_sat.model.updates import WeightUpdates
+from keras_sat.settings import CaptionerSettings
 from keras_sat.training.callbacks import BeginWithExpectations
-from keras_sat.training.run import Training
-from keras_sat.training.run_record import REWARDS
+from keras_sat.training.history import MONITORED
+from keras_sat.training.run_record import REWARDS, describe
 from keras_sat.training.summary import summary
 
 # A saved captioner does not contain these options.
 PASSED_TO_EACH_PHASE = ["seed", "dtype", *(option for option, term in TERMS.items() if term.needs)]
 
 
-def train_on_words(job):
-    """Run the cross-entropy phase of a TrainingJob, and return the result of
-    `Training.run`.
-    """
-    settings, words = job.settings, job.settings.cross_entropy
-    training = Training(job, job.folder, words.epochs, monitored=job.plan.monitored)
-    _reject_late_epochs(training)
-    training.record(job.record_of_words())
-    if training.has_ended:
-        return training.loaded()
+def train_on_words(run):
+    """Carry out the cross-entropy phase, a Run, and return its captioner."""
+    plan, settings, words = run.plan, run.plan.settings, run.plan.settings.cross_entropy
+    _reject_late_epochs(run)
+    run.record(_record_of_words(run))
+    if run.has_ended:
+        return run.loaded()
 
     keras.utils.set_random_seed(settings.training.seed)
-    captioner = _new_captioner(job)
+    captioner = _new_captioner(run)
     WeightUpdates(settings.optimizer).check_rate(captioner)
-    _check_changes(captioner, job)
-    job.say(*summary(job, captioner, words.num_views))
-    job.photos.prepare(captioner, words.num_views)
-    first_epoch = len(training.epochs)
-    batches = job.photos.batches(
-        "train", captioner, settings.training, words.group_by, first_epoch=first_epoch
-    )
-    num_steps = words.epochs * job.cluster.num_steps(batches)
-    rate = settings.optimizer.learning_rate
-    rate = _learning_rate(rate, words.schedule, words.warmup_steps, num_steps)
+    _check_changes(captioner, settings)
+    run.say(*summary(plan, run.photos.captioned, captioner, words.num_views))
+    run.photos.prepare(captioner, words.num_views, run.cluster)
+    batches = run.batches("train", captioner, words.group_by, first_epoch=len(run.epochs))
+    num_steps = words.epochs * run.cluster.num_steps(batches)
+    rate = _learning_rate(run.phase.learning_rate, words.schedule, words.warmup_steps, num_steps)
     captioner.compile(
         _fresh(settings.training.optimizer),
         settings=dataclasses.replace(settings.optimizer, learning_rate=rate),
     )
-    if job.plan.keeps_initial_model and not training.keep_initial(captioner, cross_entropy=True):
-        return captioner, False, []
+    if plan.keeps_initial_model and not run.keep_initial(captioner, cross_entropy=True):
+        return captioner
     first_callbacks = []
     if captioner.samples_regions:
         first_callbacks = [BeginWithExpectations(words.expectation_epochs)]
-    return training.run(captioner, batches, first_callbacks)
+    return run.train(captioner, batches, first_callbacks)
 
 
-def train_on_rewards(job, previous_captioner):
-    """Train a captioner in the self-critical phase of a TrainingJob, and return the
-    result of `Training.run`.
-    """
-    settings, rewards = job.settings, job.settings.rewards
+def train_on_rewards(run):
+    """Carry out the self-critical phase, a Run, and return its captioner."""
+    plan, settings, rewards = run.plan, run.plan.settings, run.plan.settings.rewards
     keras.utils.set_random_seed(settings.training.seed)
-    captioner = previous_captioner.adapted(**_changes_for_rewards(job))
+    captioner = run.start.adapted(**_changes_for_rewards(plan))
     WeightUpdates(settings.optimizer).check_rate(captioner)
-    _check_changes(captioner, job)
-    training = Training(
-        job,
-        job.folder / REWARDS,
-        rewards.self_critical_epochs,
-        "self-critical ",
-        monitored="val_cider",
-    )
-    training.record(job.record_of_rewards(captioner))
-    if training.has_ended:
-        return training.loaded()
+    _check_changes(captioner, settings)
+    run.record(_record_of_rewards(run, captioner))
+    if run.has_ended:
+        return run.loaded()
 
-    if not settings.cross_entropy.epochs:  # this is the first phase
-        job.say(*summary(job, captioner, 1))
-    job.photos.prepare(captioner, num_views=1)
-    if not training.keep_initial(captioner):
-        return previous_captioner, False, []
-    batches = job.photos.batches(
-        "train",
-        captioner,
-        settings.training,
-        "image",
-        whole=True,
-        first_epoch=len(training.epochs),
-    )
+    if run.phase == plan.phases[0]:
+        run.say(*summary(plan, run.photos.captioned, captioner, 1))
+    run.photos.prepare(captioner, 1, run.cluster)
+    if not run.keep_initial(captioner):
+        return run.start
+    batches = run.batches("train", captioner, "image", whole=True, first_epoch=len(run.epochs))
     objective = SelfCritical(
-        [image.captions for image in job.photos.images_in("train")],
+        [image.captions for image in run.photos.images_in("train")],
         captioner.vocabulary,
         reward_baseline=rewards.reward_baseline,
         max_length=settings.training.max_length,
     )
-    rate = rewards.self_critical_rate
+    rate = run.phase.learning_rate
     captioner.compile(
         _fresh(settings.training.optimizer, learning_rate=rate),
         settings=dataclasses.replace(settings.optimizer, learning_rate=rate),
         training_objective=objective,
     )
-    return training.run(captioner, batches)
+    return run.train(captioner, batches)
 
 
-def _changes_for_rewards(job):
+# === What the result of a phase depends on ===
+
+
+def _record_of_words(run):
+    """Return the record of the cross-entropy phase; see `describe`."""
+    plan, settings = run.plan, run.plan.settings
+    defaults = CaptionerSettings.defaults() if run.start is None else {}
+    arguments = {
+        **run.photos.arguments(),
+        **defaults,
+        **plan.chosen_for_captioner(),
+        **plan.keras_options,
+        "encoder_weights": settings.encoder.encoder_weights,
+        **settings.training.to_dict(),
+        **settings.optimizer.to_dict(),
+        **settings.cross_entropy.to_dict(),
+    }
+    if run.phase.monitored != MONITORED:
+        arguments["monitored"] = run.phase.monitored
+    return describe(arguments, run.photos.captioned, run.start)
+
+
+def _record_of_rewards(run, captioner):
+    """Return the record of the self-critical phase, which starts from a captioner."""
+    plan, settings = run.plan, run.plan.settings
+    arguments = {**settings.training.to_dict(), **settings.optimizer.to_dict()}
+    del arguments["learning_rate"]  # this phase has its own
+    rewards = settings.rewards.to_dict()
+    arguments |= {"epochs": rewards.pop("self_critical_epochs"), "schedule": "constant"}
+    required = {option: term.needs for option, term in TERMS.items() if term.needs}
+    of_photos = run.photos.arguments()
+    arguments |= {argument: of_photos[argument] for argument in required.values()}
+    chosen = plan.chosen_for_captioner()
+    arguments |= {option: chosen.get(option) for option in required}
+    return describe({**arguments, **rewards}, run.photos.captioned, captioner)
+
+
+def _changes_for_rewards(plan):
     """Return what the self-critical phase changes in a captioner: the settings that a
     saved one does not contain, and without a cross-entropy phase, which would have
     applied them, all that were chosen.
     """
-    changes = {**job.plan.chosen_for_captioner(), **job.plan.keras_options}
-    if not job.settings.cross_entropy.epochs:
+    changes = {**plan.chosen_for_captioner(), **plan.keras_options}
+    if plan.phases == [plan.rewards]:
         return changes
     return {name: value for name, value in changes.items() if name in PASSED_TO_EACH_PHASE}
 
 
-def _reject_late_epochs(training):
+def _reject_late_epochs(run):
     """Reject more cross-entropy epochs if the self-critical phase has already started
     from the captioner of the last one.
     """
-    has_rewards = (training.folder / REWARDS / "checkpoint").exists()
-    if has_rewards and not training.has_ended:
+    has_rewards = (run.folder / REWARDS / "checkpoint").exists()
+    if has_rewards and not run.has_ended:
         raise ValueError(
-            f"The self_critical_epochs in this folder started after epoch {len(training.epochs)}. "
+            f"The self_critical_epochs in this folder started after epoch {len(run.epochs)}. "
             "To train longer first, pass another output_dir and "
-            f"initial_model={str(training.folder / 'model')!r}. "
-            f"Received: {training.num_epochs} epochs"
+            f"initial_model={str(run.folder / 'model')!r}. "
+            f"Received: {run.phase.num_epochs} epochs"
         )
 
 
-def _check_changes(captioner, job):
+def _check_changes(captioner, settings):
     """Reject augmentation with a frozen encoder, which encodes each photo only once."""
-    photo_jitter = job.settings.training.photo_jitter
+    photo_jitter = settings.training.photo_jitter
     if captioner.photo_encoder.is_frozen and photo_jitter:
         raise ValueError(
             "This option has no effect on a frozen encoder: leave it out, or train the whole "
@@ -140,21 +155,22 @@ def _check_changes(captioner, job):
         )
 
 
-def _new_captioner(job):
-    """Return the captioner to train: a new one, or `initial_model` adapted to the new
+def _new_captioner(run):
+    """Return the captioner to train: a new one, or the initial model adapted to the new
     vocabulary.
     """
-    words, initial_model = job.settings.cross_entropy, job.initial_model
-    keras_options = job.plan.keras_options
-    vocabulary = Vocabulary.build(job.images, min_count=words.min_count, max_size=words.max_words)
-    if initial_model is None:
-        return Captioner(vocabulary, job.settings.captioner, **keras_options)
-    known_words = initial_model.vocabulary
+    plan, words = run.plan, run.plan.settings.cross_entropy
+    vocabulary = Vocabulary.build(
+        run.photos.captioned, min_count=words.min_count, max_size=words.max_words
+    )
+    if run.start is None:
+        return Captioner(vocabulary, plan.settings.captioner, **plan.keras_options)
+    known_words = run.start.vocabulary
     new_words = [word for word in vocabulary.words if word not in known_words]
-    return initial_model.adapted(
+    return run.start.adapted(
         Vocabulary([*known_words.words, *new_words]),
-        **job.plan.chosen_for_captioner(),
-        **keras_options,
+        **plan.chosen_for_captioner(),
+        **plan.keras_options,
     )
 
 

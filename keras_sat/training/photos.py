@@ -17,56 +17,78 @@ SHORT_NAMES = {"image_size": "", "photo_blur": "blur"}
 
 
 class TrainingPhotos:
-    """The photos of a training run by a Cluster, read or encoded by `prepare`.
+    """The photos of a training run, read or encoded by `prepare`.
 
-    For the other arguments see `fit`.
+    Args:
+        images: list of CaptionedImage, all with captions.
+        output_dir: the folder of the run.
+        boxes: Boxes of phrases, or None.
+        data_dir, split_seed, cache_dir, skip_unreadable, show_progress: see `fit`.
 
     Attributes:
-        images: list of CaptionedImage; `prepare` removes those that cannot be read.
+        captioned: the list `images`.
+        images: those of them that can be read, after `prepare`.
         cache, views: the FeatureCache of the whole photos and those of their other
             views; None and [] if the encoder is trained.
         records: dict from image ids to `data_utils.photo_digests.PHOTO`.
-        boxes: Boxes of phrases, or None.
     """
 
     def __init__(
-        self, images, data_dir, cache_dir, output_dir, skip_unreadable, show_progress, cluster
+        self,
+        images,
+        output_dir,
+        *,
+        data_dir=None,
+        split_seed=None,
+        cache_dir=None,
+        skip_unreadable=False,
+        boxes=None,
+        show_progress=True,
     ):
         if cache_dir and _real_path(cache_dir) == _real_path(output_dir):
             raise ValueError(
                 "cache_dir and output_dir must be different folders. Received: "
                 f"cache_dir={str(cache_dir)!r} with output_dir={str(output_dir)!r}"
             )
-        self.images = images
-        self.data_dir = data_dir
-        self.cache_dir = cache_dir
+        self.captioned = self.images = images
         self.output_dir = output_dir
+        self.data_dir = data_dir
+        self.split_seed = split_seed
+        self.cache_dir = cache_dir
         self.skip_unreadable = skip_unreadable
+        self.boxes = boxes
         self.show_progress = show_progress
-        self.cluster = cluster
         self.cache = None
         self.views = []
         self.records = {}
-        self.boxes = None
         self._reading_options = None  # those of `make_batches`, once prepared
 
-    def prepare(self, captioner, num_views):
+    def arguments(self):
+        """Return a dict of the arguments of `fit` on which the photos depend."""
+        boxes = None if self.boxes is None else checksum(str(self.boxes.phrases))
+        return {
+            "split_seed": self.split_seed,
+            "skip_unreadable": self.skip_unreadable,
+            "boxes": boxes,
+        }
+
+    def prepare(self, captioner, num_views, cluster):
         """Encode the photos (test split included, for `evaluate`) and their views, or
-        check that they are readable.
+        check that they are readable, on each host of a Cluster.
         """
         self.num_views = num_views
         if self._reading_options is not None:
             return  # done by an earlier phase, with the same photos
         _ = captioner.encoder_model  # builds a frozen one: its variables need all hosts at once
-        with self.cluster.one_host_at_a_time():
+        with cluster.one_host_at_a_time():
             if captioner.photo_encoder.is_frozen:
                 self._encode(captioner, num_views)
             else:
                 self._check_readable(captioner)
         weights_digest = None if self.cache is None else self.cache.manifest["weights_digest"]
         readable = checksum([image.image_id for image in self.images])
-        self.cluster.check_same({"readable_photos": readable, "weights_digest": weights_digest})
-        if self.cluster.is_chief:
+        cluster.check_same({"readable_photos": readable, "weights_digest": weights_digest})
+        if cluster.is_chief:
             kept_apart = [image for image in self.images if image.split in ("dev", "test")]
             train = self.images_in("train")
             warn_of_copies(train, kept_apart, "dev and test", self.records, stacklevel=4)
@@ -116,12 +138,13 @@ class TrainingPhotos:
         """Return the photos of a split, which may be an empty list."""
         return [image for image in self.images if image.split == split]
 
-    def batches(self, split, captioner, training, group_by, *, whole=False, **options):
+    def batches(self, split, captioner, training, group_by, shares, *, whole=False, **options):
         """Return the batches of a split, "train" or "dev", for a captioner.
 
         Args:
             training: Training.
             group_by: "length" or "image".
+            shares: those of the Cluster.
             whole: use only the whole photos, not their other views.
             **options: other options of make_batches.
         """
@@ -132,7 +155,7 @@ class TrainingPhotos:
             "batch_size": training.batch_size,
             "group_by": group_by,
             "seed": training.seed,
-            "shares": self.cluster.shares,
+            "shares": shares,
             **self._reading_options,
         }
         if self.cache is None and split == "train":

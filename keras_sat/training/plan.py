@@ -1,8 +1,9 @@
-"""What `fit` would do: `resolve` makes a Plan of the request, the photos and the
-machine.
+"""What `fit` would do: `make_plan` decides it from the options, the number of photos
+and the computer.
 
-    request = Request("folder", {"epochs": 5, "attention": "hard"})
-    print(resolve(request, PhotoCounts(train=400, dev=50), Machine.here("folder")))
+    options = {"epochs": 5, "attention": "hard"}
+    computer = this_computer("folder")
+    print(make_plan("folder", {"train": 400, "dev": 50}, options, **computer))
 
 It is pure: `fit` reads the files and asks for the devices before, and acts afterwards.
 """
@@ -10,7 +11,7 @@ It is pure: `fit` reads the files and asks for the devices before, and acts afte
 import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from keras_sat.model.photo_encoder import BUNDLED
 from keras_sat.model.precision import resolved_dtype
 from keras_sat.settings import CaptionerSettings, Encoder, Features, FitSettings, Network
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS, MONITORED
-from keras_sat.training.run_record import recorded_encoder
+from keras_sat.training.run_record import REWARDS, recorded_encoder
 
 CAPTIONER_ARGUMENTS = ("name", "trainable")  # arguments of Captioner that are not settings
 # Of the settings of encoder, features and network, those that are not fixed once a
@@ -40,72 +41,49 @@ FIXED = [*Encoder.names(), *Features.names(), *Network.names()]
 FIXED = [name for name in FIXED if name not in NOT_FIXED]
 
 
-# === What goes in ===
+# === What it is decided from ===
 
 
-@dataclass
-class Request:
-    """What a call of `fit` asks for. Wrong arguments raise ValueError here, before
-    anything is read or downloaded.
+def options_to_set(options, *, preset=None, initial_model=None):
+    """Return a dict of those options of `fit` that are set: one that is None has the
+    preset's value or the default, unless None is one of its values.
 
-    Args:
-        data: the name of the data set, or "photos" for a list.
-        options: dict of the options; one that is None has the preset's value or the
-            default, unless None is one of its values.
-        initial_model: see `fit`; `resolve` takes a Captioner or None.
-        preset, from_scratch, output_dir, boxes: see `fit`.
-
-    Attributes:
-        settings: FitSettings of the options, with the plain default of each that was
-            not passed.
-        passed: the names of the settings that were passed.
-        keras_options: dict of those CAPTIONER_ARGUMENTS that were passed.
+    Wrong ones raise ValueError. `fit` calls it before anything is read or downloaded.
     """
-
-    data: str
-    options: InitVar[Mapping]
-    preset: str | None = None
-    initial_model: Any = None
-    from_scratch: bool = False
-    output_dir: str | os.PathLike | None = None
-    boxes: Any = None
-    settings: FitSettings = field(init=False)
-    passed: frozenset = field(init=False)
-    keras_options: Mapping = field(init=False)
-
-    def __post_init__(self, options):
-        fields = FitSettings.fields()
-        passed = {
-            name: value
-            for name, value in options.items()
-            if value is not None or name not in fields or not fields[name].metadata["none_is_unset"]
-        }
-        self.keras_options = {
-            name: passed.pop(name) for name in CAPTIONER_ARGUMENTS if name in passed
-        }
-        self.settings = FitSettings.of("fit", passed, also=CAPTIONER_ARGUMENTS)
-        self.passed = frozenset(name for name in passed if name in fields)  # not removed ones
-        if self.preset is not None:
-            one_of(*presets.PRESETS).check("preset", self.preset)
-        epochs = self.settings.cross_entropy.epochs
-        has_rewards = self.settings.rewards.self_critical_epochs > 0
-        if epochs == 0 and (self.initial_model is None or not has_rewards):
-            raise ValueError(
-                "Without an initial_model and self_critical_epochs, `epochs` must be at least 1. "
-                f"Received: {epochs=}"
-            )
-        _check_required(self.settings.loss, boxes=self.boxes)
-
-    def passed_options(self):
-        """Return a dict of the settings that were passed."""
-        values = self.settings.to_dict()
-        return {name: values[name] for name in self.passed}
+    fields = FitSettings.fields()
+    options = {
+        name: value
+        for name, value in options.items()
+        if value is not None or name not in fields or not fields[name].metadata["none_is_unset"]
+    }
+    settings = _settings_of(options)
+    if preset is not None:
+        one_of(*presets.PRESETS).check("preset", preset)
+    epochs = settings.cross_entropy.epochs
+    has_rewards = settings.rewards.self_critical_epochs > 0
+    if epochs == 0 and (initial_model is None or not has_rewards):
+        raise ValueError(
+            "Without an initial_model and self_critical_epochs, `epochs` must be at least 1. "
+            f"Received: {epochs=}"
+        )
+    known = [*fields, *CAPTIONER_ARGUMENTS]  # without those that were removed
+    return {name: value for name, value in options.items() if name in known}
 
 
-def _check_required(loss, **arguments):
-    """Reject weights of a Loss that require an argument of `fit`, and arguments that
-    require weights; `arguments` contains those that terms need.
+def _settings_of(options):
+    """Return the FitSettings of options that are set, with the plain default of each
+    other.
     """
+    settings = {name: value for name, value in options.items() if name not in CAPTIONER_ARGUMENTS}
+    return FitSettings.of("fit", settings, also=CAPTIONER_ARGUMENTS)
+
+
+def check_required(options, **arguments):
+    """Reject options, the weights of terms of the loss, that require an argument of
+    `fit`, and arguments that require options; `arguments` contains those that terms
+    need.
+    """
+    loss = _settings_of(options).loss
     for name, argument in arguments.items():
         weights = {
             option: getattr(loss, option) for option, term in TERMS.items() if term.needs == name
@@ -118,60 +96,29 @@ def _check_required(loss, **arguments):
             )
 
 
-class PhotoCounts(NamedTuple):
-    """The number of photos with a caption in each split."""
+def this_computer(data, output_dir=None, cluster=None):
+    """Return what `make_plan` has to know about this computer and what is on it, a dict
+    of its keyword arguments.
 
-    train: int
-    dev: int = 0
-    test: int = 0
-
-    @classmethod
-    def of(cls, images):
-        """Count CaptionedImages."""
-        splits = [image.split for image in images]
-        return cls(*(splits.count(split) for split in cls._fields))
-
-
-class Machine(NamedTuple):
-    """What `resolve` has to know about the computer and what is on it.
-
-    Attributes:
-        default_encoder: the encoder that this computer is fit for.
-        auto_dtype: what dtype="auto" means on it.
-        devices: the devices that train, in words.
-        bundled: CaptionerSettings of the bundled photo captioner.
-        resumed_encoder: the encoder of the run that is in `output_dir`; None if there
-            is none or `output_dir` was left to the default.
+    Args:
+        data: name of a data set, or a list of CaptionedImage.
+        output_dir: the folder of the training, if it is given.
+        cluster: the Cluster that will train; None: one device.
     """
-
-    default_encoder: str
-    auto_dtype: str
-    devices: str
-    bundled: CaptionerSettings
-    resumed_encoder: str | None = None
-
-    @classmethod
-    def here(cls, data, output_dir=None, cluster=None):
-        """Describe this computer, for the data and the folder of a training.
-
-        Args:
-            data: name of a data set, or a list of CaptionedImage.
-            cluster: the Cluster that will train; None: one device.
-        """
-        path = PRETRAINED / presets.DEFAULT_MODEL / "config.json"
-        bundled = read_sealed_json(path, EXPECTED)["captioner"]
-        del bundled["name"]
-        default_encoder = presets.default_encoder(data)
-        resumed_encoder = None if output_dir is None else recorded_encoder(output_dir)
-        if cluster is not None:  # the hosts may differ; the chief decides
-            default_encoder, resumed_encoder = cluster.broadcast([default_encoder, resumed_encoder])
-        return cls(
-            default_encoder=default_encoder,
-            auto_dtype=resolved_dtype("auto"),
-            devices=_devices_in_words(cluster),
-            bundled=CaptionerSettings.of(path, bundled),
-            resumed_encoder=resumed_encoder,
-        )
+    path = PRETRAINED / presets.DEFAULT_MODEL / "config.json"
+    bundled = read_sealed_json(path, EXPECTED)["captioner"]
+    del bundled["name"]
+    default_encoder = presets.default_encoder(data)
+    resumed_encoder = None if output_dir is None else recorded_encoder(output_dir)
+    if cluster is not None:  # the hosts may differ; the chief decides
+        default_encoder, resumed_encoder = cluster.broadcast([default_encoder, resumed_encoder])
+    return {
+        "default_encoder": default_encoder,
+        "auto_dtype": resolved_dtype("auto"),
+        "devices": _devices_in_words(cluster),
+        "bundled": CaptionerSettings.of(path, bundled),
+        "resumed_encoder": resumed_encoder,
+    }
 
 
 def _devices_in_words(cluster):
@@ -182,7 +129,25 @@ def _devices_in_words(cluster):
     return f"{num_gpus} GPU" if num_gpus else f"CPU, {os.cpu_count()} cores"
 
 
-# === What comes out ===
+# === What is decided ===
+
+
+class Phase(NamedTuple):
+    """One phase of a training run: epochs with one objective.
+
+    Attributes:
+        prefix: what messages put before "epoch" and "training".
+        num_epochs: the most epochs that it has.
+        learning_rate: a number or a Keras schedule.
+        folder: the name of its folder in that of the run; "": that folder itself.
+        monitored: the metric that decides which epoch is the best.
+    """
+
+    prefix: str
+    num_epochs: int
+    learning_rate: Any
+    folder: str
+    monitored: str
 
 
 @dataclass(frozen=True)
@@ -190,7 +155,9 @@ class Plan:
     """The decisions of a training run. `str` of it is what `fit` would do, in words.
 
     Attributes:
-        data, photos, devices: see Request, PhotoCounts and Machine.
+        data: the name of the data set.
+        num_photos: dict from splits to their number of photos with a caption.
+        devices: the devices that train, in words.
         preset: the name of the preset; "default": none.
         initial_model: "bundled", "passed" or None: it starts from random weights.
         settings: FitSettings: what was chosen, and else the values of the initial model
@@ -205,7 +172,7 @@ class Plan:
     """
 
     data: str
-    photos: PhotoCounts
+    num_photos: Mapping
     devices: str
     preset: str
     initial_model: str | None
@@ -217,6 +184,24 @@ class Plan:
     output_dir: Path
     notes: tuple = field(repr=False)
     goes_without: tuple = field(repr=False)
+
+    @property
+    def words(self):
+        """The phase of cross-entropy, which trains on the words of given captions."""
+        rate, epochs = self.settings.optimizer.learning_rate, self.settings.cross_entropy.epochs
+        return Phase("", epochs, rate, "", self.monitored)
+
+    @property
+    def rewards(self):
+        """The self-critical phase, which trains on the CIDEr of whole captions."""
+        rewards = self.settings.rewards
+        rate, epochs = rewards.self_critical_rate, rewards.self_critical_epochs
+        return Phase("self-critical ", epochs, rate, REWARDS, "val_cider")
+
+    @property
+    def phases(self):
+        """The list of the phases that have epochs, in their order."""
+        return [phase for phase in (self.words, self.rewards) if phase.num_epochs]
 
     @property
     def keeps_initial_model(self):
@@ -260,10 +245,10 @@ class Plan:
         by = "photo" if words.group_by == "image" else "length of the caption"
         views = f", {words.num_views} views of each photo" if words.num_views > 1 else ""
         metric = "cross-entropy" if self.monitored == CROSS_ENTROPY else "BLEU-4"
-        chosen = f"the best by {metric} on dev" if self.photos.dev else "the last one"
+        num_train, num_dev, num_test = self.num_photos.values()
+        chosen = f"the best by {metric} on dev" if num_dev else "the last one"
         lines = [
-            f"data: {self.data}: {self.photos.train} photos in train, {self.photos.dev} in dev, "
-            f"{self.photos.test} in test",
+            f"data: {self.data}: {num_train} photos in train, {num_dev} in dev, {num_test} in test",
             f"preset: {self.preset}",
             f"start: {start}",
             f"captioner: {network_in_words(self.settings, self.encoder_name)}",
@@ -286,92 +271,127 @@ class Plan:
         return ", then ".join(phases)
 
 
-# === From one to the other ===
+# === How it is decided ===
 
 
-def resolve(request, photos, machine):
-    """Return the Plan for a Request, PhotoCounts and a Machine."""
-    preset, preset_settings = _preset_of(request, machine)
-    settings = request.settings.replace(**preset_settings)
-    chosen = request.passed.union(preset_settings)
+def make_plan(
+    data,
+    num_photos,
+    options,
+    *,
+    preset=None,
+    initial_model=None,
+    from_scratch=False,
+    output_dir=None,
+    default_encoder,
+    auto_dtype,
+    devices,
+    bundled,
+    resumed_encoder=None,
+):
+    """Return the Plan of a training run.
+
+    Args:
+        data: the name of the data set, or "photos" for a list.
+        num_photos: dict from "train", "dev" and "test" to their number of photos with a
+            caption; a split that is left out has none.
+        options: dict of the options of `fit`.
+        preset, from_scratch, output_dir: see `fit`.
+        initial_model: a Captioner or None.
+        default_encoder: the encoder that the computer is fit for.
+        auto_dtype: what dtype="auto" means on it.
+        devices: the devices that train, in words.
+        bundled: CaptionerSettings of the bundled photo captioner.
+        resumed_encoder: the encoder of the run that is in `output_dir`; None if there
+            is none or `output_dir` was left to the default.
+    """
+    num_photos = {split: num_photos.get(split, 0) for split in ("train", "dev", "test")}
+    options = options_to_set(options, preset=preset, initial_model=initial_model)
+    settings = _settings_of(options)
+    keras_options = {name: options[name] for name in CAPTIONER_ARGUMENTS if name in options}
+    passed = {name: value for name, value in options.items() if name not in keras_options}
+    encoder = resumed_encoder or default_encoder
+    name, preset_settings = _preset_of(data, passed, preset, initial_model, encoder)
+    settings = settings.replace(**preset_settings)
+    chosen = frozenset([*passed, *preset_settings])
     notes = []
-    if request.preset is None and preset != "default":
+    if preset is None and name != "default":
         notes.append(
-            f"using the preset {preset}; preset='default' (--preset default) uses the plain "
-            "defaults"
+            f"using the preset {name}; preset='default' (--preset default) uses the plain defaults"
         )
 
-    initial_model, initial_settings = None, None
-    if request.initial_model is not None:
-        initial_model, initial_settings = "passed", request.initial_model.settings
-    elif _may_start_from_bundled(request):
-        obstacle = _why_not_bundled(settings, chosen, photos, machine.bundled)
+    start, initial_settings = None, None
+    if initial_model is not None:
+        start, initial_settings = "passed", initial_model.settings
+    elif data == "folder" and not from_scratch and name == "default":
+        obstacle = _why_not_bundled(settings, chosen, num_photos["train"], bundled)
         if obstacle is None:
-            initial_model, initial_settings = "bundled", machine.bundled
+            start, initial_settings = "bundled", bundled
         notes.append(_start_in_words(obstacle))
-    if initial_model is None and "encoder" not in chosen:
-        encoder = machine.resumed_encoder or machine.default_encoder
+    if start is None and "encoder" not in chosen:
         settings, chosen = settings.replace(encoder=encoder), chosen | {"encoder"}
-        if machine.resumed_encoder is None and encoder == presets.LIGHT_ENCODER:
+        if resumed_encoder is None and encoder == presets.LIGHT_ENCODER:
             notes.append(presets.WITHOUT_GPU)
 
     defaults = {}
     if initial_settings is not None:
         defaults |= initial_settings.to_dict()
         del defaults["seed"], defaults["encoder_weights"]  # which are those of the run
-    if initial_model == "bundled":
+    if start == "bundled":
         defaults |= presets.OWN_PHOTOS
     settings = settings.replace(
         **{name: value for name, value in defaults.items() if name not in chosen}
     )
     encoder = settings.encoder.encoder
     encoder_name = getattr(encoder, "name", encoder)
-    if initial_model == "passed":  # a saved one may lack an encoder of the user's own
-        encoder_name = request.initial_model.encoder
+    if initial_model is not None:  # a saved one may lack an encoder of the user's own
+        encoder_name = initial_model.encoder
     settings = settings.replace(**_left_to_encoder(settings))
     if settings.training.dtype == "auto":
-        settings = settings.replace(dtype=machine.auto_dtype)  # so that the record has it
-    keras_options = dict(request.keras_options)
+        settings = settings.replace(dtype=auto_dtype)  # so that the record has it
     if settings.training.dtype is not None:
         keras_options["dtype"] = settings.training.dtype
 
-    output_dir = request.output_dir
     if output_dir is None:
         attention = settings.network.attention
-        output_dir = f"runs/{request.data}-{encoder_name or 'vgg16'}-{attention}"
+        output_dir = f"runs/{data}-{encoder_name or 'vgg16'}-{attention}"
     return Plan(
-        data=request.data,
-        photos=photos,
-        devices=machine.devices,
-        preset=preset,
-        initial_model=initial_model,
+        data=data,
+        num_photos=num_photos,
+        devices=devices,
+        preset=name,
+        initial_model=start,
         settings=settings,
         chosen=chosen,
         keras_options=keras_options,
         encoder_name=encoder_name,
-        monitored=_monitored(photos, is_bundled=initial_model == "bundled"),
+        monitored=_monitored(num_photos["dev"], is_bundled=start == "bundled"),
         output_dir=Path(output_dir).expanduser(),
         notes=tuple(notes),
-        goes_without=_goes_without(photos, settings),
+        goes_without=_goes_without(num_photos, settings),
     )
 
 
-def _preset_of(request, machine):
-    """Return the name of the preset, and a dict of its settings, without those that the
-    request overrides.
+def _preset_of(data, passed, preset, initial_model, encoder):
+    """Return the name of the preset, and a dict of its settings, without those that
+    were passed.
+
+    A preset is for training from scratch: with an initial model there is none, unless
+    it is asked for.
+
+    Args:
+        data, preset, initial_model: see `make_plan`.
+        passed: dict of the settings that were passed.
+        encoder: the encoder if none was passed.
     """
-    if request.preset is not None:
-        preset, settings = request.preset, presets.PRESETS[request.preset]
-    elif request.initial_model is not None:
+    if preset is not None:
+        settings = presets.PRESETS[preset]
+    elif initial_model is not None:
         return "default", {}
     else:
-        known = request.passed_options()
-        if machine.resumed_encoder is not None:
-            known = {"encoder": machine.resumed_encoder, **known}
-        encoder = known.get("encoder") or machine.default_encoder
-        preset = presets.default_preset(request.data, encoder)
-        settings = presets.fitting_settings(preset, known)
-    return preset, {name: value for name, value in settings.items() if name not in request.passed}
+        preset = presets.default_preset(data, passed.get("encoder") or encoder)
+        settings = presets.fitting_settings(preset, {"encoder": encoder, **passed})
+    return preset, {name: value for name, value in settings.items() if name not in passed}
 
 
 def _left_to_encoder(settings):
@@ -385,31 +405,23 @@ def _left_to_encoder(settings):
     return {"encoder_training": training, "group_by": group_by}
 
 
-def _monitored(photos, *, is_bundled):
+def _monitored(num_dev, *, is_bundled):
     """Return the metric that chooses the best cross-entropy epoch.
 
     From a few photos BLEU-4 chooses by chance, and often an epoch that has learned the
     training captions by heart.
     """
-    has_few = 0 < photos.dev < FEW_DEV_PHOTOS
+    has_few = 0 < num_dev < FEW_DEV_PHOTOS
     return CROSS_ENTROPY if is_bundled and has_few else MONITORED
 
 
-def _may_start_from_bundled(request):
-    """Return whether the bundled captioner may be the initial model: of the user's own
-    photos, without a preset, whose settings are for training from scratch.
-    """
-    has_preset = request.preset not in (None, "default")
-    return request.data == "folder" and not request.from_scratch and not has_preset
-
-
-def _why_not_bundled(settings, chosen, photos, bundled):
+def _why_not_bundled(settings, chosen, num_train, bundled):
     """Return why training does not start from the bundled captioner: many photos, or
     settings that change its network; None if it does.
 
     Args:
         settings, chosen: see Plan.
-        photos: PhotoCounts.
+        num_train: number of training photos.
         bundled: CaptionerSettings of the bundled captioner.
     """
     asked, has = settings.to_dict(), bundled.to_dict()
@@ -420,8 +432,8 @@ def _why_not_bundled(settings, chosen, photos, bundled):
         changed.append("attention")
     if changed:
         return f"the bundled captioner has a different {', '.join(changed)}"
-    if photos.train >= presets.MANY_PHOTOS:
-        return f"{photos.train} training photos are enough"
+    if num_train >= presets.MANY_PHOTOS:
+        return f"{num_train} training photos are enough"
     return None
 
 
@@ -448,10 +460,10 @@ def _recorded_values(record, names):
     }
 
 
-def _goes_without(photos, settings):
+def _goes_without(num_photos, settings):
     """Return what the captioner will lack for want of photos, as a tuple of lines."""
-    lines = [without_index(photos.train) if settings.search.consensus_weight else None]
-    lines.append(without_confidence(photos.dev))
+    lines = [without_index(num_photos["train"]) if settings.search.consensus_weight else None]
+    lines.append(without_confidence(num_photos["dev"]))
     return tuple(line for line in lines if line is not None)
 
 

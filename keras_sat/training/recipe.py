@@ -8,6 +8,7 @@ import os
 import tempfile
 import time
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +25,21 @@ from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
 from keras_sat.files.model_folder import PRETRAINED
 from keras_sat.files.saving import save_records
-from keras_sat.settings import SHOWN_IN_FIT, FitSettings, with_options
+from keras_sat.settings import SHOWN_IN_FIT, Encoder, FitSettings, with_options
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
-from keras_sat.training.job import TrainingJob
 from keras_sat.training.phases import train_on_rewards, train_on_words
 from keras_sat.training.photos import TrainingPhotos
 from keras_sat.training.plan import (
-    Machine,
-    PhotoCounts,
-    Request,
-    resolve,
+    check_required,
+    make_plan,
+    options_to_set,
+    this_computer,
     without_confidence,
     without_index,
 )
-from keras_sat.training.run_record import REWARDS, checksum, record_to_resume
+from keras_sat.training.run import Run
+from keras_sat.training.run_record import record_to_resume
 from keras_sat.training.summary import photos_seen_before
 
 
@@ -73,7 +74,7 @@ def fit(
     arguments again to resume it after an interruption, or to load it when finished.
     Ctrl-C ends it and returns the best captioner so far, and `minutes` ends it in time.
     What `fit` would do with other arguments, photos or computers says
-    `keras_sat.training.plan.resolve`.
+    `keras_sat.training.plan.make_plan`.
 
     The options are listed below, the most used ones first, then by kind. One that is
     not passed, or None, has the preset's value, or with an `initial_model` that of this
@@ -152,41 +153,41 @@ def fit(
         )
     cluster = Cluster(strategy)
     show_progress = show_progress and cluster.is_chief
-    request = Request(
+    options = options_to_set(options, preset=preset, initial_model=initial_model)
+    check_required(options, boxes=boxes)
+    computer = this_computer(data, output_dir, cluster)
+    with cluster.one_host_at_a_time():
+        images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
+    images = _captioned(images)
+    train_images = photos_of_split(images, "train")  # rejects data without any
+    initial_model = _loaded(initial_model, options)
+    plan = make_plan(
         data if isinstance(data, str) else "photos",
+        Counter(image.split for image in images),
         options,
         preset=preset,
         initial_model=initial_model,
         from_scratch=from_scratch,
         output_dir=output_dir,
-        boxes=boxes,
+        **computer,
     )
-    machine = Machine.here(data, output_dir, cluster)
-    with cluster.one_host_at_a_time():
-        images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
-    images = _captioned(images)
-    train_images = photos_of_split(images, "train")  # rejects data without any
-    encoder_weights = request.settings.encoder.encoder_weights
-    initial_model = _loaded(initial_model, encoder_weights)
-    request.initial_model = initial_model
-    plan = resolve(request, PhotoCounts.of(images), machine)
     plan = plan.resumed(cluster.broadcast(record_to_resume(plan.output_dir)))
     if plan.initial_model == "bundled":
-        initial_model = _loaded(PRETRAINED / presets.DEFAULT_MODEL, encoder_weights)
+        initial_model = _loaded(PRETRAINED / presets.DEFAULT_MODEL, options)
     if show_progress:
         for line in [*plan.notes, *photos_seen_before(initial_model, images)]:
             print(line)
 
     photos = TrainingPhotos(
-        images, data_dir, cache_dir, plan.output_dir, skip_unreadable, show_progress, cluster
+        images,
+        plan.output_dir,
+        data_dir=data_dir,
+        split_seed=split_seed,
+        cache_dir=cache_dir,
+        skip_unreadable=skip_unreadable,
+        boxes=None if boxes is None else read_boxes(boxes, train_images),
+        show_progress=show_progress,
     )
-    if boxes is not None:
-        photos.boxes = read_boxes(boxes, train_images)
-    arguments = {
-        "split_seed": split_seed,
-        "skip_unreadable": skip_unreadable,
-        "boxes": None if photos.boxes is None else checksum(str(photos.boxes.phrases)),
-    }
     if plan.settings.training.deterministic:
         tf.config.experimental.enable_op_determinism()
     minutes = plan.settings.training.minutes
@@ -194,20 +195,32 @@ def fit(
     with tempfile.TemporaryDirectory() as temporary, cluster.scope():
         # Only the chief saves files.
         folder = plan.output_dir if cluster.is_chief else Path(temporary)
-        job = TrainingJob(
-            plan, initial_model, images, arguments, photos, cluster, callbacks, folder, deadline
-        )
         with exclusive_lock(folder / "lock", f"is training in {folder}"):
-            return _carry_out(job)
+            captioner, epochs = initial_model, []
+            for phase in plan.phases:
+                options = {"start": captioner, "callbacks": callbacks, "deadline": deadline}
+                run = Run(plan, phase, photos, cluster, folder, **options)
+                train = train_on_words if phase == plan.words else train_on_rewards
+                captioner = train(run)
+                epochs += run.epochs
+                if not run.is_whole:
+                    break
+            else:
+                _index(run, captioner)
+                if not run.was_interrupted:
+                    _calibrate(run, captioner)
+    captioner.history = Curves(epochs, was_interrupted=run.was_interrupted)
+    return captioner
 
 
-def _loaded(model, encoder_weights):
+def _loaded(model, options):
     """Return an initial model as a Captioner: a Captioner or None unchanged, else the
-    saved or bundled one.
+    saved or bundled one, with the `encoder_weights` of the options.
     """
     if model is None or isinstance(model, Captioner):
         return model
-    weights = None if encoder_weights == "imagenet" else encoder_weights
+    weights = options.get("encoder_weights")
+    weights = None if weights == Encoder().encoder_weights else weights
     return Captioner.from_pretrained(model, encoder_weights=weights)
 
 
@@ -223,68 +236,48 @@ def _captioned(images):
     return kept
 
 
-def _carry_out(job):
-    """Carry out the plan of a TrainingJob: run all phases of training and return the
-    captioner with its history.
-    """
-    captioner, folder = job.initial_model, job.folder
-    is_whole, epochs = True, []
-    if job.settings.cross_entropy.epochs:
-        captioner, is_whole, epochs = train_on_words(job)
-    if is_whole and job.settings.rewards.self_critical_epochs:
-        captioner, is_whole, rewarded_epochs = train_on_rewards(job, captioner)
-        epochs = [*epochs, *rewarded_epochs]
-        folder = job.folder / REWARDS
-    if is_whole:
-        _index(job, captioner, folder / "model")
-        if not job.was_interrupted:
-            _calibrate(job, captioner, folder / "model")
-    captioner.history = Curves(epochs, was_interrupted=job.was_interrupted)
-    return captioner
-
-
-def _index(job, captioner, folder):
+def _index(run, captioner):
     """Build the index for `consensus_weight` and save it, unless there is one or
     several hosts.
     """
     is_wanted = captioner.search_settings.consensus_weight and captioner.consensus is None
-    if not is_wanted or job.cluster.num_hosts > 1:
+    if not is_wanted or run.cluster.num_hosts > 1:
         return
-    obstacle = without_index(len(job.photos.images_in("train")))
+    obstacle = without_index(len(run.photos.images_in("train")))
     if obstacle is not None:
-        job.say(obstacle)
+        run.say(obstacle)
         return
-    with _completing(job, "an index of its training photos"):
-        job.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
-        reading = {"cache": job.photos.cache, "show_progress": job.photos.show_progress}
-        train_images = job.photos.images_in("train")
+    with _completing(run, "an index of its training photos"):
+        run.photos.prepare(captioner, 1, run.cluster)  # a training that has ended was only loaded
+        reading = {"cache": run.photos.cache, "show_progress": run.photos.show_progress}
+        train_images = run.photos.images_in("train")
         captioner.consensus = consensus.Consensus.build(captioner, train_images, **reading)
-        save_records(captioner, folder)
+        save_records(captioner, run.folder / "model")
 
 
-def _calibrate(job, captioner, folder):
+def _calibrate(run, captioner):
     """Fit the confidence on dev and save it, unless there is one or several hosts."""
-    dev_images = job.photos.images_in("dev")
+    dev_images = run.photos.images_in("dev")
     dev_ids = [image.image_id for image in dev_images]
     seen = seen_in_training(dev_ids, captioner.training_photos)
-    if captioner.confidence is not None or seen or job.cluster.num_hosts > 1:
+    if captioner.confidence is not None or seen or run.cluster.num_hosts > 1:
         return
     obstacle = without_confidence(len(dev_images))
     if obstacle is not None:
-        job.say(obstacle)
+        run.say(obstacle)
         return
-    with _completing(job, "a confidence"):
-        job.photos.prepare(captioner, num_views=1)  # a training that has ended was only loaded
-        reading = {"cache": job.photos.cache, "show_progress": job.photos.show_progress}
-        measured = calibration.calibrate(captioner, job.photos.images_in("dev"), **reading)
-        save_records(captioner, folder)
+    with _completing(run, "a confidence"):
+        run.photos.prepare(captioner, 1, run.cluster)  # a training that has ended was only loaded
+        reading = {"cache": run.photos.cache, "show_progress": run.photos.show_progress}
+        measured = calibration.calibrate(captioner, run.photos.images_in("dev"), **reading)
+        save_records(captioner, run.folder / "model")
         right = f"confidence: {measured.are_right.mean():.0%} of the dev captions are correct"
         error = 100 * measured.expected_error
-        job.say(f"{right}; the calibration error is {error:.0f} percentage points")
+        run.say(f"{right}; the calibration error is {error:.0f} percentage points")
 
 
 @contextlib.contextmanager
-def _completing(job, what):
+def _completing(run, what):
     """Add `what`, such as "a confidence", to a trained captioner, which errors must not
     cost.
 
@@ -293,8 +286,8 @@ def _completing(job, what):
     try:
         yield
     except KeyboardInterrupt:
-        job.was_interrupted = True
-        job.say(f"stopped: trained, but without {what}; repeat the call or command to add it")
+        run.was_interrupted = True
+        run.say(f"stopped: trained, but without {what}; repeat the call or command to add it")
     except (OSError, ValueError) as error:
         problem = f"The captioner is trained, but without {what}: {error}"
-        warnings.warn(problem, stacklevel=6)
+        warnings.warn(problem, stacklevel=5)

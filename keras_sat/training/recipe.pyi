@@ -104,7 +104,7 @@ def fit(
     arguments again to resume it after an interruption, or to load it when finished.
     Ctrl-C ends it and returns the best captioner so far, and `minutes` ends it in time.
     What `fit` would do with other arguments, photos or computers says
-    `keras_sat.training.plan.resolve`.
+    `keras_sat.training.plan.make_plan`.
 
     The options are listed below, the most used ones first, then by kind. One that is
     not passed, or None, has the preset's value, or with an `initial_model` that of this

@@ -9,12 +9,12 @@ from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS
 UNCERTAINTY_OF_BLEU_4 = 34
 
 
-def summary(job, captioner, num_views):
+def summary(plan, captioned_images, captioner, num_views):
     """Yield warnings, and lines that describe the photos, vocabulary, encoder,
-    captioner and devices used.
+    captioner and devices used by a Plan.
     """
     images = {
-        split: [image for image in job.images if image.split == split]
+        split: [image for image in captioned_images if image.split == split]
         for split in ("train", "dev", "test")
     }
     captions = {
@@ -25,8 +25,8 @@ def summary(job, captioner, num_views):
         f"{len(images[split])} photos with {len(captions[split])} captions in {split}"
         for split in images
     ]
-    yield f"data: {job.plan.data}: {', '.join(counts)}"
-    yield from _too_few_photos(len(images["train"]), len(images["dev"]), job.plan.monitored)
+    yield f"data: {plan.data}: {', '.join(counts)}"
+    yield from _too_few_photos(len(images["train"]), len(images["dev"]), plan.monitored)
     vocabulary = captioner.vocabulary
     percent_unknown = 100 * vocabulary.unknown_share(captions["dev"])
     yield (
@@ -36,13 +36,13 @@ def summary(job, captioner, num_views):
     _, rows, columns, feature_dim = captioner.encoder_model.output_shape
     training = captioner.settings.encoder.encoder_training
     if training == "frozen":
-        num_encoded = len(job.images) + (num_views - 1) * len(images["train"])
+        num_encoded = len(captioned_images) + (num_views - 1) * len(images["train"])
         size = num_encoded * rows * columns * feature_dim * 2  # two bytes a number
         training = f"features of all photos are computed once and take {size / 1e9:.2f} GB"
     yield f"encoder: {captioner.encoder}, {rows} x {columns} x {feature_dim}; {training}"
     dtype = captioner.decoder.dtype_policy.name
     yield f"captioner: {captioner.description()}, computed in {dtype}"
-    yield f"training on {job.plan.devices}; all files are in {job.folder}"
+    yield f"training on {plan.devices}; all files are in {plan.output_dir}"
 
 
 def _too_few_photos(num_train, num_dev, monitored):

@@ -43,7 +43,7 @@ import data_utils
 import keras_sat
 from data_utils import draw_scenes, is_true
 from keras_sat.scoring.published import PUBLISHED
-from keras_sat.training.plan import Machine, PhotoCounts, Request, resolve
+from keras_sat.training.plan import make_plan, this_computer
 
 plt.rcParams["figure.dpi"] = 100
 folder = Path(tempfile.mkdtemp())
@@ -238,12 +238,12 @@ keras_sat.AttentionDisplay.from_result(looked).plot(width=10)
 # keras-sat caption new_photo.jpg --model runs/mine/model --plot where.png
 # ```
 #
-# What would `fit` do with 500 photos? The function `resolve` makes all the decisions of `fit`, but needs no photos. The
-# next cell prints the plan that `resolve` returns:
+# What would `fit` do with 500 photos? The function `make_plan` makes all the decisions of `fit`, but needs no photos.
+# The next cell prints the plan that `make_plan` returns:
 
 # %%
-counts = PhotoCounts(train=400, dev=50, test=50)
-plan = resolve(Request("folder", {}), counts, Machine.here("folder"))
+num_photos = {"train": 400, "dev": 50, "test": 50}
+plan = make_plan("folder", num_photos, {}, **this_computer("folder"))
 print("\n".join(textwrap.fill(line, 110) for line in str(plan).splitlines()))
 
 # %% [markdown]
