@@ -256,10 +256,15 @@ class Cluster:
     def fit(
         self, captioner, batches, *, validation_data=None, initial_epoch=0, epochs=1, callbacks=()
     ):
-        """Train on several devices, since Keras' `fit` cannot do so on several hosts:
-        only the chief has callbacks and decides when to stop.
+        """Train on several devices: only the chief has callbacks and decides when to
+        stop. On one device use `Captioner.fit`, which is that of Keras.
 
-        On one device use `Captioner.fit`, which is that of Keras.
+        Keras 3.15 cannot: its `fit` begins with the mean of the replicas' first parts,
+        which stops at parts of other sizes (InvalidArgumentError: "Inputs to operation
+        AddN of type AddN must have the same size and shape") and always on several
+        hosts (ValueError: "Attempt to convert a value (PerReplica ...) with an
+        unsupported type"), where the mean of a metric would fail next ("Invalid
+        reduction dimension 0 for input with 0 dimensions").
 
         Args:
             captioner: created and compiled within `scope`.
