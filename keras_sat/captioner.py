@@ -28,7 +28,7 @@ from keras_sat.model.forks import reject_fork
 from keras_sat.model.objective import PaperObjective
 from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
 from keras_sat.model.precision import resolved_dtype
-from keras_sat.model.teacher_forcing import as_rows
+from keras_sat.model.teacher_forcing import as_rows, read_captions
 from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
 from keras_sat.search.generation import CaptionGenerator
 from keras_sat.search.keras_engine import KerasEngine
@@ -171,6 +171,14 @@ class Captioner(CaptionGenerator, Trainer):
         """Whether regions are sampled in training, as hard attention does."""
         return self.decoder.samples_regions
 
+    @property
+    def encoder_variables(self) -> list:
+        """The encoder weights that are trained: all of them, those of its last layers,
+        or none.
+        """
+        trained = self.photo_encoder.trained_network
+        return [] if trained is None else trained.trainable_variables
+
     def description(self) -> str:
         """Return attention, reading order, scoring, encoder and layers in one line."""
         return network_in_words(self.settings, self.encoder)
@@ -254,6 +262,15 @@ class Captioner(CaptionGenerator, Trainer):
         self.decoder.build(adapted_shape, (None, None))
         self.build_terms()
 
+    def build_terms(self):
+        """Create the weights of the loss terms once their shapes are known."""
+        if not (self.num_regions and self.compiled):
+            return
+        features_shape = self.adapter.compute_output_shape((None, *self.feature_shape))
+        for layer in self.term_layers:
+            if not layer.built:
+                layer.build(features_shape)
+
     def build_once(self, features_shape, input_ids_shape=(None, None)):
         """Build the model for features or photos of this shape, if it is not built."""
         if not self.built:
@@ -269,6 +286,18 @@ class Captioner(CaptionGenerator, Trainer):
         features = self.decoder_features(photos_or_features, training)
         return self.decoder(
             features, as_rows(input_ids), training=training, noise=noise, sampled=sampled
+        )
+
+    def read(
+        self, features: Any, input_ids: Any, target_ids: Any, token_weights: Any, **options: Any
+    ) -> Any:
+        """Run the decoder on given captions.
+
+        See `keras_sat.model.teacher_forcing.read_captions`.
+        """
+        options["padded"] = bool(self.compiled and self.jit_compile)
+        return read_captions(
+            self.decoder, features, input_ids, target_ids, token_weights, **options
         )
 
     def steps(

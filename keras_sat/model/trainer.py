@@ -12,7 +12,6 @@ from keras_sat.checks import check_no_keras_distribution
 from keras_sat.model.forks import reject_fork
 from keras_sat.model.metrics import Means
 from keras_sat.model.replicas import sums_on_first_replica
-from keras_sat.model.teacher_forcing import read_captions
 from keras_sat.model.updates import WeightUpdates, make_optimizer
 from keras_sat.settings import Optimizer, with_options
 
@@ -26,16 +25,14 @@ NO_FORWARD_PASS = (
 
 class Trainer(keras.Model):
     """A Keras model with its own training objective. Subclasses define the attributes
-    below and `build_once`.
+    below, `build_once` and `build_terms`.
 
     Attributes:
-        photo_encoder, adapter, decoder: the parts of the network.
+        photo_encoder, decoder: parts of the network: `decoder` has the dtype of its
+            computations, and `photo_encoder` rejects photos of another size.
         vocabulary: Vocabulary.
-        feature_shape, num_regions: shape of the features, and number of attended
-            regions; None until it is built.
         paper_objective: PaperObjective, which is minimised unless `compile` is given
             another objective.
-        term_layers: the layers of its terms, which are needed only for training.
     """
 
     def __init__(self, **kwargs):
@@ -47,14 +44,6 @@ class Trainer(keras.Model):
     @property
     def metrics(self):
         return list(self.means.by_name.values())
-
-    @property
-    def encoder_variables(self):
-        """The encoder weights that are trained: all of them, those of its last layers,
-        or none.
-        """
-        trained = self.photo_encoder.trained_network
-        return [] if trained is None else trained.trainable_variables
 
     @with_options(Optimizer)
     def compile(
@@ -247,16 +236,6 @@ class Trainer(keras.Model):
         """Return the paper's Objective for a batch from make_batches."""
         return self.paper_objective(self, batch, training)
 
-    def read(self, features, input_ids, target_ids, token_weights, **options):
-        """Run the decoder on given captions.
-
-        See `keras_sat.model.teacher_forcing.read_captions`.
-        """
-        options["padded"] = bool(self.compiled and self.jit_compile)
-        return read_captions(
-            self.decoder, features, input_ids, target_ids, token_weights, **options
-        )
-
     def train_step(self, batch):
         """Train on one batch from make_batches; return the metrics so far."""
         with tf.GradientTape() as tape:
@@ -279,15 +258,6 @@ class Trainer(keras.Model):
         Return the metrics so far.
         """
         return self.means.update(self.objective(batch, training=False))
-
-    def build_terms(self):
-        """Create the weights of the loss terms once their shapes are known."""
-        if not (self.num_regions and self.compiled):
-            return
-        features_shape = self.adapter.compute_output_shape((None, *self.feature_shape))
-        for layer in self.term_layers:
-            if not layer.built:
-                layer.build(features_shape)
 
 
 def _check_batches(batches, name):
