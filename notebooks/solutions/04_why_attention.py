@@ -56,10 +56,11 @@ assert with_own_colour["none"] < with_own_colour["soft"] - 0.1
 
 # %% exercise=3
 another = train("soft", cell="gru", seed=1)
-said = [[result.caption for result in another.caption_features(grid, num_beams=1)] for grid in grids]
+said = [[result.caption for result in another.caption_features(grid, num_beams=1)] for grid in coarse]
 print(f"seed 0: {right['soft, GRU']:.0%} of the pairs, seed 1: {pairs_right(truths_of(said)):.0%}")
 
-# The seed. When this was written, the two runs reached 37 % and 91 %. The first run was slow to learn what "left"
-# means; with ten epochs instead of six, it reached 87 %. The LSTM, too, is better from seed 1: 92 % instead of 84 %.
-# Never compare two networks by one run of each.
+# When this was written, the two runs reached 78 % and 77 %, and the LSTM 81 %. Such a small difference may be due to
+# chance. With four epochs instead of six, the two runs reached 29 % and 39 %, and the LSTM 65 %: both seeds of the GRU
+# were slower to learn what "left" means. So the answer depends on the seed and on how long you train. Never compare two
+# networks by one run of each.
 assert max(right["soft, GRU"], pairs_right(truths_of(said))) > 0.4
