@@ -97,10 +97,10 @@ def flickr8k_captioner():
 
 @pytest.fixture(scope="module")
 def described(flickr8k_images):
-    """A function from the name of a captioner to 200 dev photos and its results of
+    """A function from the name of a captioner to 100 dev photos and its results of
     them.
     """
-    photos = photos_of_split(flickr8k_images, "dev")[:200]
+    photos = photos_of_split(flickr8k_images, "dev")[:100]
 
     @functools.cache
     def results_of(name):
@@ -194,12 +194,12 @@ def test_it_knows_when_to_look(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BEYOND_THE_PAPER)
 def test_it_looks_at_what_it_names(name, flickr8k_images, real_data):
-    chosen = photos_of_split(flickr8k_images, "dev")[:200]
+    chosen = photos_of_split(flickr8k_images, "dev")[:100]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says of how many photos the size is not sure
         boxes = read_boxes(real_data / "flickr8k_boxes.json", chosen)
     met = figures_of(ground_phrases(keras_sat.Captioner.from_pretrained(name), chosen, boxes))
-    assert met["num_phrases"] > 200
+    assert met["num_phrases"] > 100
     # The model card has the figures of all 1,000.
     assert met["mass"] > 0.5 and met["pointing"] > 0.6
     assert met["small"]["mass"] > 0.25 and met["small"]["pointing"] > 0.35
@@ -221,7 +221,7 @@ def test_it_describes_photos_that_it_has_not_seen(name, described):
     captions = [result.caption for result in results]
     references = [image.captions for image in chosen]
     assert bleu(references, captions)["bleu_4"] > 0.2 and cider(references, captions)["cider"] > 0.5
-    assert len(set(captions)) > 150  # the model card has the figures of all 1,000
+    assert len(set(captions)) > 75  # the model card has the figures of all 1,000
 
 
 @pytest.mark.slow
