@@ -59,7 +59,16 @@ MOST_SEED = 2**32 - 1  # for Keras and numpy
 ANY_COUNT = 2**63 - 1
 
 
-def setting(default, bound, help, *, none_means="", none_is_unset=False, changes_features=False):
+def setting(
+    default,
+    bound,
+    help,
+    *,
+    none_means="",
+    none_is_unset=False,
+    changes_features=False,
+    in_graph=True,
+):
     """Return a dataclass field that defines a setting, with its Bound and its meaning
     in one line.
 
@@ -70,6 +79,8 @@ def setting(default, bound, help, *, none_means="", none_is_unset=False, changes
         changes_features: whether the features of a frozen encoder depend on it: a
             feature cache must not mix them. None, 0 and "" must mean that it has no
             effect.
+        in_graph: whether the algorithm of a search uses it, so that each of its values
+            needs a graph of its own; False for what is used before or after the search.
     """
     metadata = {
         "help": help,
@@ -77,6 +88,7 @@ def setting(default, bound, help, *, none_means="", none_is_unset=False, changes
         "none_means": none_means,
         "none_is_unset": none_is_unset or not none_means,
         "changes_features": changes_features,
+        "in_graph": in_graph,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -326,6 +338,7 @@ class SearchRules(Part):
         0.0,
         at_least_zero,
         "weight of the agreement with captions of similar training photos; try 40",
+        in_graph=False,
     )
 
 
@@ -350,10 +363,15 @@ class Beams(Part):
 class BeamSearch(SearchRules, Beams):
     """How the best captions are searched for: what `evaluate` takes."""
 
+    @classmethod
+    def graph_names(cls):
+        """Return the names of the settings that the algorithm of the search uses."""
+        fields = cls.fields()
+        return tuple(name for name in fields if fields[name].metadata["in_graph"])
 
-# What the search algorithm takes, and therefore exports and workers: consensus chooses
-# afterwards.
-ALGORITHM_OPTIONS = tuple(name for name in BeamSearch.names() if name != "consensus_weight")
+
+# What exports and workers take: consensus chooses after the search.
+ALGORITHM_OPTIONS = BeamSearch.graph_names()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,7 +380,7 @@ class Search(BeamSearch):
     `temperature`.
 
     A captioner has a complete one, `search_settings`; `caption` replaces what it is
-    given.
+    given. `run_search` is handed all of it, except settings with `in_graph=False`.
     """
 
     defaults_in_words = dict.fromkeys(SearchRules.names(), "the captioner's own")
@@ -389,12 +407,18 @@ class Search(BeamSearch):
         count(0, ANY_COUNT),
         "random seed, combined with the photo's number",
         none_means="a new one",
+        in_graph=False,
     )
     votes: bool = setting(
-        False, flag, "also compute what each region adds to each word, see `CaptionResult.votes`"
+        False,
+        flag,
+        "also compute what each region adds to each word, see `CaptionResult.votes`",
+        in_graph=False,
     )
-    first_photo: int = setting(0, count(0, ANY_COUNT), "the number of the first photo")
-    batch_size: int = setting(64, count(), "photos per batch")
+    first_photo: int = setting(
+        0, count(0, ANY_COUNT), "the number of the first photo", in_graph=False
+    )
+    batch_size: int = setting(64, count(), "photos per batch", in_graph=False)
 
     def check_together(self):
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
@@ -446,25 +470,26 @@ class Search(BeamSearch):
         of_sampling = {"temperature": None, "top_k": None, "top_p": None}
         return dataclasses.replace(self, num_beams=1, num_results=1, **of_sampling)
 
-    def arguments(self, with_consensus=False):
-        """Return the arguments of `keras_sat.search.algorithms.run_search`, a dict.
+    def for_graph(self, with_consensus=False):
+        """Return the Search with which `keras_sat.search.algorithms.run_search` is
+        called; each distinct one needs its own graph.
 
-        Each distinct dict needs its own graph. With consensus, all beams are results,
-        one of which is chosen later.
+        Its number of beams is set, and settings with `in_graph=False` have their
+        defaults. With consensus, all beams are results, one of which is chosen later.
         """
-        if self.temperature is not None:
-            names = ("max_length", "allow_unknown", "sample_attention")
-            names += ("temperature", "top_k", "top_p")
-            arguments = {name: getattr(self, name) for name in names}
-            return arguments | {"num_samples": self.num_results}
-        names = (*ALGORITHM_OPTIONS, "sample_attention")
-        arguments = {name: getattr(self, name) for name in names}
         num_beams = self.resolved_num_beams(with_consensus)
-        if num_beams == 1:  # greedy search has one result, and compares none
-            del arguments["num_beams"], arguments["length_penalty"]
-            return arguments
         num_results = num_beams if with_consensus else self.num_results
-        return arguments | {"num_beams": num_beams, "num_results": num_results}
+        used = {name: getattr(self, name) for name in self.graph_names()}
+        used |= {"num_beams": num_beams, "num_results": num_results}
+        for name, value in used.items():
+            if hasattr(value, "item"):  # a number of numpy, which has a dtype of its own
+                used[name] = value.item()
+        return Search(**used)
+
+    @property
+    def rows_per_photo(self):
+        """The number of captions that are written at the same time, see `for_graph`."""
+        return self.num_beams if self.temperature is None else self.num_results
 
 
 # === Training ===

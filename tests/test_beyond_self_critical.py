@@ -16,6 +16,7 @@ from keras_sat.beyond.self_critical import CaptionReward, DrawnDropout, mean_of_
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.scoring.cider import DocumentFrequencies, cider_of_photos
 from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
+from keras_sat.settings import Search
 from keras_sat.training import callbacks
 
 REGIONS, DIM, LENGTH = 3, 4, 2
@@ -136,8 +137,8 @@ def test_what_is_read_is_what_was_drawn_with_dropout_too():
     def log_probs(dropout):
         drop = None if dropout is None else dropout.of_photos(np.repeat(np.arange(3), 4))
         step, state = captioner.steps(features, 4, drop=drop)
-        options = {"num_samples": 4, "temperature": 1.0, "max_length": 5}
-        found = run_search(step, state, captioner.vocabulary, REGIONS, noise, **options)
+        search = Search(temperature=1.0, num_results=4, max_length=5)
+        found = run_search(step, state, search, captioner.vocabulary, REGIONS, noise)
         token_ids = tf.reshape(found.token_ids, (12, 5))
         input_ids = np.concatenate([np.ones((12, 1), "int32"), token_ids[:, :-1]], axis=1)
         order = (

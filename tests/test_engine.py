@@ -161,7 +161,7 @@ def test_functions_of_tensors_run_as_graphs():
     engine.run(first_words, features[1:2], how_many=2)
     assert len(engine.graphs) == 1, "the same shapes and options"
     found = engine.search(features, Search(num_beams=2, num_results=2), numbers=range(3))
-    traced = engine.search_tensors(features, num_beams=2, num_results=2, max_length=20)
+    traced = engine.search_tensors(features, search=Search(num_beams=2, num_results=2))
     np.testing.assert_array_equal(found.token_ids, traced.token_ids)
     ids = [[5, 6, 2], [7, 2], [2]]
     read = engine.read(features, ids)

@@ -291,13 +291,13 @@ def test_the_reason_of_greedy_search_and_of_samples(plain, monkeypatch):
 
 
 def test_a_word_that_a_search_may_not_repeat(plain):
-    rules = plain._rules | {"no_repeat_around": "in", "no_repeat_ngram": 2}
-    plain._rules, before = rules, plain._rules
+    before = plain._search
+    plain._search = dataclasses.replace(before, no_repeat_around="in", no_repeat_ngram=2)
     words = plain.words  # a dog runs in a cat
     assert plain.repeats(2, "dog") and not plain.repeats(2, "cat"), "twice in a row"
     assert plain.repeats(4, "runs") and not plain.repeats(4, "dog"), "around in"
     assert plain.repeats(5, "dog") and words[:2] == ["a", "dog"], "a pair of words"
-    plain._rules = before
+    plain._search = before
     assert not any(plain.repeats(5, word) for word in WORDS)
 
 

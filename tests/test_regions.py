@@ -14,6 +14,7 @@ from data_utils.photo_regions import crop_of
 from data_utils.vocabulary import REGION_TOKEN
 from keras_sat import AttentionDisplay, Captioner, Ensemble
 from keras_sat.__main__ import main
+from keras_sat.settings import Search
 
 LEFT, RIGHT = (0.0, 0.0, 0.5, 1.0), (0.5, 0.5, 1.0, 1.0)
 SAME = {"log_prob": {"rtol": 1e-5}, "maps": {"atol": 1e-6}}
@@ -116,7 +117,8 @@ def test_the_command_line_takes_regions(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"num_beams": 2, "num_results": 2}, {"temperature": 1.0, "num_samples": 3}]
+    "options",
+    [{"num_beams": 1}, {"num_beams": 2, "num_results": 2}, {"temperature": 1.0, "num_results": 3}],
 )
 def test_no_search_says_the_token_that_started_phrases(options):
     captioner = make_captioner([*WORDS, REGION_TOKEN], shape=(6, 3))
@@ -124,8 +126,8 @@ def test_no_search_says_the_token_that_started_phrases(options):
     readout = captioner.decoder.readout.word_logits
     readout.bias.assign(np.eye(len(captioner.vocabulary))[region_id] * 9)  # what it would say
     noise = numbers(6, 4, seed=1) % 1
-    search = captioner.engine.search_tensors
-    found = search(numbers(2, 6, 3), noise, max_length=4, allow_unknown=True, **options)
+    search = Search(max_length=4, allow_unknown=True, **options)
+    found = captioner.engine.search_tensors(numbers(2, 6, 3), noise, search=search)
     assert region_id not in np.asarray(found.token_ids)
     assert captioner.adapted().vocabulary == captioner.vocabulary
     assert REGION_TOKEN not in Vocabulary(WORDS)

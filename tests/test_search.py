@@ -12,7 +12,13 @@ from helpers import all_slow_but
 
 from data_utils import Vocabulary
 from keras_sat.captioner import Captioner
-from keras_sat.search.algorithms import beam_search, greedy_search, run_search, sample_search
+from keras_sat.search.algorithms import (
+    RepetitionRules,
+    beam_search,
+    greedy_search,
+    run_search,
+    sample_search,
+)
 from keras_sat.settings import Search
 
 PAD, START, END, UNK = range(4)
@@ -319,7 +325,8 @@ def test_words_are_left_where_the_most_probable_ones_are_blocked():
         seen = tf.zeros((tf.shape(input_ids)[0], 2 * WORDS))
         return Step(tf.tile(logits, [tf.shape(input_ids)[0], 1]), state, seen, {})
 
-    options = {**OPTIONS, "extra_dims": {}, "max_length": 11, "no_repeat_ngram": 1}
+    rules = RepetitionRules(no_repeat_ngram=1)
+    options = {**OPTIONS, "extra_dims": {}, "max_length": 11, "rules": rules}
     for rows, search in ((1, greedy_search), (2, functools.partial(beam_search, num_beams=2))):
         found = search(step, (tf.zeros((rows, 1)),), **options)
         tokens = [int(token) for token in found.token_ids[0, 0, : int(found.lengths[0, 0])]]
@@ -330,12 +337,13 @@ def test_words_are_left_where_the_most_probable_ones_are_blocked():
     ("num_beams", "size"), all_slow_but((3, 2), [(1, 1), (3, 1), (3, 2), (3, 3)])
 )
 def test_no_caption_repeats_itself(num_beams, size):
+    rules = RepetitionRules(no_repeat_ngram=size)
     options, repeating = {**OPTIONS, "max_length": 9}, 0
     for seed in range(4):
         model = Model(seed, end_bias=-6.0)
         free = beam_search(model.step, model.state(num_beams), num_beams=num_beams, **options)
         found = beam_search(
-            model.step, model.state(num_beams), num_beams=num_beams, no_repeat_ngram=size, **options
+            model.step, model.state(num_beams), num_beams=num_beams, rules=rules, **options
         )
         for photo in range(PHOTOS):
             repeating += says_again(tokens_of(free, photo), size)
@@ -352,6 +360,7 @@ def test_no_caption_repeats_itself(num_beams, size):
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_no_word_follows_itself_or_a_word_between(num_beams):
     joining, echoes, found_echoes = UNK + 1, 0, 0
+    rules = RepetitionRules(joining_token_id=joining)
     for seed in range(6):
         model = Model(seed, end_bias=-6.0)
         options = {**OPTIONS, "max_length": 9, "num_beams": num_beams}
@@ -359,7 +368,7 @@ def test_no_word_follows_itself_or_a_word_between(num_beams):
             del options["num_beams"]
         search = beam_search if num_beams > 1 else greedy_search
         free = search(model.step, model.state(num_beams), **options)
-        found = search(model.step, model.state(num_beams), joining_token_id=joining, **options)
+        found = search(model.step, model.state(num_beams), rules=rules, **options)
         assert np.isfinite(found.log_probs).all()
         for photo in range(PHOTOS):
             echoes += has_echo(tokens_of(free, photo), joining)
@@ -386,30 +395,23 @@ def test_a_captioner_passes_it_on(scene_images):
 
 def test_the_joining_word_is_an_option():
     words = [f"word{number}" for number in range(WORDS - UNK - 1)]
-    model, options = (
-        Model(4, end_bias=-6.0),
-        {"max_length": 9, "num_regions": OPTIONS["num_regions"]},
-    )
+    model, search = Model(4, end_bias=-6.0), Search(no_repeat_around=words[0], max_length=9)
     found = run_search(
-        model.step,
-        model.state(),
-        vocabulary=Vocabulary(words),
-        no_repeat_around=words[0],
-        **options,
+        model.step, model.state(), search.greedy(), Vocabulary(words), OPTIONS["num_regions"]
     )
-    expected = greedy_search(
-        model.step, model.state(), joining_token_id=UNK + 1, **{**OPTIONS, **options}
-    )
+    rules = RepetitionRules(joining_token_id=UNK + 1)
+    options = {**OPTIONS, "max_length": 9, "rules": rules}
+    expected = greedy_search(model.step, model.state(), **options)
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
     captioner = Captioner.from_pretrained("scenes").adapted(no_repeat_around="a")
-    assert captioner.search_settings.arguments()["no_repeat_around"] == "a"
+    assert captioner.search_settings.for_graph().no_repeat_around == "a"
     with pytest.raises(ValueError, match="one word"):
         Search(no_repeat_around="black and")
 
 
 @pytest.mark.parametrize("size", all_slow_but(2, [1, 2, 20]))
 def test_greedy_captions_repeat_nothing_either(size):
-    options = {**OPTIONS, "max_length": 9, "no_repeat_ngram": size}
+    options = {**OPTIONS, "max_length": 9, "rules": RepetitionRules(no_repeat_ngram=size)}
     for seed in range(3):
         model = Model(seed, end_bias=-6.0)
         greedy = greedy_search(model.step, model.state(), **options)

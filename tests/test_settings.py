@@ -166,15 +166,22 @@ def test_a_search_is_complete_and_a_call_replaces_what_it_is_given():
     assert Search.of("caption", {"num_beams": None}, own).resolved_num_beams() == 3, (
         "a value of its own"
     )
-    assert (
-        Search.of("caption", {"temperature": 1.0}, own).arguments().keys().isdisjoint(["num_beams"])
-    )
     with pytest.raises(ValueError, match="Received: temperature=1.0, num_beams=2"):
         Search.of("caption", {"temperature": 1.0, "num_beams": 2}, own)
     with pytest.raises(ValueError, match="^export has no such option. .*consensus_weight"):
         Search.of("export", {"consensus_weight": 2.0}, own, names=settings.ALGORITHM_OPTIONS)
-    assert Search(num_beams=2).arguments(with_consensus=True)["num_results"] == 2
+    assert Search(num_beams=2).for_graph(with_consensus=True).num_results == 2
     assert Search().resolved_num_beams(with_consensus=True) == settings.CONSENSUS_BEAMS
+
+
+def test_a_graph_of_a_search_is_made_for_all_settings_but_those_that_say_otherwise():
+    given = {"length_penalty": np.float32(0.5), "max_length": np.int64(9), "num_results": 2}
+    others = {"seed": 1, "first_photo": 2, "batch_size": 3, "votes": True, "consensus_weight": 4.0}
+    made = Search(**given, **others).for_graph()
+    assert made == Search(**given, num_beams=3) and hash(made) == hash(made.for_graph())
+    assert type(made.length_penalty) is float and type(made.max_length) is int
+    assert {*others}.isdisjoint(Search.graph_names()), "no graph for each seed"
+    assert {*given, *SearchRules.names(), "temperature"} - {*others} <= {*Search.graph_names()}
 
 
 def test_names_that_are_written_out_so_that_options_need_no_tensorflow():

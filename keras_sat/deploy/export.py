@@ -111,13 +111,13 @@ def caption_py():
 
 
 def search_arguments(captioner, **options):
-    """Return the arguments of `KerasEngine.search_tensors` for greedy and for beam
-    search, which returns all beams.
+    """Return the keyword arguments of `KerasEngine.search_tensors` for greedy and for
+    beam search, which returns all beams.
     """
     search = captioner.search_for("export", options, names=ALGORITHM_OPTIONS)
     num_beams = search.resolved_num_beams()
     beams = dataclasses.replace(search, num_beams=num_beams, num_results=num_beams)
-    return [search.greedy().arguments(), beams.arguments()]
+    return [{"search": one.for_graph()} for one in (search.greedy(), beams)]
 
 
 def check_captioner(captioner, *, in_float32):
@@ -217,7 +217,7 @@ def _write_saved_model(captioner, directory, search):
         best = tf.nest.map_structure(lambda x: x[:, 0], search_result)
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]
-        is_word = tf.sequence_mask(outputs["num_words"], search["max_length"])
+        is_word = tf.sequence_mask(outputs["num_words"], search["search"].max_length)
         words = tf.where(
             is_word, tf.gather(captioner.vocabulary.tokens, outputs.pop("token_ids")), ""
         )

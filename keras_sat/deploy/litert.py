@@ -53,7 +53,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")
-    token_ids = tf.TensorSpec((1, greedy["max_length"]), tf.int32, "token_ids")
+    token_ids = tf.TensorSpec((1, greedy["search"].max_length), tf.int32, "token_ids")
     functions = {
         "serving_default": as_function(serving_default, images),
         "encode": as_function(encode, images),

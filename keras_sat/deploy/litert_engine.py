@@ -16,7 +16,7 @@ from data_utils.foreign_text import brief
 from data_utils.tf_logging import nothing_on_standard_error
 from keras_sat.search.engine import Engine, padded, photos_of_one_size
 from keras_sat.search.result import SearchResult
-from keras_sat.settings import ALGORITHM_OPTIONS, EXTRAS
+from keras_sat.settings import EXTRAS, Search
 
 FEWEST_IN_PARALLEL = 32  # photos; for fewer, preparing several interpreters takes longer
 OWN_SEARCH = (
@@ -28,7 +28,8 @@ NO_VOTES = (
     "Captioner.from_pretrained loads a captioner that has them."
 )
 ONLY_GREEDY = "A LiteRT file from `export --tflite` {}; use one from `export --web`."
-OPTIONS_OF_FILE = (*ALGORITHM_OPTIONS, "temperature", "sample_attention")
+# The file has all its beams as results, of which any number may be asked for.
+OPTIONS_OF_FILE = tuple(name for name in Search.graph_names() if name != "num_results")
 
 
 class LiteRTEngine(Engine):

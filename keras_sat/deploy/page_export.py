@@ -179,7 +179,7 @@ def _converted(captioner, search, precision):
         "photo_size": captioner.photo_sizes[0],
         "feature_shape": captioner.feature_shape,
         "grid": captioner.rows_and_columns(),
-        "max_length": greedy["max_length"],
+        "max_length": greedy["search"].max_length,
     }
     return network, captioner.vocabulary, settings
 

@@ -26,35 +26,51 @@ from keras_sat.search.result import SearchResult, caption_score
 
 
 def run_search(
-    step,
-    state,
-    vocabulary,
-    num_regions,
-    noise=None,
-    *,
-    allow_unknown=False,
-    no_repeat_ngram=0,
-    no_repeat_around="",
-    **options,
+    step, state, search, vocabulary, num_regions, noise=None, *, extra_dims=None, first_ids=None
 ):
-    """Run the search that the options select: beam, sample or greedy search.
+    """Run the sample, greedy or beam search that a Search selects.
 
-    `options` are its arguments; `noise` is for samples alone.
+    Args:
+        search: Search, see `Search.for_graph`.
+        vocabulary: Vocabulary.
+        noise: see `sample_search`.
+        first_ids: see `greedy_search`.
     """
     options = {
         "num_regions": num_regions,
-        **special_tokens(vocabulary, allow_unknown),
-        **options,
+        "extra_dims": extra_dims,
+        "max_length": search.max_length,
+        **special_tokens(vocabulary, search.allow_unknown),
     }
-    if "temperature" in options:
-        return sample_search(step, state, noise, **options)
-    rules = RepetitionRules.of(vocabulary, no_repeat_ngram, no_repeat_around)
-    search = beam_search if "num_beams" in options else greedy_search
-    return search(step, state, **rules._asdict(), **options)
+    if search.temperature is not None:
+        return sample_search(
+            step,
+            state,
+            noise,
+            num_samples=search.num_results,
+            temperature=search.temperature,
+            top_k=search.top_k,
+            top_p=search.top_p,
+            **options,
+        )
+    rules = RepetitionRules.of(search, vocabulary)
+    if search.num_beams == 1:
+        return greedy_search(step, state, rules=rules, first_ids=first_ids, **options)
+    return beam_search(
+        step,
+        state,
+        num_beams=search.num_beams,
+        num_results=search.num_results,
+        length_penalty=search.length_penalty,
+        rules=rules,
+        **options,
+    )
 
 
 def special_tokens(vocabulary, allow_unknown=False):
-    """Return the search arguments that depend on the vocabulary, as a dict."""
+    """Return the search arguments that depend on the vocabulary, as a dict. Words that
+    no search may ever say are among its `forbidden_token_ids`.
+    """
     forbidden = {vocabulary.start_token_id}
     if not allow_unknown:
         forbidden.add(vocabulary.unk_token_id)
@@ -68,6 +84,93 @@ def special_tokens(vocabulary, allow_unknown=False):
     }
 
 
+# === What may not be said again ===
+
+
+class RepetitionRules(NamedTuple):
+    """Which words may not be said again: greedy and beam search follow these rules,
+    sampling does not.
+
+    Attributes:
+        no_repeat_ngram: no n-gram of this length occurs twice in a caption; 0: no
+            limit.
+        joining_token_id: no word occurs twice in a row or on both sides of this word;
+            None: no limit.
+    """
+
+    no_repeat_ngram: int = 0
+    joining_token_id: int | None = None
+
+    @classmethod
+    def of(cls, search, vocabulary):
+        """Return the rules of a Search."""
+        joining_token_id = None
+        if search.no_repeat_around:
+            (joining_token_id,) = vocabulary.caption_to_ids([search.no_repeat_around])
+        return cls(search.no_repeat_ngram, joining_token_id)
+
+    def best_words(self, logits, number, said, t):
+        """Return the logits and the ids of the most probable words, (rows, choices):
+        enough that at least `number` are allowed. Forbidden words have -inf.
+
+        Args:
+            logits: (rows, vocabulary).
+            said, t: see `apply`.
+        """
+        num_choices = min(number + self._most_forbidden(said), logits.shape[-1])
+        best, token_ids = ops.top_k(logits, num_choices)
+        return self.apply(best, token_ids, said, t), token_ids
+
+    def _most_forbidden(self, said):
+        """Return the maximum number of words that `apply` forbids."""
+        number = 0
+        if self.no_repeat_ngram:
+            number += max(0, said.shape[1] - self.no_repeat_ngram + 1)
+        if self.joining_token_id is not None:
+            number += 2
+        return number
+
+    def apply(self, logits, token_ids, said, t):
+        """Return logits (rows, choices) with -inf for tokens that the rules forbid.
+
+        Args:
+            token_ids: the choices, (rows, choices).
+            said: the captions so far, (rows, max_length) with t tokens.
+            t: number of tokens so far.
+        """
+        if self.joining_token_id is not None:
+            is_echo = self._is_echo(token_ids, said, t)
+            logits = ops.where(is_echo, -float("inf"), logits)
+        if 0 < self.no_repeat_ngram <= said.shape[1]:
+            is_said_again = self._completes_ngram(token_ids, said, t)
+            logits = ops.where(is_said_again, -float("inf"), logits)
+        return logits
+
+    def _is_echo(self, token_ids, said, t):
+        """Return which tokens repeat the last word, or that before the joining word."""
+        last = ops.take(said, ops.maximum(t - 1, 0), axis=1)[:, None]
+        second_last = ops.take(said, ops.maximum(t - 2, 0), axis=1)[:, None]
+        # At first `last` is `<pad>`, which is no choice.
+        is_repeated = token_ids == last
+        is_around = (last == self.joining_token_id) & (token_ids == second_last)
+        return is_repeated | is_around
+
+    def _completes_ngram(self, token_ids, said, t):
+        """Return which tokens complete an n-gram that has been said before."""
+        size = self.no_repeat_ngram
+        num_ngrams = said.shape[1] - size + 1
+        # The last n - 1 words, (rows, n - 1), and where they occur, (rows, num_ngrams).
+        start = ops.maximum(t - size + 1, 0)
+        last_words = ops.take(said, start + ops.arange(size - 1), axis=1)
+        is_match = ops.ones_like(said[:, :num_ngrams], dtype="bool")
+        for place in range(size - 1):
+            is_match &= said[:, place : place + num_ngrams] == last_words[:, place : place + 1]
+        # The n-th word of each n-gram: (rows, num_ngrams, choices).
+        is_next_word = said[:, size - 1 :, None] == token_ids[:, None, :]
+        is_said_again = ops.any(is_match[:, :, None] & is_next_word, axis=1)
+        return is_said_again & (t >= size)
+
+
 # === Word by word ===
 
 
@@ -75,20 +178,19 @@ def greedy_search(
     step: Callable,
     state: Any,
     *,
-    no_repeat_ngram: int = 0,
-    joining_token_id: int | None = None,
+    rules: RepetitionRules = RepetitionRules(),
     first_ids: Any = None,
     **options,
 ) -> SearchResult:
     """Take the most probable word at each step.
 
-    Return a SearchResult with one result per row. See beam_search.
+    Return a SearchResult with one result per row.
 
     Args:
+        rules: what may not be said again; by default, anything may.
         first_ids: tokens with which the captions start, (rows, max_length), with
             `<pad>` where the search chooses; None: it chooses all.
     """
-    rules = RepetitionRules(no_repeat_ngram, joining_token_id)
 
     def choose(logits, t, said):
         best_ids = choose_best(logits, t, said)
@@ -98,11 +200,9 @@ def greedy_search(
         return ops.where(given_ids == options["pad_token_id"], best_ids, given_ids)
 
     def choose_best(logits, t, said):
-        num_choices = min(1 + rules.most_forbidden(said), logits.shape[-1])
-        best, token_ids = ops.top_k(logits, num_choices)  # (rows, choices)
-        if num_choices == 1:
+        best, token_ids = rules.best_words(logits, 1, said, t)  # (rows, choices)
+        if token_ids.shape[1] == 1:
             return token_ids[:, 0]
-        best = rules.apply(best, token_ids, said, t)
         # Not argmax, for which Keras needs an operation that LiteRT lacks.
         _, first = ops.top_k(best, 1)
         return ops.take_along_axis(token_ids, first, axis=1)[:, 0]
@@ -192,8 +292,7 @@ def beam_search(
     num_beams: int = 3,
     num_results: int = 1,
     length_penalty: float = 0.0,
-    no_repeat_ngram: int = 0,
-    joining_token_id: int | None = None,
+    rules: RepetitionRules = RepetitionRules(),
     **options,
 ) -> SearchResult:
     """Keep the `num_beams` best hypotheses for each photo; return a SearchResult with
@@ -209,12 +308,8 @@ def beam_search(
         num_results: at most num_beams.
         length_penalty: 0 compares log p, which favours short captions; 1 compares the
             mean over the tokens.
-        no_repeat_ngram: no n-gram of this length occurs twice in a caption; 0: no
-            limit.
-        joining_token_id: no word occurs twice in a row or on both sides of this word;
-            None: no limit.
+        rules: what may not be said again; by default, anything may.
     """
-    rules = RepetitionRules(no_repeat_ngram, joining_token_id)
     pad_token_id, end_token_id = options["pad_token_id"], options["end_token_id"]
     captions = _empty(state, **options)
     rows = ops.shape(captions.log_probs)[0]
@@ -230,11 +325,10 @@ def beam_search(
 
         # The best continuations of all beams of a photo are among the best of each
         # beam: (rows, choices).
-        num_choices = num_beams + rules.most_forbidden(captions.token_ids)
-        num_choices = min(num_choices, logits.shape[-1])
-        best, token_ids = ops.top_k(allowed_logits(logits, **options), num_choices)
+        allowed = allowed_logits(logits, **options)
+        best, token_ids = rules.best_words(allowed, num_beams, captions.token_ids, t)
+        num_choices = token_ids.shape[1]
         word_log_probs = best - ops.logsumexp(logits, axis=-1, keepdims=True)
-        word_log_probs = rules.apply(word_log_probs, token_ids, captions.token_ids, t)
 
         # A finished beam goes on with `<pad>`, which costs nothing, and nothing else.
         is_finished = captions.is_finished[:, None]
@@ -267,76 +361,6 @@ def beam_search(
     _, best = ops.top_k(unfinished_last, num_results)
     best_rows = ops.reshape(best + first_rows, (-1,))
     return _as_result(_take_rows(captions, best_rows), num_results)
-
-
-# === Rules ===
-
-
-class RepetitionRules(NamedTuple):
-    """Which words may not be said again; see beam_search."""
-
-    no_repeat_ngram: int = 0
-    joining_token_id: int | None = None
-
-    @classmethod
-    def of(cls, vocabulary, no_repeat_ngram=0, no_repeat_around="", **_):
-        """Return the rules, given arguments of `run_search`."""
-        joining_token_id = None
-        if no_repeat_around:
-            (joining_token_id,) = vocabulary.caption_to_ids([no_repeat_around])
-        return cls(no_repeat_ngram, joining_token_id)
-
-    def most_forbidden(self, said):
-        """Return the maximum number of words that `apply` forbids.
-
-        A search needs that many more candidates. `said` is (rows, max_length).
-        """
-        number = 0
-        if self.no_repeat_ngram:
-            number += max(0, said.shape[1] - self.no_repeat_ngram + 1)
-        if self.joining_token_id is not None:
-            number += 2
-        return number
-
-    def apply(self, log_probs, token_ids, said, t):
-        """Return log p (rows, choices) with -inf for tokens that the rules forbid.
-
-        Args:
-            token_ids: the choices, (rows, choices).
-            said: the captions so far, (rows, max_length) with t tokens.
-            t: number of tokens so far.
-        """
-        if self.joining_token_id is not None:
-            is_echo = self._is_echo(token_ids, said, t)
-            log_probs = ops.where(is_echo, -float("inf"), log_probs)
-        if 0 < self.no_repeat_ngram <= said.shape[1]:
-            is_said_again = self._completes_ngram(token_ids, said, t)
-            log_probs = ops.where(is_said_again, -float("inf"), log_probs)
-        return log_probs
-
-    def _is_echo(self, token_ids, said, t):
-        """Return which tokens repeat the last word, or that before the joining word."""
-        last = ops.take(said, ops.maximum(t - 1, 0), axis=1)[:, None]
-        second_last = ops.take(said, ops.maximum(t - 2, 0), axis=1)[:, None]
-        # At first `last` is `<pad>`, which is no choice.
-        is_repeated = token_ids == last
-        is_around = (last == self.joining_token_id) & (token_ids == second_last)
-        return is_repeated | is_around
-
-    def _completes_ngram(self, token_ids, said, t):
-        """Return which tokens complete an n-gram that has been said before."""
-        size = self.no_repeat_ngram
-        num_ngrams = said.shape[1] - size + 1
-        # The last n - 1 words, (rows, n - 1), and where they occur, (rows, num_ngrams).
-        start = ops.maximum(t - size + 1, 0)
-        last_words = ops.take(said, start + ops.arange(size - 1), axis=1)
-        is_match = ops.ones_like(said[:, :num_ngrams], dtype="bool")
-        for place in range(size - 1):
-            is_match &= said[:, place : place + num_ngrams] == last_words[:, place : place + 1]
-        # The n-th word of each n-gram: (rows, num_ngrams, choices).
-        is_next_word = said[:, size - 1 :, None] == token_ids[:, None, :]
-        is_said_again = ops.any(is_match[:, :, None] & is_next_word, axis=1)
-        return is_said_again & (t >= size)
 
 
 # === Logits ===

@@ -116,9 +116,9 @@ class KerasEngine(Engine):
     # === Features -> SearchResult ===
 
     def search(self, features, search, *, numbers, with_consensus=False):
-        arguments = search.arguments(with_consensus)
-        noise = _noise(search, numbers, _rows_per_photo(arguments), self.num_regions)
-        return self.run(self.search_tensors, features, *noise, **arguments)
+        graph_search = search.for_graph(with_consensus)
+        noise = _noise(search, numbers, graph_search.rows_per_photo, self.num_regions)
+        return self.run(self.search_tensors, features, *noise, search=graph_search)
 
     def read(self, features, token_ids):
         longest = max(map(len, token_ids))
@@ -126,15 +126,7 @@ class KerasEngine(Engine):
         token_ids = padded(token_ids, max_length, self.vocabulary.pad_token_id)
         return self.run(self.read_tensors, features, token_ids)
 
-    def search_tensors(
-        self,
-        features,
-        word_noise=None,
-        region_noise=None,
-        *,
-        sample_attention=False,
-        **arguments,
-    ):
+    def search_tensors(self, features, word_noise=None, region_noise=None, *, search):
         """Return the SearchResult for features, from tensors to tensors: what `search`
         runs as a graph, and exports contain.
 
@@ -143,12 +135,19 @@ class KerasEngine(Engine):
             word_noise: uniform noise (rows, max_length), for sampling words.
             region_noise: uniform noise (rows, max_length, regions), used only with
                 `sample_attention`.
-            **arguments: see `Search.arguments`.
+            search: Search, see `Search.for_graph`.
         """
-        noise = region_noise if sample_attention else None
-        step, state = self.steps(features, _rows_per_photo(arguments), region_noise=noise)
-        arguments["extra_dims"] = self.extra_dims
-        return run_search(step, state, self.vocabulary, self.num_regions, word_noise, **arguments)
+        noise = region_noise if search.sample_attention else None
+        step, state = self.steps(features, search.rows_per_photo, region_noise=noise)
+        return run_search(
+            step,
+            state,
+            search,
+            self.vocabulary,
+            self.num_regions,
+            word_noise,
+            extra_dims=self.extra_dims,
+        )
 
     def read_tensors(self, features, token_ids):
         """Return the SearchResult of given captions, `token_ids` of shape (photos,
@@ -168,11 +167,6 @@ class KerasEngine(Engine):
         """
         features = self.network.adapter(features)
         return self.network.steps(features, rows_per_photo, region_noise=region_noise)
-
-
-def _rows_per_photo(arguments):
-    """Return the number of beams or samples, given the arguments of a search."""
-    return arguments.get("num_beams", arguments.get("num_samples", 1))
 
 
 def _noise(search, numbers, rows_per_photo, num_regions):

@@ -32,7 +32,7 @@ class Alternative:
 
 
 def alternatives_at_each_step(
-    captioner, features, words, token_ids, probabilities, num_alternatives, rules
+    captioner, features, words, token_ids, probabilities, num_alternatives, search
 ):
     """Return a list of Alternatives for each step, the most probable first.
 
@@ -43,24 +43,24 @@ def alternatives_at_each_step(
         token_ids: the same as ids, and `<end>`, (steps,).
         probabilities: of all words at each step, (steps, vocabulary).
         num_alternatives: for each step.
-        rules: arguments of `run_search`, those of a greedy search.
+        search: Search, a greedy one.
     """
     vocabulary = captioner.vocabulary
     chosen_ids = _next_best(
-        token_ids, probabilities, num_alternatives, vocabulary, rules["allow_unknown"]
+        token_ids, probabilities, num_alternatives, vocabulary, search.allow_unknown
     )
-    first_ids = np.full((chosen_ids.size, rules["max_length"]), vocabulary.pad_token_id, np.int32)
+    first_ids = np.full((chosen_ids.size, search.max_length), vocabulary.pad_token_id, np.int32)
     for row, (t, number) in enumerate(np.ndindex(chosen_ids.shape)):
         first_ids[row, :t] = token_ids[:t]
         first_ids[row, t] = chosen_ids[t, number]
 
-    def continued_search(features, first_ids, **options):
+    def continued_search(features, first_ids, *, search):
         step, state = captioner.engine.steps(features, rows_per_photo=ops.shape(first_ids)[0])
         return run_search(
-            step, state, vocabulary, captioner.num_regions, first_ids=first_ids, **options
+            step, state, search, vocabulary, captioner.num_regions, first_ids=first_ids
         )
 
-    found = captioner.engine.run(continued_search, features, first_ids, **rules)
+    found = captioner.engine.run(continued_search, features, first_ids, search=search.for_graph())
     found_ids = np.asarray(found.token_ids)[:, 0]  # (rows, max_length)
     log_probs, is_finished = (np.asarray(x)[:, 0] for x in (found.log_probs, found.is_finished))
     alternatives = [[] for _ in token_ids]
@@ -80,20 +80,20 @@ def alternatives_at_each_step(
     return alternatives
 
 
-def is_repetition(word_id, token_ids, t, vocabulary, rules):
+def is_repetition(word_id, token_ids, t, vocabulary, search):
     """Return whether a search may not say a word at step t because it would repeat what
     was said.
 
     Args:
         word_id: of the word.
         token_ids: those that were said, (steps,).
-        rules: arguments of `run_search`.
+        search: Search.
     """
-    rules = RepetitionRules.of(vocabulary, **rules)
+    rules = RepetitionRules.of(search, vocabulary)
     said = np.full((1, max(len(token_ids), rules.no_repeat_ngram)), vocabulary.pad_token_id)
     said[0, :t] = token_ids[:t]
-    log_probs = rules.apply(np.zeros((1, 1), np.float32), np.array([[word_id]]), said, t)
-    return bool(np.isneginf(ops.convert_to_numpy(log_probs)).item())
+    logits = rules.apply(np.zeros((1, 1), np.float32), np.array([[word_id]]), said, t)
+    return bool(np.isneginf(ops.convert_to_numpy(logits)).item())
 
 
 def _next_best(token_ids, probabilities, number, vocabulary, allow_unknown):

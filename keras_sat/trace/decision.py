@@ -49,14 +49,16 @@ def rule_of(captioner: Any, search: Any, *, is_given: bool) -> ChoiceRule:
     """
     if is_given:
         return GIVEN
+    if search.temperature is not None:
+        return ChoiceRule("sample")
     has_consensus = captioner.uses_consensus(search)
-    arguments = search.arguments(has_consensus)
-    num_beams = arguments.get("num_beams", 1)
-    kind = "beam" if num_beams > 1 else "greedy"
+    num_beams = search.resolved_num_beams(has_consensus)
+    if num_beams == 1:
+        return ChoiceRule("greedy")
     return ChoiceRule(
-        "sample" if search.temperature is not None else kind,
+        "beam",
         num_beams=num_beams,
-        length_penalty=arguments.get("length_penalty", 0.0),
+        length_penalty=search.length_penalty,
         has_consensus=has_consensus,
     )
 

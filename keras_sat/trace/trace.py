@@ -23,6 +23,7 @@ from keras_sat.checks import ArgumentError
 from keras_sat.pictures.display import path_ending_in
 from keras_sat.pictures.sheet import WIDTH
 from keras_sat.search.result import CaptionResult, with_image_paths
+from keras_sat.settings import Search
 from keras_sat.trace.alternatives import Alternative, alternatives_at_each_step, is_repetition
 from keras_sat.trace.decision import GIVEN, ChoiceRule, rule_of
 from keras_sat.trace.diagram import network_of
@@ -125,7 +126,7 @@ class Trace:
         *,
         num_words: int,
         num_alternatives: int,
-        rules: dict[str, Any],
+        search: Search,
         choice_rule: ChoiceRule = GIVEN,
     ):
         """Read the caption of a CaptionResult.
@@ -134,7 +135,7 @@ class Trace:
             captioner: Captioner.
             features: those of the encoder, (1, regions, feature_dim).
             num_words, num_alternatives: see `Captioner.trace`.
-            rules: the options of a greedy search, as a dict.
+            search: Search, a greedy one, by which the alternatives go on.
             choice_rule: ChoiceRule.
         """
         self.result = result
@@ -147,7 +148,7 @@ class Trace:
         self._grid = captioner.rows_and_columns()
         self._features = features
         self._num_alternatives = num_alternatives
-        self._rules = rules
+        self._search = search
         ids = vocabulary.caption_to_ids(self.words)
         self._said_ids = np.array([*ids, vocabulary.end_token_id], np.int32)
         self._previous_ids = np.array([vocabulary.start_token_id, *ids], np.int32)
@@ -233,7 +234,7 @@ class Trace:
         count(0).check("number", number)
         if number not in self._alternatives:
             # A given caption may be longer than the longest of a search.
-            longest = max(self._rules["max_length"], len(self.steps))
+            longest = max(self._search.max_length, len(self.steps))
             self._alternatives[number] = alternatives_at_each_step(
                 self._captioner,
                 self._features,
@@ -241,7 +242,7 @@ class Trace:
                 self._said_ids,
                 self._probabilities,
                 number,
-                self._rules | {"max_length": longest},
+                dataclasses.replace(self._search, max_length=longest),
             )
         return self._alternatives[number][t]
 
@@ -251,7 +252,7 @@ class Trace:
         """
         self._check_step(t)
         word_id = self._id_of(word)
-        return is_repetition(word_id, self._said_ids, t, self._vocabulary, self._rules)
+        return is_repetition(word_id, self._said_ids, t, self._vocabulary, self._search)
 
     def plot(self, t: int, word: str | None = None, *, ax: Any = None, width: float = WIDTH) -> Any:
         """Draw step t, and return the figure: the map of attention, the votes of each
@@ -429,15 +430,13 @@ def _trace(captioner, result, features, search, rule, num_words, num_alternative
     """Return the Trace of a CaptionResult that was found by a Search, with a
     ChoiceRule.
     """
-    rules = search.greedy().arguments()
-    del rules["sample_attention"]  # which a trace does not
     return Trace(
         captioner,
         result,
         features,
         num_words=num_words,
         num_alternatives=num_alternatives,
-        rules=rules,
+        search=search.greedy(),
         choice_rule=rule,
     )
 
