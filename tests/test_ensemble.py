@@ -11,6 +11,7 @@ from data_utils import CaptionedImage, FeatureCache
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
 from keras_sat.beyond.ensemble import mean_map
+from keras_sat.settings import SearchRules
 
 
 def make_member(seed, words=WORDS, **options):
@@ -54,6 +55,29 @@ def test_log_prob_is_that_of_the_mean_of_the_members(features):
         assert result.log_prob == pytest.approx(expected, rel=1e-4)
         expected_maps = np.mean(maps, axis=0)[: len(result.words)].reshape(-1, 2, 2)
         np.testing.assert_allclose(result.attention_weights, expected_maps, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SearchRules.names())
+def test_a_rule_of_the_members_is_one_of_the_ensemble(name):
+    value = {float: 0.5, int: 2, str: WORDS[0]}[type(SearchRules.defaults()[name])]
+    free, ruled = make_member(1), make_member(2, **{name: value})
+    for members in ([ruled, ruled], [ruled, free]):
+        assert getattr(Ensemble(members).search_settings, name), name
+    assert getattr(Ensemble([ruled, ruled]).search_settings, name) == value
+    assert Ensemble([free, free]).search_settings == free.search_settings
+
+
+def test_of_different_rules_the_mean_penalty_and_the_strictest_n_grams_count():
+    members = [
+        make_member(1, length_penalty=0.2, no_repeat_ngram=3, no_repeat_around=WORDS[0]),
+        make_member(2, length_penalty=0.6, no_repeat_ngram=2, no_repeat_around=WORDS[1]),
+        make_member(3, length_penalty=0.4),
+    ]
+    search = Ensemble(members).search_settings
+    assert search.length_penalty == pytest.approx(0.4) and search.no_repeat_ngram == 2
+    assert search.no_repeat_around == WORDS[0]
+    assert Ensemble(members[::-1], length_penalty=0.0).length_penalty == 0
+    assert Ensemble(members[::-1]).search_settings.no_repeat_around == WORDS[1]
 
 
 def test_members_without_attention_are_left_out_of_the_maps(features):

@@ -16,7 +16,7 @@ from data_utils.training_photos import union
 from keras_sat.search.engine import Engine
 from keras_sat.search.generation import CaptionGenerator
 from keras_sat.search.keras_engine import NEEDS_HARD_ATTENTION, KerasEngine
-from keras_sat.settings import Search
+from keras_sat.settings import Search, SearchRules
 
 
 class Ensemble(CaptionGenerator):
@@ -54,20 +54,21 @@ class Ensemble(CaptionGenerator):
         self.consensus = self._choose_caption if indexed else None
 
     def _combined_search(self, length_penalty):
-        """Return a Search with the rules of all members; see `__init__`."""
+        """Return a Search with the rules of all members; see `__init__`.
+
+        Of a rule that is not named here, the first value that has an effect counts.
+        """
         members = [captioner.search_settings for captioner in self.captioners]
-        chooser = members[self._indexed_member]
+        by_name = {
+            name: [getattr(member, name) for member in members] for name in SearchRules.names()
+        }
+        # None, 0 and "" have no effect.
+        combined = {name: next(filter(None, values), values[0]) for name, values in by_name.items()}
+        combined["no_repeat_ngram"] = min(filter(None, by_name["no_repeat_ngram"]), default=0)
+        combined["consensus_weight"] = by_name["consensus_weight"][self._indexed_member]
         if length_penalty is None:
-            length_penalty = float(np.mean([member.length_penalty for member in members]))
-        # 0 and "" are no limit.
-        ngrams = [member.no_repeat_ngram for member in members if member.no_repeat_ngram]
-        words = [member.no_repeat_around for member in members if member.no_repeat_around]
-        return Search(
-            length_penalty=length_penalty,
-            no_repeat_ngram=min(ngrams, default=0),
-            no_repeat_around=words[0] if words else "",
-            consensus_weight=chooser.consensus_weight,
-        )
+            length_penalty = float(np.mean(by_name["length_penalty"]))
+        return Search(**combined | {"length_penalty": length_penalty})
 
     @property
     def length_penalty(self) -> float:
