@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from data_utils import draw_scenes
-from keras_sat.deploy.export import search_arguments
+from keras_sat.deploy.export import exported_searches
 from keras_sat.deploy.litert import SIGNATURES, litert_file
 from keras_sat.deploy.litert_weights import rounded
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is depreca
 
 @pytest.fixture(scope="module")
 def content(captioner):
-    return litert_file(captioner, *search_arguments(captioner))
+    return litert_file(captioner, *exported_searches(captioner))
 
 
 @pytest.fixture(scope="module")

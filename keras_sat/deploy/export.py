@@ -69,7 +69,7 @@ def export(captioner, directory, formats, **options):
     formats = formats if isinstance(formats, (list, tuple)) else [formats]
     for name in formats:
         one_of("tf_saved_model", "litert", "onnx").check("format", name)
-    greedy, beams = search_arguments(captioner, **options)
+    greedy, beams = exported_searches(captioner, **options)
     check_captioner(captioner, in_float32="litert" in formats or "onnx" in formats)
     directory = checked_path(directory, "directory")
     if "[" in str(directory) and "tf_saved_model" in formats:
@@ -110,14 +110,14 @@ def caption_py():
     return re.sub(r"^from (data_utils\.\w+) import .+\n", source_of, script, flags=re.MULTILINE)
 
 
-def search_arguments(captioner, **options):
-    """Return the keyword arguments of `KerasEngine.search_tensors` for greedy and for
-    beam search, which returns all beams.
+def exported_searches(captioner, **options):
+    """Return the Searches of an export: the greedy search, and the beam search, which
+    returns all beams; see `KerasEngine.search_tensors`.
     """
     search = captioner.search_for("export", options, names=ALGORITHM_OPTIONS)
     num_beams = search.resolved_num_beams()
     beams = dataclasses.replace(search, num_beams=num_beams, num_results=num_beams)
-    return [{"search": one.for_graph()} for one in (search.greedy(), beams)]
+    return search.greedy().for_graph(), beams.for_graph()
 
 
 def check_captioner(captioner, *, in_float32):
@@ -203,7 +203,7 @@ def _decoded(content, size):
 
 
 def _write_saved_model(captioner, directory, search):
-    """Write the captioner as a SavedModel, given the arguments of its search.
+    """Write the captioner as a SavedModel, given its Search.
 
     The module that `tf.saved_model.load` returns has `serve` and `serve_jpeg`, the
     functions of the two signatures.
@@ -212,12 +212,12 @@ def _write_saved_model(captioner, directory, search):
 
     def with_words(photos):
         search_result = captioner.engine.search_tensors(
-            captioner.engine.encode_tensors(photos), **search
+            captioner.engine.encode_tensors(photos), search=search
         )
         best = tf.nest.map_structure(lambda x: x[:, 0], search_result)
         outputs = outputs_of(captioner, best)
         del outputs["word_probs"]
-        is_word = tf.sequence_mask(outputs["num_words"], search["search"].max_length)
+        is_word = tf.sequence_mask(outputs["num_words"], search.max_length)
         words = tf.where(
             is_word, tf.gather(captioner.vocabulary.tokens, outputs.pop("token_ids")), ""
         )

@@ -26,13 +26,13 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
 
     Args:
         captioner: Captioner.
-        greedy, beams: see `search_arguments`.
+        greedy, beams: see `exported_searches`.
         signatures: names from SIGNATURES.
     """
 
     def serving_default(images):
         search_result = captioner.engine.search_tensors(
-            captioner.engine.encode_tensors(images), **greedy
+            captioner.engine.encode_tensors(images), search=greedy
         )
         return outputs_of(captioner, _without_photo_axis(search_result))
 
@@ -40,7 +40,8 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
         return {"features": captioner.engine.encode_tensors(images)}
 
     def best(features):
-        captions = _without_photo_axis(captioner.engine.search_tensors(features, **beams))
+        search_result = captioner.engine.search_tensors(features, search=beams)
+        captions = _without_photo_axis(search_result)
         outputs = outputs_of(captioner, captions)
         if captioner.confidence is not None:
             confidences = captioner.confidence.of_word_probs(captions.word_probs[None], features)
@@ -53,7 +54,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
 
     images = tf.TensorSpec((1, *captioner.photo_sizes[0], 3), tf.uint8, "images")
     features = tf.TensorSpec((1, *captioner.feature_shape), tf.float32, "features")
-    token_ids = tf.TensorSpec((1, greedy["search"].max_length), tf.int32, "token_ids")
+    token_ids = tf.TensorSpec((1, greedy.max_length), tf.int32, "token_ids")
     functions = {
         "serving_default": as_function(serving_default, images),
         "encode": as_function(encode, images),

@@ -164,16 +164,16 @@ def converted(directory):
     """
     import_tensorflow()
     from keras_sat.captioner import Captioner
-    from keras_sat.deploy.export import check_captioner, search_arguments
+    from keras_sat.deploy.export import check_captioner, exported_searches
     from keras_sat.deploy.litert import litert_file
 
     captioner = Captioner.load(directory)  # checks the files
     check_captioner(captioner, in_float32=True)
     search = captioner.search_settings
     if not captioner.uses_consensus(search):
-        content = litert_file(captioner, *search_arguments(captioner))
+        content = litert_file(captioner, *exported_searches(captioner))
         return content, captioner.vocabulary, None, None
-    greedy, beams = search_arguments(captioner, num_beams=CONSENSUS_BEAMS)
+    greedy, beams = exported_searches(captioner, num_beams=CONSENSUS_BEAMS)
     content = litert_file(captioner, greedy, beams)
     choice = {name: getattr(search, name) for name in ("consensus_weight", "length_penalty")}
     return content, captioner.vocabulary, captioner.consensus.arrays, choice

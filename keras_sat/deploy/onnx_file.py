@@ -17,7 +17,7 @@ OPSET = 18  # onnxruntime has it since version 1.14
 
 
 def onnx_file(captioner, search):
-    """Convert a captioner to an ONNX file, with its search (see `search_arguments`).
+    """Convert a captioner to an ONNX file, with its Search (see `exported_searches`).
 
     Return the content as bytes.
     """
@@ -31,7 +31,7 @@ def onnx_file(captioner, search):
 
     def caption(images):
         search_result = captioner.engine.search_tensors(
-            captioner.engine.encode_tensors(images), **search
+            captioner.engine.encode_tensors(images), search=search
         )
         photo_result = tf.nest.map_structure(lambda x: x[0], search_result)
         return outputs_of(captioner, photo_result)

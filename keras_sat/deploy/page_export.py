@@ -25,7 +25,7 @@ from data_utils.atomic_files import exclusive_lock, read_json, write_json, write
 from data_utils.captions import WORD_RULES
 from data_utils.scenes import COLOURS, SHAPES, SIZES
 from keras_sat.bounds import one_of
-from keras_sat.deploy.export import caption_py, check_captioner, search_arguments
+from keras_sat.deploy.export import caption_py, check_captioner, exported_searches
 from keras_sat.deploy.litert import litert_file
 from keras_sat.deploy.litert_folder import write_litert
 from keras_sat.deploy.litert_weights import rounded
@@ -76,11 +76,11 @@ def write_page(
             once; if that fails, a replaced page keeps its copy, and a new page is
             written without it, with the warning MissingRuntime.
         show_progress: print a line on standard error before each step.
-        **search: search options, see `search_arguments`. The page offers as many
+        **search: search options, see `exported_searches`. The page offers as many
             captions as there are beams.
     """
     one_of("float32", "int8").check("precision", precision)
-    search_arguments(captioner, **search)
+    exported_searches(captioner, **search)
     check_captioner(captioner, in_float32=True)
     directory = Path(directory).expanduser()
     _reject_foreign(directory)
@@ -171,7 +171,7 @@ def _reject_foreign(directory):
 
 def _converted(captioner, search, precision):
     """Return a captioner's LiteRT network (bytes), Vocabulary, and page settings."""
-    greedy, beams = search_arguments(captioner, **search)
+    greedy, beams = exported_searches(captioner, **search)
     network = litert_file(captioner, greedy, beams)
     if precision == "int8":
         network = rounded(network)
@@ -179,7 +179,7 @@ def _converted(captioner, search, precision):
         "photo_size": captioner.photo_sizes[0],
         "feature_shape": captioner.feature_shape,
         "grid": captioner.rows_and_columns(),
-        "max_length": greedy["search"].max_length,
+        "max_length": greedy.max_length,
     }
     return network, captioner.vocabulary, settings
 

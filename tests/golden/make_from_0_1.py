@@ -21,7 +21,6 @@ from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, ma
 from data_utils.vocabulary import REGION_TOKEN
 from keras_sat.beyond.confidence import Confidence
 from keras_sat.beyond.consensus import Consensus
-from keras_sat.deploy.export import search_arguments
 from keras_sat.deploy.litert import litert_file
 from keras_sat.deploy.litert_folder import write_litert
 from keras_sat.deploy.litert_weights import rounded
@@ -179,6 +178,9 @@ def saved_encoder():
 
 
 def main():
+    # Later versions have it with another name.
+    from keras_sat.deploy.export import search_arguments
+
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
     images = training_images()
