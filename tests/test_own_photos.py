@@ -154,9 +154,9 @@ def test_the_initial_model_may_have_been_trained_on_the_photos_of_dev_and_test(
     assert "was trained on 1 of the 2 photos of dev and test" in capsys.readouterr().out
 
 
-def begun(folder):
+def begun(folder, patience=None):
     """Return the Run of two epochs in a folder."""
-    options = {"epochs": 2, "patience": None}
+    options = {"epochs": 2, "patience": patience}
     plan = make_plan("photos", {"train": 4}, options, **this_computer("photos"))
     return Run(plan, plan.words, TrainingPhotos([], folder), Cluster(), folder)
 
@@ -213,6 +213,36 @@ def test_where_no_epoch_is_better_the_bundled_captioner_stays(
     assert "this training run ended after epoch 2" in capsys.readouterr().out
     assert main([*fit, "--from-scratch", "--encoder", "tiny"]) == 2
     assert "initial_model was" in capsys.readouterr().err
+
+
+def test_a_run_knows_from_the_start_that_it_has_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(keras_sat.training.history, "LEAST_MATCHES", 0)
+    epoch = {"val_bleu_4": 0.3}
+    monkeypatch.setattr(keras_sat.training.run, "read_checkpoint", lambda _: ([epoch], {}))
+    assert not begun(tmp_path, patience=1).has_ended
+    write_sealed_json(tmp_path / "before.json", epoch)
+    assert begun(tmp_path, patience=1).has_ended, "its only epoch is no better"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("bundled", "without_graphs")
+def test_a_run_that_stopped_early_before_its_rewards_is_loaded(mine, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(keras_sat.training.history, "LEAST_MATCHES", 0)
+    monkeypatch.setattr("keras_sat.training.plan.FEW_DEV_PHOTOS", 0)  # BLEU-4 chooses
+    monkeypatch.setattr(
+        keras_sat.training.callbacks,
+        "bleu",
+        lambda *_: {f"bleu_{n}": 0.3 for n in range(1, 5)},  # no epoch is better
+    )
+    options = {"data_dir": mine, "output_dir": tmp_path / "run", "epochs": 3, "patience": 1}
+    options |= {"self_critical_epochs": 1, "consensus_weight": 0.0}
+    first = keras_sat.fit("folder", **options)
+    said = capsys.readouterr().out
+    assert "stopped early: no better epoch in the last 1" in said
+    again = keras_sat.fit("folder", **options)
+    assert capsys.readouterr().out.count("this training run ended after") == 2
+    assert again.weights_digest() == first.weights_digest()
+    assert [*again.history["loss"]] == [*first.history["loss"]]
 
 
 @pytest.mark.slow

@@ -78,9 +78,9 @@ class Run:
         self.callbacks = callbacks
         self.deadline = deadline
         self.is_whole = self.was_interrupted = False
-        self.initial_scores = []
         self.epochs, self._state = read_checkpoint(self.folder / "checkpoint")
         self.epochs = cluster.broadcast(self.epochs)
+        self.initial_scores = cluster.broadcast(self._read_initial_scores())
 
     def say(self, *lines):
         """Print lines, unless `fit` is to print nothing."""
@@ -103,8 +103,9 @@ class Run:
                 for name in ("arguments.json", PHOTOS, "history.csv", INITIAL_SCORES)
             )
         )
-        self._read_initial_scores()
         if self.cluster.is_chief:
+            if not self.epochs:  # left from an abandoned training
+                (self.folder / INITIAL_SCORES).unlink(missing_ok=True)
             if (self.folder / "arguments.json").exists() and not self.epochs:
                 self.say(
                     f"{self.folder}: the {self.phase.prefix}training here was stopped in its first "
@@ -119,11 +120,9 @@ class Run:
 
     def _read_initial_scores(self):
         path = self.folder / INITIAL_SCORES
-        if self.cluster.is_chief and not self.epochs:
-            path.unlink(missing_ok=True)  # left from an abandoned training
-        if path.exists():
-            self.initial_scores = [read_sealed_json(path, "the scores before training", WAY_OUT)]
-        self.initial_scores = self.cluster.broadcast(self.initial_scores)
+        if not self.epochs or not path.exists():
+            return []
+        return [read_sealed_json(path, "the scores before training", WAY_OUT)]
 
     @property
     def has_ended(self):
