@@ -273,7 +273,7 @@ def test_unreadable_photos_cost_none_of_the_others(tmp_path, photos):
     Path(paths[2]).write_bytes(b"torn")
     os.remove(paths[9])
     two = r"2 of 23 \(first: .*photo02.png: this is not a picture"
-    with pytest.raises(ValueError, match=f"{two}.*errors='skip'"):
+    with pytest.raises(ValueError, match=f"{two}.*errors='skip'.*skip_unreadable=True"):
         build(tmp_path / "cache", photos)
     assert len(FeatureCache.open(tmp_path / "cache")) == 21, "the others were encoded before"
     with pytest.warns(UserWarning, match=two):

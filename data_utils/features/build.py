@@ -83,7 +83,10 @@ def _report_unreadable(files, photos, errors):
         reasons,
         len(photos),
         skip=errors == "skip",
-        way_out="leave such photos out with errors='skip' (--skip-unreadable)",
+        way_out=(
+            "leave such photos out with errors='skip' (in fit and the commands: "
+            "skip_unreadable=True, --skip-unreadable)"
+        ),
     )
 
 
