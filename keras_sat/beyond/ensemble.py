@@ -13,7 +13,6 @@ import numpy as np
 from keras import ops
 
 from data_utils.training_photos import union
-from keras_sat.search.engine import Engine
 from keras_sat.search.generation import CaptionGenerator
 from keras_sat.search.keras_engine import NEEDS_HARD_ATTENTION, KerasEngine
 from keras_sat.settings import Search, SearchRules
@@ -116,7 +115,8 @@ class EnsembleEngine(KerasEngine):
     """The Engine of an Ensemble: the members' networks, run together."""
 
     # Regions cannot be sampled from a mean of maps.
-    cannot = {**Engine.cannot, "sample_attention": f"{NEEDS_HARD_ATTENTION}."}
+    cannot = {"sample_attention": f"{NEEDS_HARD_ATTENTION}."}
+    casts_votes = False
 
     def __init__(self, captioners):
         super().__init__(captioners[0])

@@ -16,10 +16,12 @@ from keras_sat.checks import ArgumentError
 from keras_sat.search.result import SearchResult
 from keras_sat.settings import Search
 
+NO_VOTES = "`votes` requires a single captioner, since they are what one network adds up."
+
 
 class Engine:
     """Computes captions, from arrays to arrays. Subclasses define the methods that
-    raise NotImplementedError.
+    raise NotImplementedError; `read` only for `attend`.
 
     Features are an array (photos, regions, feature_dim), or a tuple of such arrays.
 
@@ -27,22 +29,20 @@ class Engine:
         photo_sizes: list of the sizes (height, width) in which it takes photos.
         photos_together: number of photos in a batch; None: as many as are asked for.
         cannot: what it cannot do, a dict: from the name of an option, or of what it is
-            given ("captions", "features"), to a sentence that says why. An engine
-            without this sentence for "votes" belongs to a captioner with a method
-            `with_votes`.
+            given ("captions", "features"), to a sentence that says why.
         fixed: of these options, those with a value that may be asked for, a dict.
+        casts_votes: whether its captioner has a method `with_votes`.
     """
 
     photo_sizes: list[tuple[int, int]]
     photos_together: int | None = None
-    cannot: dict[str, str] = {
-        "votes": "`votes` requires a single captioner, since they are what one network adds up."
-    }
+    cannot: dict[str, str] = {}
     fixed: dict[str, Any] = {}
+    casts_votes = False
 
     def rows_and_columns(self) -> tuple[int, int]:
         """Return the shape of the attention maps."""
-        raise NotImplementedError
+        raise self._lacks("rows_and_columns")
 
     def encode(self, photos: Any) -> Any:
         """Return the features of photos; where there are none (see `cannot`), what
@@ -52,7 +52,7 @@ class Engine:
             photos: uint8 (photos, height, width, 3), or a dict from each of
                 `photo_sizes` to such an array.
         """
-        raise NotImplementedError
+        raise self._lacks("encode")
 
     def search(
         self, features: Any, search: Search, *, numbers: Any, with_consensus: bool = False
@@ -64,13 +64,18 @@ class Engine:
             numbers: the photos' numbers among all photos: samples depend on them.
             with_consensus: return all beams, among which consensus chooses later.
         """
-        raise NotImplementedError
+        raise self._lacks("search")
 
     def read(self, features: Any, token_ids: list[list[int]]) -> SearchResult:
         """Return the SearchResult of a given caption for each photo: `token_ids` are
         those of its words and of `<end>`.
         """
-        raise NotImplementedError
+        raise self._lacks("read")
+
+    def _lacks(self, method: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"The engine {type(self).__name__} has no method `{method}`; see `Engine.{method}`."
+        )
 
     def check_features(self, features: Any) -> Any:
         """Return features as they are used here; raise ValueError for a wrong shape."""
@@ -78,11 +83,12 @@ class Engine:
 
     def check(self, **asked: Any) -> None:
         """Raise ValueError for what is asked for and this engine cannot do."""
+        cannot = self.cannot if self.casts_votes else {"votes": NO_VOTES} | self.cannot
         for name, value in asked.items():
             is_off = value is None or value is False
             is_fixed = name in self.fixed and value == self.fixed[name]
-            if name in self.cannot and not is_off and not is_fixed:
-                raise ArgumentError(self.cannot[name], **{name: value})
+            if name in cannot and not is_off and not is_fixed:
+                raise ArgumentError(cannot[name], **{name: value})
 
     def each(self, function: Callable, items: Any) -> Iterator[Any]:
         """Yield the result of a function for each of a sequence of items, in their

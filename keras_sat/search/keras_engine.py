@@ -26,6 +26,8 @@ class KerasEngine(Engine):
         graphs: the graphs that `run` has created, a dict.
     """
 
+    casts_votes = True
+
     def __init__(self, network):
         self.network = network
         self.graphs = {}
