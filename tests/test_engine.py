@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from helpers import make_captioner, numbers, random_pixels
+from helpers import make_captioner, numbers, random_pixels, write_photos
 
-from data_utils import Vocabulary
+from data_utils import CaptionedImage, FeatureCache, Vocabulary
 from keras_sat import Ensemble
 from keras_sat.search.engine import Engine, padded, photos_of_one_size
 from keras_sat.search.generation import CaptionGenerator
@@ -91,6 +91,37 @@ def test_a_captioner_needs_no_more_than_an_engine(tmp_path):
     assert [r.caption for r in captioner.caption_features(features + 200)] == ["light"] * 3
     ((_, same),) = captioner.encode_each([LIGHT])
     assert same.tolist() == [[250], [250]]
+
+
+def test_a_photo_without_features_in_the_cache_costs_none_of_the_others(tmp_path):
+    names = ["a.png", "b.png", "c.png"]
+    write_photos(tmp_path, names)
+    (tmp_path / "b.png").write_bytes(b"torn")
+    images = [CaptionedImage(name, str(tmp_path / name), []) for name in names]
+    paths = [image.image_path for image in images]
+    captioner = CaptionGenerator(AlsoReads(), VOCABULARY, Search(batch_size=2))
+
+    def encoder(photos):  # a grid of 1 x 2 regions
+        return photos.reshape(-1, 4, 2, 9).mean(axis=(1, 3)).reshape(-1, 1, 2, 1)
+
+    build = {"image_size": (4, 6), "errors": "skip", "show_progress": False}
+    with pytest.warns(UserWarning, match="unreadable photos left out: 1 of 3"):
+        cache = FeatureCache.build(tmp_path / "cache", names, paths, encoder, **build)
+    images.append(CaptionedImage("new", paths[0], []))
+    found = captioner.caption_each(images, cache=cache, errors="yield")
+    (_, first), (torn, error), (_, third), (_, unknown) = found
+    assert (first.image_path, third.image_path) == (paths[0], paths[2]) and torn is images[1]
+    assert isinstance(error, ValueError) and "not a picture" in str(error)
+    assert "no features for the photo 'new'" in str(unknown)
+    assert captioner.engine.numbers == [0, 2]
+    read = captioner.attend_each(images, ["dark"] * 4, cache=cache, errors="yield")
+    kinds = [isinstance(result, ValueError) for _, result in read]
+    assert kinds == [False, True, False, True]
+    for alone in (images[1:2], images):
+        with pytest.raises(ValueError, match="no features for the photo 'b.png'"):
+            list(captioner.caption_each(alone, cache=cache))
+    ((_, error),) = captioner.caption_each(images[1:2], cache=cache, errors="yield")
+    assert isinstance(error, ValueError)
 
 
 def test_steps_follow_the_search_in_their_order():

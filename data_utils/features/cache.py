@@ -142,18 +142,25 @@ class FeatureCache:
     def __contains__(self, image_id: str) -> bool:
         return image_id in self._row_of and bool(self._is_done[self._row_of[image_id]])
 
+    def error_of(self, image_id: str) -> ValueError | None:
+        """Return the error that says why a photo has no features; None if it has."""
+        if image_id in self:
+            return None
+        reason = self.unreadable.get(image_id, "Run FeatureCache.build with this photo.")
+        return ValueError(
+            f"The cache has no features for the photo {brief(image_id)}. {reason} "
+            f"Received: directory={str(self.directory)!r}"
+        )
+
     def rows_of(self, image_ids: list[str]) -> np.ndarray:
         """Return the row of each photo, as an int64 array.
 
         Raise ValueError for a photo without features.
         """
         for image_id in image_ids:
-            if image_id not in self:
-                reason = self.unreadable.get(image_id, "Run FeatureCache.build with this photo.")
-                raise ValueError(
-                    f"The cache has no features for the photo {brief(image_id)}. {reason} "
-                    f"Received: directory={str(self.directory)!r}"
-                )
+            error = self.error_of(image_id)
+            if error is not None:
+                raise error
         return np.array([self._row_of[image_id] for image_id in image_ids], dtype=np.int64)
 
     def features(self, image_ids: list[str]) -> np.ndarray:

@@ -155,8 +155,8 @@ class CaptionGenerator:
             images: list of paths, PIL images, arrays or CaptionedImage.
             cache: FeatureCache with the features of CaptionedImages; None reads and
                 encodes the photos.
-            errors: if a photo cannot be read, "raise" the error, or "yield" (image,
-                error).
+            errors: if a photo cannot be read, or the cache has no features of it,
+                "raise" the error, or "yield" (image, error).
             regions: a list of regions for each image, see `caption`; not with a cache.
             **options: see `keras_sat.settings.Search`.
         """
@@ -373,7 +373,7 @@ class CaptionGenerator:
             batch = images[start : start + size]
             if cache is None:
                 return describe(self._batch_of_photos(batch, start, errors))
-            return describe(self._batch_of_features(batch, start, cache))
+            return describe(self._batch_of_features(batch, start, cache, errors))
 
         return self.engine.each(read_and_describe, range(0, len(images), size))
 
@@ -396,12 +396,20 @@ class CaptionGenerator:
         largest = photos_by_size[max(photos_by_size)]
         return Batch(images, problems, numbers, self.engine.encode(photos_by_size), largest)
 
-    def _batch_of_features(self, images, start, cache):
-        """Take the features of CaptionedImages from a FeatureCache."""
-        features = cache.features([image.image_id for image in images]).astype(np.float32)
-        numbers = range(start, start + len(images))
-        no_errors = [None] * len(images)
-        return Batch(images, no_errors, numbers, self.engine.check_features(features), None)
+    def _batch_of_features(self, images, start, cache, errors):
+        """Take the features of CaptionedImages, the first of which has the number
+        `start`, from a FeatureCache.
+        """
+        image_ids = [image.image_id for image in images]
+        problems = [None] * len(images)
+        if errors == "yield":
+            problems = [cache.error_of(image_id) for image_id in image_ids]
+        rows = [row for row, problem in enumerate(problems) if problem is None]
+        numbers = [start + row for row in rows]
+        if not numbers:
+            return Batch(images, problems, numbers, None, None)
+        features = cache.features([image_ids[row] for row in rows]).astype(np.float32)
+        return Batch(images, problems, numbers, self.engine.check_features(features), None)
 
     def _read(self, images, errors):
         """Read images; for `errors` see `caption_each`.

@@ -125,8 +125,8 @@ class CaptionGenerator:
             images: list of paths, PIL images, arrays or CaptionedImage.
             cache: FeatureCache with the features of CaptionedImages; None reads and
                 encodes the photos.
-            errors: if a photo cannot be read, "raise" the error, or "yield" (image,
-                error).
+            errors: if a photo cannot be read, or the cache has no features of it,
+                "raise" the error, or "yield" (image, error).
             regions: a list of regions for each image, see `caption`; not with a cache.
             **options: see `keras_sat.settings.Search`.
 
