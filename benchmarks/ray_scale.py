@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 import data_utils
-from keras_sat.deploy import ray_data, ray_workers
+from keras_sat.scale import ray_data, ray_workers
 
 os.environ |= ray_workers.ENVIRONMENT | {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

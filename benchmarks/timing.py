@@ -139,7 +139,7 @@ def fused_scores(photos=64, captions=5, regions=196, dim=512):
     """Additive scores, which need a tanh for each region and dimension, without any."""
     import tensorflow as tf
 
-    from keras_sat.model import fused_scores as fused
+    from keras_sat.network import fused_scores as fused
 
     features = fused.prepare(tf.random.normal((photos, regions, dim)))
     state, vector = tf.random.normal((photos * captions, dim)), tf.random.normal((dim,))

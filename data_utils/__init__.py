@@ -5,8 +5,8 @@ Names are imported on first use.
 
 import os
 
-from data_utils.lazy_imports import attach_lazily
-from data_utils.tf_logging import LOG_LEVEL, QUIET
+from data_utils.base.lazy_imports import attach_lazily
+from data_utils.base.tf_logging import LOG_LEVEL, QUIET
 
 # Must be set before TensorFlow is imported, which reads it only once.
 os.environ.setdefault(LOG_LEVEL, QUIET)
@@ -26,8 +26,8 @@ NAMES_BY_MODULE = {
     "downloads": ["DOWNLOADS", "download"],
     "datasets.read": ["photos_of_split", "read_data"],
     "vocabulary": ["Vocabulary"],
-    "images": ["find_pictures", "load_image"],
-    "read_photos": ["readable_photos"],
+    "photos.images": ["find_pictures", "load_image"],
+    "photos.read": ["readable_photos"],
     "features.cache": ["FeatureCache"],
     "batches": ["make_batches"],
 }

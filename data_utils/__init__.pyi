@@ -18,9 +18,9 @@ from data_utils.datasets.read import read_data as read_data
 from data_utils.downloads import DOWNLOADS as DOWNLOADS
 from data_utils.downloads import download as download
 from data_utils.features.cache import FeatureCache as FeatureCache
-from data_utils.images import find_pictures as find_pictures
-from data_utils.images import load_image as load_image
-from data_utils.read_photos import readable_photos as readable_photos
+from data_utils.photos.images import find_pictures as find_pictures
+from data_utils.photos.images import load_image as load_image
+from data_utils.photos.read import readable_photos as readable_photos
 from data_utils.scenes import Scene as Scene
 from data_utils.scenes import WordPlace as WordPlace
 from data_utils.scenes import draw_scenes as draw_scenes

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from data_utils.base.foreign_text import brief
+from data_utils.base.tf_logging import import_tensorflow
 from data_utils.captions import CaptionedImage, Skipped
 from data_utils.datasets.phrase_boxes import CellBoxes
 from data_utils.features.build import reading_options
 from data_utils.features.cache import FeatureCache
-from data_utils.foreign_text import brief
-from data_utils.images import height_and_width, load_image
-from data_utils.photo_augmentation import jittered
-from data_utils.tf_logging import import_tensorflow
-from data_utils.views import view_of
+from data_utils.photos.augmentation import jittered
+from data_utils.photos.images import height_and_width, load_image
+from data_utils.photos.views import view_of
 from data_utils.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ def make_batches(
     Args:
         cache: FeatureCache with the features of the photos; unreadable photos are
             skipped, with a warning. Of a list of caches, each of a different view (see
-            `data_utils.views`), one is chosen at random each time a photo is used.
+            `data_utils.photos.views`), one is chosen at random each time a photo is
+            used.
             None: batches contain photos, uint8 (batch, height, width, 3), for training
             the encoder too.
         batch_size: captions per batch.
@@ -104,7 +105,7 @@ def make_batches(
         num_views: without a cache, the number of views; one is chosen at random each
             time a photo is used.
         jitter: without a cache, the strength of photo augmentation, from 0 to 1: see
-            `data_utils.photo_augmentation`.
+            `data_utils.photos.augmentation`.
         shuffle: False keeps the same order, by length, in every epoch.
         seed: random seed of the order, the views and the augmentation.
         first_epoch: the epoch number of the first pass, for resuming a training.

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 
-from data_utils.atomic_files import read_bytes, write_whole
-from data_utils.foreign_text import brief, shortened
+from data_utils.base.atomic_files import read_bytes, write_whole
+from data_utils.base.foreign_text import brief, shortened
 
 MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may contain several captions
 MOST_LETTERS_IN_CAPTION = 10_000  # a longer caption would take hours and all memory

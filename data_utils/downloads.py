@@ -7,9 +7,9 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from data_utils.atomic_files import exclusive_lock, read_json, write_json
+from data_utils.base.atomic_files import exclusive_lock, read_json, write_json
+from data_utils.base.progress import Progress
 from data_utils.captions import IMAGE_ENDINGS
-from data_utils.progress import Progress
 
 MOST_EXPANSION = 100  # a zip that expands by a larger factor was made to fill the disk
 SMALL_BYTES = 100_000_000  # unpacking this much is harmless, however small the zip

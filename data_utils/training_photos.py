@@ -13,8 +13,8 @@ import warnings
 
 import numpy as np
 
+from data_utils.base.foreign_text import brief
 from data_utils.captions import IMAGE_ENDINGS
-from data_utils.foreign_text import brief
 
 # In a captioner's config.json. Those of earlier versions also have "training_pixels",
 # which is ignored.

@@ -8,9 +8,9 @@ import os
 from collections import Counter
 from typing import Any
 
-from data_utils.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base.foreign_text import UNSEEN, brief
 from data_utils.captions import CaptionedImage, tokenise
-from data_utils.foreign_text import UNSEEN, brief
 
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
 # In the vocabulary of captioners of version 0.1.0, where it started a phrase. No search

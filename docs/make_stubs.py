@@ -17,15 +17,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from data_utils.tf_logging import import_tensorflow
+from data_utils.base.tf_logging import import_tensorflow
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data_utils", "keras_sat")
 # The modules whose functions and classes are decorated by `with_options`, and typed.
 WITH_OPTIONS = (
     "keras_sat.captioner",
-    "keras_sat.deploy.ray_data",
-    "keras_sat.scoring.evaluate",
+    "keras_sat.scale.ray_data",
+    "keras_sat.measuring.evaluate",
     "keras_sat.search.generation",
     "keras_sat.training.recipe",
 )

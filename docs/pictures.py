@@ -31,7 +31,7 @@ DPI = 200  # twice as many pixels, for screens of high density
 LARGE = 300_000  # bytes
 SENTENCE, WORDS = "a woman wearing glasses and a hat in front of a flag", ["glasses", "hat", "flag"]
 KINDS = {"soft": "scenes", "hard": "scenes-hard"}
-EXAMPLES = HERE.parent / "keras_sat" / "deploy" / "page" / "examples"  # with CREDITS.txt
+EXAMPLES = HERE.parent / "keras_sat" / "export" / "page" / "examples"  # with CREDITS.txt
 # From the pictures of trace.md to a photo and the word that is explained. With other
 # weights the captions may be others: then choose other words, and mend trace.md.
 TRACES = {
@@ -260,7 +260,7 @@ def draw_browser(page):
     """
     from selenium.webdriver.support.wait import WebDriverWait
 
-    from keras_sat.deploy.page_server import page_server
+    from keras_sat.export.page_server import page_server
 
     server = page_server(page)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -6,32 +6,32 @@ from keras_sat.shadowed import reject_other_data_utils
 
 reject_other_data_utils()
 
-from data_utils.lazy_imports import attach_lazily  # noqa: E402 (after the check)
+from data_utils.base.lazy_imports import attach_lazily  # noqa: E402 (after the check)
 
 __version__ = "0.1.0"
 
 NAMES_BY_MODULE = {
-    "model.encoders": ["ENCODERS"],
-    "model.attention": [
+    "network.encoders": ["ENCODERS"],
+    "network.attention": [
         "ATTENTIONS",
         "SCORINGS",
         "BahdanauAttention",
         "BilinearAttention",
         "DotAttention",
     ],
-    "model.decoder": ["CaptionDecoder"],
-    "model.step": ["DecoderState", "Step"],
+    "network.decoder": ["CaptionDecoder"],
+    "network.step": ["DecoderState", "Step"],
     "search.algorithms": ["SearchResult", "beam_search", "greedy_search", "sample_search"],
     "search.result": ["CaptionResult"],
     "captioner": ["Captioner"],
-    "deploy.litert_captioner": ["LiteRTCaptioner", "load_litert"],
-    "deploy.ray_data": ["distributed_caption"],
-    "scoring.scores": ["SCORES"],
-    "scoring.evaluate": ["evaluate", "evaluate_captions"],
-    "scoring.calibration_error": ["Calibration"],
-    "beyond.calibration": ["calibrate"],
-    "scoring.table": ["ScoreTable"],
-    "scoring.comparison": ["Comparison", "compare"],
+    "export.litert_captioner": ["LiteRTCaptioner", "load_litert"],
+    "scale.ray_data": ["distributed_caption"],
+    "measuring.scores": ["SCORES"],
+    "measuring.evaluate": ["evaluate", "evaluate_captions"],
+    "measuring.calibration_error": ["Calibration"],
+    "after_search.calibration": ["calibrate"],
+    "measuring.table": ["ScoreTable"],
+    "measuring.comparison": ["Comparison", "compare"],
     "training.callbacks": [
         "BeginWithExpectations",
         "DrawAttention",
@@ -40,12 +40,12 @@ NAMES_BY_MODULE = {
         "ShowCaptions",
         "ShowProgress",
     ],
-    "pictures.curves": ["plot_history"],
-    "pictures.display": ["AttentionDisplay"],
-    "pictures.gallery": ["gallery"],
-    "scoring.grounding": ["Grounding", "ground"],
-    "beyond.self_critical": ["SelfCritical"],
-    "beyond.ensemble": ["Ensemble"],
+    "looking.curves": ["plot_history"],
+    "looking.display": ["AttentionDisplay"],
+    "looking.gallery": ["gallery"],
+    "measuring.grounding": ["Grounding", "ground"],
+    "learning.self_critical": ["SelfCritical"],
+    "search.ensemble": ["Ensemble"],
     "presets": ["PRESETS"],
     "training.recipe": ["fit"],
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from keras_sat.checks import ArgumentError
 
 MOST = 2**31 - 1  # of an int32
-# The names in the dicts of `keras_sat.model`, which would import TensorFlow; a test
+# The names in the dicts of `keras_sat.network`, which would import TensorFlow; a test
 # compares them.
 ENCODER_NAMES = (
     "vgg16",
@@ -98,15 +98,15 @@ def one_of(*choices):
 
 
 def name_in(module, registry, listed, also=""):
-    """Return a Bound that allows the keys of a dict in `keras_sat.model`, which is not
-    imported for `listed` keys.
+    """Return a Bound that allows the keys of a dict in `keras_sat.network`, which is
+    not imported for `listed` keys.
 
     If `also` is given, a keras.Model is valid too; `also` is then the end of the error
     message.
     """
 
     def names():
-        return getattr(importlib.import_module(f"keras_sat.model.{module}"), registry)
+        return getattr(importlib.import_module(f"keras_sat.network.{module}"), registry)
 
     def is_valid(value):
         if isinstance(value, str):

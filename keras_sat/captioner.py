@@ -11,25 +11,25 @@ from typing import Any
 import keras
 from keras import ops
 
+from data_utils.base.foreign_text import brief
 from data_utils.captions import words_of_captions
-from data_utils.foreign_text import brief
-from data_utils.images import photos_of
+from data_utils.photos.images import photos_of
 from data_utils.training_photos import digests_of, union
 from data_utils.vocabulary import Vocabulary
 from keras_sat import equations
-from keras_sat.beyond.terms import terms_of
 from keras_sat.files import keras_file, saving, transfer
 from keras_sat.files.hub import is_on_hub, pinned
 from keras_sat.files.model_folder import model_directory
-from keras_sat.model.adapter import FeatureAdapter
-from keras_sat.model.attention import ATTENTIONS
-from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.forks import reject_fork
-from keras_sat.model.objective import PaperObjective
-from keras_sat.model.photo_encoder import BUNDLED, PhotoEncoder
-from keras_sat.model.precision import resolved_dtype
-from keras_sat.model.teacher_forcing import as_rows, read_captions
-from keras_sat.model.trainer import NO_FORWARD_PASS, Trainer
+from keras_sat.learning.objective import PaperObjective
+from keras_sat.learning.terms import terms_of
+from keras_sat.learning.trainer import NO_FORWARD_PASS, Trainer
+from keras_sat.network.adapter import FeatureAdapter
+from keras_sat.network.attention import ATTENTIONS
+from keras_sat.network.decoder import CaptionDecoder
+from keras_sat.network.forks import reject_fork
+from keras_sat.network.photo_encoder import BUNDLED, PhotoEncoder
+from keras_sat.network.precision import resolved_dtype
+from keras_sat.network.teacher_forcing import as_rows, read_captions
 from keras_sat.search.generation import CaptionGenerator
 from keras_sat.search.keras_engine import KerasEngine
 from keras_sat.settings import CaptionerSettings, Search, SearchRules, with_options
@@ -64,7 +64,7 @@ class Captioner(CaptionGenerator, Trainer):
             they are applied.
         search_settings, confidence, consensus, photo_loader: see CaptionGenerator;
             `keras_sat.calibrate` makes a confidence, and
-            `keras_sat.beyond.consensus.Consensus.build` a consensus.
+            `keras_sat.after_search.consensus.Consensus.build` a consensus.
         training_photos: digests of the names of the photos that it was trained on, an
             array (see `data_utils.training_photos`), or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
@@ -243,7 +243,8 @@ class Captioner(CaptionGenerator, Trainer):
             warnings.warn(
                 "The index of training photos was made by the encoder that is trained now, and "
                 "is given up: until there is another (keras-sat index, or "
-                "keras_sat.beyond.consensus.Consensus.build), captions are chosen without it.",
+                "keras_sat.after_search.consensus.Consensus.build), captions are chosen without "
+                "it.",
                 stacklevel=3,
             )
 
@@ -293,7 +294,7 @@ class Captioner(CaptionGenerator, Trainer):
     ) -> Any:
         """Run the decoder on given captions.
 
-        See `keras_sat.model.teacher_forcing.read_captions`.
+        See `keras_sat.network.teacher_forcing.read_captions`.
         """
         options["padded"] = bool(self.compiled and self.jit_compile)
         return read_captions(
@@ -310,7 +311,7 @@ class Captioner(CaptionGenerator, Trainer):
             rows_per_photo: number of beams or samples of each photo.
             region_noise: uniform noise (rows, max_length, regions) to sample regions;
                 None uses the expectation.
-            drop: see `keras_sat.model.decoder.Readout`.
+            drop: see `keras_sat.network.decoder.Readout`.
         """
         projected_features = self.decoder.project_features(features)
 
@@ -353,7 +354,7 @@ class Captioner(CaptionGenerator, Trainer):
             map_kind: "attention", "votes", or "votes-blurred" as a control; see
                 `scoring.measured_maps`.
         """
-        from keras_sat.scoring.faithfulness import figures_of, measure, reject_unfit
+        from keras_sat.measuring.faithfulness import figures_of, measure, reject_unfit
 
         reject_unfit(self, pixel_photos)
         photos, _ = photos_of(images)
@@ -376,7 +377,7 @@ class Captioner(CaptionGenerator, Trainer):
     ) -> Any:
         """Return the Trace of a photo's caption: what the network computes at each
         word, what each region adds to it, and what would have been said instead; see
-        `keras_sat.trace.trace`.
+        `keras_sat.looking.trace`.
 
         Args:
             image: one photo, see `caption`.
@@ -385,7 +386,7 @@ class Captioner(CaptionGenerator, Trainer):
             num_alternatives: number of `Trace.alternatives` at each step.
             **search: options for the captioner's own caption.
         """
-        from keras_sat.trace.trace import make_trace
+        from keras_sat.looking.trace import make_trace
 
         return make_trace(
             self,
@@ -397,8 +398,8 @@ class Captioner(CaptionGenerator, Trainer):
         )
 
     def with_votes(self, results: list, features: Any) -> list:
-        """Return CaptionResults with their `votes`; see `keras_sat.trace.votes`."""
-        from keras_sat.trace.votes import with_votes
+        """Return CaptionResults with their `votes`; see `keras_sat.looking.votes`."""
+        from keras_sat.looking.votes import with_votes
 
         return with_votes(self, results, features)
 
@@ -454,9 +455,9 @@ class Captioner(CaptionGenerator, Trainer):
         Args:
             directory: created if needed; each export gets a numbered folder in it.
             format: "tf_saved_model", "litert", "onnx", or a list of these.
-            **options: options of the search; see `keras_sat.deploy.export`.
+            **options: options of the search; see `keras_sat.export.saved_model`.
         """
-        from keras_sat.deploy.export import export
+        from keras_sat.export.saved_model import export
 
         return export(self, directory, format, **options)
 

@@ -9,11 +9,11 @@ from typing import Any
 import keras
 
 from data_utils.vocabulary import Vocabulary
-from keras_sat.model.adapter import FeatureAdapter
-from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.objective import PaperObjective
-from keras_sat.model.photo_encoder import PhotoEncoder
-from keras_sat.model.trainer import Trainer
+from keras_sat.learning.objective import PaperObjective
+from keras_sat.learning.trainer import Trainer
+from keras_sat.network.adapter import FeatureAdapter
+from keras_sat.network.decoder import CaptionDecoder
+from keras_sat.network.photo_encoder import PhotoEncoder
 from keras_sat.search.generation import CaptionGenerator
 from keras_sat.settings import CaptionerSettings
 
@@ -44,7 +44,7 @@ class Captioner(CaptionGenerator, Trainer):
             they are applied.
         search_settings, confidence, consensus, photo_loader: see CaptionGenerator;
             `keras_sat.calibrate` makes a confidence, and
-            `keras_sat.beyond.consensus.Consensus.build` a consensus.
+            `keras_sat.after_search.consensus.Consensus.build` a consensus.
         training_photos: digests of the names of the photos that it was trained on, an
             array (see `data_utils.training_photos`), or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
@@ -238,7 +238,7 @@ class Captioner(CaptionGenerator, Trainer):
     ) -> Any:
         """Return the Trace of a photo's caption: what the network computes at each
         word, what each region adds to it, and what would have been said instead; see
-        `keras_sat.trace.trace`.
+        `keras_sat.looking.trace`.
 
         Args:
             image: one photo, see `caption`.

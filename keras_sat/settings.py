@@ -40,7 +40,7 @@ DTYPES = ("float32", "mixed_bfloat16", "auto")
 EXTRAS = ("from_photo",)
 # What is drawn and measured: see `CaptionResult.maps`.
 MAP_KINDS = ("attention", "votes")
-# What is measured: see `keras_sat.scoring.measured_maps`.
+# What is measured: see `keras_sat.measuring.measured_maps`.
 MEASURED_MAPS = (*MAP_KINDS, "votes-blurred")
 # The settings that the signature of `fit` shows, and those that `keras-sat fit --help`
 # shows.

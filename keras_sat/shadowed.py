@@ -36,7 +36,7 @@ def reject_other_data_utils():
 
 def _is_ours(found):
     folders = found.submodule_search_locations or []  # none for a file
-    return any((Path(folder) / "lazy_imports.py").is_file() for folder in folders)
+    return any((Path(folder) / "base" / "lazy_imports.py").is_file() for folder in folders)
 
 
 def _place_of(found):

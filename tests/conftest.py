@@ -53,7 +53,7 @@ def no_files_for_litert(request, monkeypatch):
         "test_litert_graph",
         "test_one_caption",
     ):
-        monkeypatch.setattr("keras_sat.deploy.litert_captioner.is_installed", lambda: False)
+        monkeypatch.setattr("keras_sat.export.litert_captioner.is_installed", lambda: False)
 
 
 def _run_without_graphs():
@@ -79,7 +79,7 @@ def attentions_of_our_own(monkeypatch):
     """Two more ATTENTIONS: what an attention is hangs on what its Selection says, not
     on its name.
     """
-    from keras_sat.model.attention import ATTENTIONS, Selection, hard
+    from keras_sat.network.attention import ATTENTIONS, Selection, hard
 
     monkeypatch.setitem(ATTENTIONS, "drawn", Selection(hard, samples_regions=True))
     monkeypatch.setitem(ATTENTIONS, "even", Selection(None, has_attention=False))
@@ -90,8 +90,8 @@ def quick_meteor(monkeypatch):
     """A METEOR that needs neither Java nor WordNet: the share of words that the first
     reference has too.
     """
-    from keras_sat.scoring import scores
-    from keras_sat.scoring.meteor import Meteor
+    from keras_sat.measuring import scores
+    from keras_sat.measuring.meteor import Meteor
 
     def score(references, candidates):
         pairs = zip(references, candidates)
@@ -219,7 +219,7 @@ def served():
     """A function that serves a page's folder and returns the port, until the test has
     ended.
     """
-    from keras_sat.deploy.page_server import page_server
+    from keras_sat.export.page_server import page_server
 
     servers = []
 

@@ -17,8 +17,8 @@ from PIL import Image
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
 from data_utils.datasets.phrase_boxes import Boxes, CellBoxes, Phrase
-from keras_sat.model.cells import RecurrentCell
-from keras_sat.model.efficientnet_lite import blocks_of
+from keras_sat.network.cells import RecurrentCell
+from keras_sat.network.efficientnet_lite import blocks_of
 
 ROOT = Path(__file__).parents[1]
 WORDS = ["a", "dog", "cat", "red", "in", "runs", "sleeps"]

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sat.model.adapter import FeatureAdapter
+from keras_sat.network.adapter import FeatureAdapter
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from data_utils.atomic_files import (
+from data_utils.base.atomic_files import (
     clear_half_written,
     exclusive_lock,
     read_json,
@@ -137,7 +137,7 @@ def test_what_was_half_written_is_cleared_away(tmp_path):
 
 
 def test_json_with_more_values_than_fit_into_memory_is_not_parsed(tmp_path, monkeypatch):
-    monkeypatch.setattr("data_utils.atomic_files.MOST_JSON_SIGNS", 100)
+    monkeypatch.setattr("data_utils.base.atomic_files.MOST_JSON_SIGNS", 100)
     (tmp_path / "a.json").write_text(f"[{','.join(50 * ['[]'])}]")
     assert len(read_json(tmp_path / "a.json")) == 50
     (tmp_path / "a.json").write_text(f"[{','.join(51 * ['[]'])}]")
@@ -175,7 +175,7 @@ def test_sealed_json_notices_damage(tmp_path):
 
 HOLD = """
 import sys
-from data_utils.atomic_files import exclusive_lock
+from data_utils.base.atomic_files import exclusive_lock
 with exclusive_lock("lock", "is busy"):
     print("held", flush=True)
     sys.stdin.read()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from helpers import numbers
 
-from keras_sat.model.attention import (
+from keras_sat.network.attention import (
     ATTENTIONS,
     SCORINGS,
     BahdanauAttention,
@@ -13,7 +13,7 @@ from keras_sat.model.attention import (
     NoAttention,
     make_attention,
 )
-from keras_sat.model.step import SelectionInputs
+from keras_sat.network.step import SelectionInputs
 
 PHOTOS, REGIONS, DIM = 3, 5, 4
 KINDS = [*itertools.product(ATTENTIONS, SCORINGS), ("drawn", "additive"), ("even", "additive")]

@@ -7,7 +7,7 @@ from helpers import mean_colour_encoder, write_photos
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
 from data_utils.batches import GROUPINGS, inputs_and_targets
-from data_utils.views import view_of
+from data_utils.photos.views import view_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*end of sequence.*")
 

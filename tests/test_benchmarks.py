@@ -34,10 +34,10 @@ from word_offsets import word_offsets
 
 from data_utils import DATASETS, CaptionedImage, Vocabulary, draw_scenes, load_image
 from keras_sat import Captioner, ScoreTable
-from keras_sat.deploy.litert_graph import GRAPH
+from keras_sat.export.litert_graph import GRAPH
 from keras_sat.files import model_folder
-from keras_sat.model import encoder_weights
-from keras_sat.model.efficientnet_lite import assign_torch_weights, efficientnet_lite
+from keras_sat.network import encoder_weights
+from keras_sat.network.efficientnet_lite import assign_torch_weights, efficientnet_lite
 
 
 def test_the_least_arithmetic_counts_every_product_of_the_decoder():

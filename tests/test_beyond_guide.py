@@ -14,7 +14,7 @@ from keras import ops
 from data_utils import Vocabulary, make_batches
 from data_utils.datasets.phrase_boxes import PLACELESS
 from keras_sat import Captioner, equations
-from keras_sat.beyond.guide import Guide, word_detectors
+from keras_sat.learning.guide import Guide, word_detectors
 
 
 def test_a_photo_has_a_word_if_one_of_its_regions_has_it():

@@ -14,7 +14,7 @@ from helpers import write_photos
 from data_utils import DATASETS
 from data_utils.datasets.tables import read_table
 from keras_sat.__main__ import main
-from keras_sat.command_line import caption as caption_command
+from keras_sat.commands import caption as caption_command
 from keras_sat.search.result import CaptionResult
 
 
@@ -283,7 +283,7 @@ def test_captions_return_to_a_table_that_was_saved_from_an_older_copy(table, spo
 WRITE = """
 import sys
 from pathlib import Path
-from keras_sat.command_line.caption_files import Table
+from keras_sat.commands.caption_files import Table
 path = Path(sys.argv[1])
 pictures = [str(path.with_name(f"{sys.argv[2]}{number}.jpg")) for number in range(20)]
 table = Table(path, pictures, overwrite=False)

@@ -27,7 +27,7 @@ from data_utils import (
 from keras_sat import ATTENTIONS, Captioner, equations, show_attend_tell_numpy
 from keras_sat.files import saving
 from keras_sat.files.model_folder import read_model, write_model
-from keras_sat.model.encoders import ENCODERS
+from keras_sat.network.encoders import ENCODERS
 from keras_sat.settings import Optimizer
 from keras_sat.training.distributed import Cluster
 

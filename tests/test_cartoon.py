@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from keras_sat import AttentionDisplay
-from keras_sat.pictures.spotlight import NAN_COLOUR
+from keras_sat.looking.spotlight import NAN_COLOUR
 
 WORDS = ["a", "dog", "runs"]
 NOTE = 25  # rows of the note at the bottom of a GIF of 480 pixels

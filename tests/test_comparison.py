@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from data_utils import CaptionedImage
-from keras_sat.scoring.bleu import bleu
-from keras_sat.scoring.comparison import compare
-from keras_sat.scoring.evaluate import evaluate_captions
+from keras_sat.measuring.bleu import bleu
+from keras_sat.measuring.comparison import compare
+from keras_sat.measuring.evaluate import evaluate_captions
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 WORDS = [
@@ -94,7 +94,7 @@ def test_resampled_bleu_is_bleu_of_the_drawn_photos(images):
     """The counts of photos that were drawn twice count twice: checked with BLEU of that
     very corpus.
     """
-    from keras_sat.scoring.comparison import _scores_of_draws
+    from keras_sat.measuring.comparison import _scores_of_draws
 
     table = table_of(images, 0.5)
     drawn = np.random.default_rng(0).integers(0, len(images), len(images))

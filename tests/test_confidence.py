@@ -11,16 +11,16 @@ from small_training import train
 
 from data_utils import CaptionedImage, FeatureCache, make_batches
 from keras_sat.__main__ import main
-from keras_sat.beyond import calibration
-from keras_sat.beyond.calibration import calibrate, logistic_regression
-from keras_sat.beyond.confidence import Confidence, clues_of, token_probs_of
-from keras_sat.beyond.ensemble import Ensemble
+from keras_sat.after_search import calibration
+from keras_sat.after_search.calibration import calibrate, logistic_regression
+from keras_sat.after_search.confidence import Confidence, clues_of, token_probs_of
 from keras_sat.captioner import Captioner
-from keras_sat.command_line.caption import LOW_CONFIDENCE, line_of
+from keras_sat.commands.caption import LOW_CONFIDENCE, line_of
 from keras_sat.files.saving import save_records
-from keras_sat.pictures.display import AttentionDisplay
-from keras_sat.pictures.gallery import gallery
-from keras_sat.scoring.calibration_error import Calibration, fraction_named
+from keras_sat.looking.display import AttentionDisplay
+from keras_sat.looking.gallery import gallery
+from keras_sat.measuring.calibration_error import Calibration, fraction_named
+from keras_sat.search.ensemble import Ensemble
 
 
 @pytest.fixture(scope="module")

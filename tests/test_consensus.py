@@ -13,8 +13,8 @@ from small_training import train
 from data_utils import DATASETS, FeatureCache, draw_scenes, make_batches
 from keras_sat import Captioner, Ensemble, evaluate
 from keras_sat.__main__ import main
-from keras_sat.beyond import consensus
-from keras_sat.beyond.consensus import Consensus
+from keras_sat.after_search import consensus
+from keras_sat.after_search.consensus import Consensus
 from keras_sat.files.model_folder import read_model, write_model
 
 

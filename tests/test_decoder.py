@@ -8,9 +8,9 @@ import variants
 from helpers import all_slow_but, numbers, numpy_weights, randomise
 
 from keras_sat import show_attend_tell_numpy
-from keras_sat.model.attention import ATTENTIONS
-from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.fast_twins import without_fast_twins
+from keras_sat.network.attention import ATTENTIONS
+from keras_sat.network.decoder import CaptionDecoder
+from keras_sat.network.fast_twins import without_fast_twins
 from keras_sat.settings import Network
 
 PHOTOS, REGIONS, DIM, TIME, VOCABULARY = 2, 5, 6, 4, 11

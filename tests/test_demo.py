@@ -5,7 +5,7 @@ import pytest
 
 from data_utils import draw_scenes
 from keras_sat import Captioner, CaptionResult
-from keras_sat.command_line import demo
+from keras_sat.commands import demo
 
 
 @pytest.fixture(scope="module", params=["soft", "hard", "none"])

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from small_training import run_training, train
 
-from data_utils.atomic_files import read_sealed_json
+from data_utils.base.atomic_files import read_sealed_json
 from keras_sat.files.checkpoint import read_checkpoint
 
 

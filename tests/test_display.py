@@ -15,10 +15,10 @@ from PIL import Image
 
 from data_utils import load_image
 from keras_sat import AttentionDisplay, CaptionResult, gallery, plot_history
-from keras_sat.pictures.display import shrink_to_printed_size
-from keras_sat.pictures.dots import dots_on_photo
-from keras_sat.pictures.sheet import font_size
-from keras_sat.pictures.spotlight import CASING, LINE, NAN_COLOUR, half_level, spotlight
+from keras_sat.looking.display import shrink_to_printed_size
+from keras_sat.looking.dots import dots_on_photo
+from keras_sat.looking.sheet import font_size
+from keras_sat.looking.spotlight import CASING, LINE, NAN_COLOUR, half_level, spotlight
 from keras_sat.training.history import Curves
 
 matplotlib.use("Agg")

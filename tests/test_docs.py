@@ -165,7 +165,7 @@ def test_the_python_of_distribution():
 @pytest.mark.usefixtures("few_scenes")
 def test_the_captioner_without_tensorflow_of_export(monkeypatch):
     pytest.importorskip("ai_edge_litert")
-    monkeypatch.setattr("keras_sat.deploy.litert_captioner.is_installed", lambda: True)
+    monkeypatch.setattr("keras_sat.export.litert_captioner.is_installed", lambda: True)
     names = run_blocks("export.md", "load_litert(")
     assert names["result"].caption
 

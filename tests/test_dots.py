@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_sat.pictures.dots import AGAINST, CASING, FOR, LARGEST, SHADE, dots_on_photo, radii
+from keras_sat.looking.dots import AGAINST, CASING, FOR, LARGEST, SHADE, dots_on_photo, radii
 
 SIDE = 40  # pixels of a region
 

@@ -8,17 +8,17 @@ from helpers import torch_arrays
 
 from data_utils import load_image
 from keras_sat import Captioner
-from keras_sat.model import encoder_weights
-from keras_sat.model.efficientnet_lite import (
+from keras_sat.network import encoder_weights
+from keras_sat.network.efficientnet_lite import (
     EPSILON,
     STAGES,
     assign_torch_weights,
     blocks_of,
     efficientnet_lite,
 )
-from keras_sat.model.encoder_weights import packaged_weights
-from keras_sat.model.encoders import ENCODERS
-from keras_sat.weight_paths import IMAGENET
+from keras_sat.network.encoder_weights import packaged_weights
+from keras_sat.network.encoders import ENCODERS
+from keras_sat.network.weight_paths import IMAGENET
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "efficientnet_lite.json").read_text())
 

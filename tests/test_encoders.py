@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from helpers import all_slow_but, random_pixels
 
-from keras_sat.model.encoders import ENCODERS, make_encoder, make_encoder_top
+from keras_sat.network.encoders import ENCODERS, make_encoder, make_encoder_top
 
 APPLICATIONS = {  # class, module, layer, grid
     "vgg16": ("VGG16", "vgg16", "block5_conv3", (14, 14, 512)),

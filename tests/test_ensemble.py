@@ -10,7 +10,7 @@ import keras_sat
 from data_utils import CaptionedImage, FeatureCache
 from keras_sat import Captioner, Ensemble
 from keras_sat.__main__ import main
-from keras_sat.beyond.ensemble import mean_map
+from keras_sat.search.ensemble import mean_map
 from keras_sat.settings import SearchRules
 
 

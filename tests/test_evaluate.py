@@ -9,13 +9,13 @@ from PIL import Image
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
-from keras_sat.scoring import evaluate, scores
-from keras_sat.scoring.bleu import bleu
-from keras_sat.scoring.cider import cider
-from keras_sat.scoring.evaluate import evaluate_captions
-from keras_sat.scoring.published import PUBLISHED
-from keras_sat.scoring.rouge import rouge_l
-from keras_sat.scoring.table import ScoreTable
+from keras_sat.measuring import evaluate, scores
+from keras_sat.measuring.bleu import bleu
+from keras_sat.measuring.cider import cider
+from keras_sat.measuring.evaluate import evaluate_captions
+from keras_sat.measuring.published import PUBLISHED
+from keras_sat.measuring.rouge import rouge_l
+from keras_sat.measuring.table import ScoreTable
 from keras_sat.training.callbacks import captions_of
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
@@ -254,7 +254,7 @@ def test_a_line_for_each_photo(described, tmp_path):
 
 
 def test_without_meteor_the_column_stays_empty(described, tmp_path, monkeypatch):
-    from keras_sat.scoring import meteor
+    from keras_sat.measuring import meteor
 
     monkeypatch.setattr(
         scores, "score_meteor", lambda *_: meteor.Meteor(meteor.NO_METEOR, None, None)

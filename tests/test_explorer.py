@@ -20,28 +20,28 @@ from PIL import Image
 import keras_sat
 from keras_sat import show_attend_tell
 from keras_sat.__main__ import main
-from keras_sat.model.attention import ATTENTIONS, Selection, hard
-from keras_sat.model.cells import CELLS, GRUCell
-from keras_sat.pictures import player
-from keras_sat.pictures.dots import AGAINST, FOR, LINE, radii
-from keras_sat.search.result import ComparedCaption
-from keras_sat.trace.decision import (
+from keras_sat.looking import player
+from keras_sat.looking.decision import (
     ChoiceRule,
     decision_at,
     percent,
     rule_of,
     search_in_words,
 )
-from keras_sat.trace.diagram import boxes_of, code_of, memory_in_words
-from keras_sat.trace.explorer import PARTS, explorer_page, typeset, typeset_formula
-from keras_sat.trace.place_colours import (
+from keras_sat.looking.diagram import boxes_of, code_of, memory_in_words
+from keras_sat.looking.dots import AGAINST, FOR, LINE, radii
+from keras_sat.looking.explorer import PARTS, explorer_page, typeset, typeset_formula
+from keras_sat.looking.region_colours import (
     NAMED_COLOURS,
     OTHERS,
     PALETTE,
     _distance,
     colours_of_places,
 )
-from keras_sat.trace.plot import LEAST_STRONGEST, PART_COLOURS
+from keras_sat.looking.trace_plot import LEAST_STRONGEST, PART_COLOURS
+from keras_sat.network.attention import ATTENTIONS, Selection, hard
+from keras_sat.network.cells import CELLS, GRUCell
+from keras_sat.search.result import ComparedCaption
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in a cat"
@@ -372,7 +372,7 @@ def test_the_lines_follow_the_file(plain, tmp_path, monkeypatch):
     source = Path(show_attend_tell.__file__).read_text("utf-8")
     moved = ast.unparse(ast.parse(source)).replace("alpha = ops.softmax(e)", "alpha = changed(e)")
     (tmp_path / "moved.py").write_text(moved)
-    from keras_sat.trace import diagram
+    from keras_sat.looking import diagram
 
     monkeypatch.setattr(diagram, "PAPER_FILE", tmp_path / "moved.py")
     for cached in (diagram._paper_lines, diagram._paper_tree):

@@ -14,7 +14,7 @@ import keras_sat
 from data_utils import draw_scenes
 from keras_sat import Captioner, Ensemble, equations
 from keras_sat.__main__ import main
-from keras_sat.scoring.faithfulness import (
+from keras_sat.measuring.faithfulness import (
     CELLS,
     SIZES,
     _blurred,

@@ -10,13 +10,13 @@ from helpers import VanillaCell, randomise
 from keras import layers
 
 from keras_sat import equations
-from keras_sat.model import attention as attention_module
-from keras_sat.model import cells as cells_module
-from keras_sat.model import decoder as decoder_module
-from keras_sat.model.attention import ATTENTIONS, SCORINGS, Attention
-from keras_sat.model.cells import CELLS, LoopDense, LSTMCell, late_products
-from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.fast_twins import fast_twins_are_on, without_fast_twins
+from keras_sat.network import attention as attention_module
+from keras_sat.network import cells as cells_module
+from keras_sat.network import decoder as decoder_module
+from keras_sat.network.attention import ATTENTIONS, SCORINGS, Attention
+from keras_sat.network.cells import CELLS, LoopDense, LSTMCell, late_products
+from keras_sat.network.decoder import CaptionDecoder
+from keras_sat.network.fast_twins import fast_twins_are_on, without_fast_twins
 from keras_sat.settings import Network
 
 PHOTOS, CAPTIONS, REGIONS, DIM, TIME, VOCABULARY = 2, 3, 5, 6, 4, 11

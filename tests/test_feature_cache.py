@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from helpers import mean_colour_encoder, write_photos
 
-from data_utils import FeatureCache, load_image, photo_digests
-from data_utils.atomic_files import exclusive_lock
-from data_utils.photo_digests import photo_of
+from data_utils import FeatureCache, load_image
+from data_utils.base.atomic_files import exclusive_lock
+from data_utils.photos import digests as photo_digests
+from data_utils.photos.digests import photo_of
 
 NAMES = [f"photo{i:02d}.png" for i in range(23)]
 

@@ -4,9 +4,9 @@ import pytest
 from helpers import all_slow_but
 from keras import layers
 
-from keras_sat.model.efficientnet_lite import efficientnet_lite
-from keras_sat.model.encoders import make_encoder, make_encoder_top
-from keras_sat.model.finer_grid import rows_and_columns_of, with_grid, without_last_strides
+from keras_sat.network.efficientnet_lite import efficientnet_lite
+from keras_sat.network.encoders import make_encoder, make_encoder_top
+from keras_sat.network.finer_grid import rows_and_columns_of, with_grid, without_last_strides
 
 # Encoder and size of photos: the first cell of the finer grid that is one of the coarse
 # grid.

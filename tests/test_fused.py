@@ -5,11 +5,11 @@ import tensorflow as tf
 from helpers import all_slow_but
 
 from keras_sat import equations
-from keras_sat.model import attention as attention_module
-from keras_sat.model import fused_scores
-from keras_sat.model.attention import BahdanauAttention
-from keras_sat.model.decoder import CaptionDecoder
-from keras_sat.model.fast_twins import without_fast_twins
+from keras_sat.network import attention as attention_module
+from keras_sat.network import fused_scores
+from keras_sat.network.attention import BahdanauAttention
+from keras_sat.network.decoder import CaptionDecoder
+from keras_sat.network.fast_twins import without_fast_twins
 from keras_sat.settings import Network
 
 PHOTOS, REGIONS, DIM = 2, 128, 128

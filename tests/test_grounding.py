@@ -6,7 +6,7 @@ import pytest
 
 from data_utils import DATASETS, WordPlace, draw_scenes
 from keras_sat import CaptionResult, ground
-from keras_sat.scoring.grounding import centred_map, coverage, ground_scenes, smallest_region
+from keras_sat.measuring.grounding import centred_map, coverage, ground_scenes, smallest_region
 
 
 def result_of(scene, weights_of):

@@ -13,8 +13,8 @@ from helpers import write_photos
 from PIL import Image
 
 from data_utils import CaptionedImage, find_pictures, load_image, readable_photos
-from data_utils.decoding import WithoutWarnings
-from data_utils.read_photos import read_photos
+from data_utils.photos.decoding import WithoutWarnings
+from data_utils.photos.read import read_photos
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def test_a_large_picture_is_converted_in_strips_with_the_same_result(mode, monke
     picture = Image.fromarray(noise[..., 0].astype(np.uint16) * 257 if mode == "I;16" else noise)
     picture = picture if picture.mode == mode else picture.convert(mode)
     whole = load_image(picture, (20, 30))
-    monkeypatch.setattr("data_utils.decoding.STRIP_PIXELS", 1000)
+    monkeypatch.setattr("data_utils.photos.decoding.STRIP_PIXELS", 1000)
     np.testing.assert_array_equal(load_image(picture, (20, 30)), whole)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from keras_sat.command_line import invocation
-from keras_sat.command_line.parser import command_parser
+from keras_sat.commands import invocation
+from keras_sat.commands.parser import command_parser
 from keras_sat.shadowed import reject_other_data_utils
 
 

@@ -9,10 +9,10 @@ import keras
 import pytest
 from keras.src.testing import TestCase
 
-import keras_sat.beyond
-import keras_sat.model
-from keras_sat.model.cells import CELLS
-from keras_sat.model.step import Attended, Decoded
+import keras_sat.learning
+import keras_sat.network
+from keras_sat.network.cells import CELLS
+from keras_sat.network.step import Attended, Decoded
 
 PHOTOS, ROWS, REGIONS, DIM, TIME, WORDS = 2, 4, 5, 6, 3, 11
 STATE, FEATURES, GRID, MAP, MAPS = (
@@ -118,7 +118,7 @@ def layers():
     """Return all layers of keras_sat by name, but for three base classes and former
     ones.
     """
-    rooms = keras_sat.model, keras_sat.beyond
+    rooms = keras_sat.network, keras_sat.learning
     names = [
         module.name
         for room in rooms

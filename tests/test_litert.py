@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from data_utils import draw_scenes
-from keras_sat.deploy.export import exported_searches
-from keras_sat.deploy.litert import SIGNATURES, litert_file
-from keras_sat.deploy.litert_weights import rounded
+from keras_sat.export.litert import SIGNATURES, litert_file
+from keras_sat.export.litert_weights import rounded
+from keras_sat.export.saved_model import exported_searches
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 

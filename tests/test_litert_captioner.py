@@ -15,12 +15,12 @@ import pytest
 from helpers import assert_same_caption, make_captioner
 
 from data_utils import DATASETS, Vocabulary, draw_scenes
-from data_utils.atomic_files import exclusive_lock, write_json
+from data_utils.base.atomic_files import exclusive_lock, write_json
 from keras_sat import Captioner, evaluate, load_litert
 from keras_sat.__main__ import main
-from keras_sat.beyond.consensus import Consensus
-from keras_sat.deploy import litert_captioner, litert_engine
-from keras_sat.deploy.litert_folder import read_litert, write_litert
+from keras_sat.after_search.consensus import Consensus
+from keras_sat.export import litert_captioner, litert_engine
+from keras_sat.export.litert_folder import read_litert, write_litert
 from keras_sat.files.model_folder import PRETRAINED
 
 pytest.importorskip(

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_utils.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, load_litert
-from keras_sat.deploy import litert_graph
-from keras_sat.deploy.litert_captioner import is_installed, make_file, ready_captioner
-from keras_sat.deploy.litert_graph import GRAPH, filled, has_graph, write_graph
+from keras_sat.export import litert_graph
+from keras_sat.export.litert_captioner import is_installed, make_file, ready_captioner
+from keras_sat.export.litert_graph import GRAPH, filled, has_graph, write_graph
 from keras_sat.files.model_folder import PRETRAINED, pretrained_names, read_model
 
 PHOTO = Path(__file__).parents[1] / "docs" / "photo.jpg"
@@ -89,7 +89,7 @@ def test_the_default_captioner_captions_at_once_as_with_tensorflow(tmp_path, mon
         pytest.skip("ai-edge-litert is not installed: captions without TensorFlow are not tested")
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setattr(
-        "keras_sat.deploy.litert_captioner.converted",
+        "keras_sat.export.litert_captioner.converted",
         lambda directory: pytest.fail("with TensorFlow"),
     )
     captioner, with_tensorflow = ready_captioner(None), Captioner.from_pretrained()

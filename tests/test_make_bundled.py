@@ -18,7 +18,7 @@ import make_bundled  # noqa: E402
 
 from data_utils import draw_scenes  # noqa: E402
 from keras_sat import Captioner  # noqa: E402
-from keras_sat.model.efficientnet_lite import efficientnet_lite  # noqa: E402
+from keras_sat.network.efficientnet_lite import efficientnet_lite  # noqa: E402
 
 PROGRAM = ROOT / "benchmarks" / "flickr8k" / "make_bundled.py"
 SPLITS = {"trainImages": range(110), "devImages": range(110, 215), "testImages": range(215, 217)}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from data_utils.captions import tokenise
-from keras_sat.scoring import meteor
-from keras_sat.scoring.meteor import (
+from keras_sat.measuring import meteor
+from keras_sat.measuring.meteor import (
     METEOR_JAVA,
     METEOR_NLTK,
     NO_METEOR,

@@ -24,7 +24,7 @@ from PIL import Image
 import data_utils
 from data_utils import draw_scenes
 from keras_sat import Captioner
-from keras_sat.scoring.published import PUBLISHED
+from keras_sat.measuring.published import PUBLISHED
 
 pytest.importorskip("jupytext", reason="the notebooks need the extra `notebooks`")
 nbformat = pytest.importorskip("nbformat")

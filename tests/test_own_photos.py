@@ -11,10 +11,10 @@ from helpers import all_slow_but, write_photos
 
 import keras_sat
 from data_utils import CaptionedImage
-from data_utils.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, presets
 from keras_sat.__main__ import main
-from keras_sat.beyond import consensus
+from keras_sat.after_search import consensus
 from keras_sat.settings import FitSettings
 from keras_sat.training import recipe
 from keras_sat.training.distributed import Cluster

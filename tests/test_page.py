@@ -13,13 +13,13 @@ from pages import HOSTILE, Page
 from PIL import Image
 
 from data_utils import draw_scenes, tokenise
-from data_utils.atomic_files import write_json
-from data_utils.images import load_image
-from data_utils.photo_regions import MARGIN, crop_of
+from data_utils.base.atomic_files import write_json
+from data_utils.photos.images import load_image
+from data_utils.photos.regions import MARGIN, crop_of
 from data_utils.scenes import COLOURS, SHAPES
 from keras_sat import Captioner
-from keras_sat.deploy.page_export import PAGE, write_page
-from keras_sat.deploy.page_runtime import runtime_files
+from keras_sat.export.page_export import PAGE, write_page
+from keras_sat.export.page_runtime import runtime_files
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ from contextlib import redirect_stdout
 import pytest
 
 from keras_sat.__main__ import main
-from keras_sat.command_line import parser as parser_file
-from keras_sat.command_line.commands import COMMANDS, module_of
-from keras_sat.command_line.parser import build_parser, command_parser, parse
+from keras_sat.commands import parser as parser_file
+from keras_sat.commands.commands import COMMANDS, module_of
+from keras_sat.commands.parser import build_parser, command_parser, parse
 
 each_command = pytest.mark.parametrize("command", COMMANDS)
 
@@ -41,7 +41,7 @@ def loaded_after(*calls):
 
 
 def commands_in(modules):
-    return {name for name in COMMANDS if f"keras_sat.command_line.{name}" in modules}
+    return {name for name in COMMANDS if f"keras_sat.commands.{name}" in modules}
 
 
 @each_command

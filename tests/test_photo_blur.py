@@ -7,12 +7,12 @@ from helpers import make_captioner, random_pixels
 from PIL import Image
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, make_batches
-from data_utils.atomic_files import read_json, write_sealed_json
-from data_utils.photo_augmentation import jittered
-from keras_sat.beyond.ensemble import Ensemble
+from data_utils.base.atomic_files import read_json, write_sealed_json
+from data_utils.photos.augmentation import jittered
 from keras_sat.captioner import Captioner
-from keras_sat.model.encoders import make_encoder
-from keras_sat.model.photo_blur import BlurPhotos, gaussian
+from keras_sat.network.encoders import make_encoder
+from keras_sat.network.photo_blur import BlurPhotos, gaussian
+from keras_sat.search.ensemble import Ensemble
 from keras_sat.training.photos import _default_cache_dir
 from keras_sat.training.recipe import fit
 

@@ -7,7 +7,7 @@ import pytest
 from helpers import write_photos
 
 from data_utils import load_image
-from keras_sat.deploy.photo_process import PhotoProcess
+from data_utils.photos.process import PhotoProcess
 
 # A decoder that crashes, and one that never ends: Python runs this file at the start of
 # each process whose PYTHONPATH has its folder.

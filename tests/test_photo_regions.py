@@ -6,9 +6,9 @@ from helpers import random_pixels
 from PIL import Image
 
 from data_utils import CaptionedImage
-from data_utils.decoding import pixels_of
-from data_utils.images import load_image
-from data_utils.photo_regions import (
+from data_utils.photos.decoding import pixels_of
+from data_utils.photos.images import load_image
+from data_utils.photos.regions import (
     MARGIN,
     Crop,
     checked_region,

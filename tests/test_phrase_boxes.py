@@ -15,7 +15,7 @@ from data_utils.datasets.phrase_boxes import (
     covered_fraction,
     read_boxes,
 )
-from data_utils.views import boxes_in_view, part_of_photo, view_of
+from data_utils.photos.views import boxes_in_view, part_of_photo, view_of
 
 GIRL = CaptionedImage("12_ab", "12_ab.jpg", ["A dog .", "A girl in a T-shirt holds the kite ."])
 SENTENCE = "[/EN#1/people A girl] in [/EN#2/clothing a T-shirt] holds [/EN#3/other/toys the kite] ."

@@ -11,8 +11,8 @@ from pages import HOSTILE, Elements, Page, maps_of
 from PIL import Image
 
 from keras_sat import AttentionDisplay
-from keras_sat.pictures.dots import dots_on_photo
-from keras_sat.pictures.player import (
+from keras_sat.looking.dots import dots_on_photo
+from keras_sat.looking.player import (
     HEADINGS,
     MEMORY_READING,
     READINGS,
@@ -22,7 +22,7 @@ from keras_sat.pictures.player import (
     figure_data,
     player_page,
 )
-from keras_sat.pictures.spotlight import (
+from keras_sat.looking.spotlight import (
     DIM,
     half_level,
     is_grey,

@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 
 from keras_sat import Captioner
-from keras_sat.model import precision
-from keras_sat.model.precision import multiplies_bfloat16, resolved_dtype
+from keras_sat.network import precision
+from keras_sat.network.precision import multiplies_bfloat16, resolved_dtype
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from small_training import OPTIONS
 import keras_sat
 from data_utils import DATASETS
 from keras_sat.__main__ import main
+from keras_sat.measuring.published import PUBLISHED
 from keras_sat.presets import (
     OWN_PHOTOS,
     PRESETS,
@@ -16,7 +17,6 @@ from keras_sat.presets import (
     default_preset,
     fitting_settings,
 )
-from keras_sat.scoring.published import PUBLISHED
 from keras_sat.settings import FitSettings
 from keras_sat.training import recipe
 from keras_sat.training.plan import _preset_of, options_to_set

@@ -13,24 +13,24 @@ from PIL import ExifTags, Image, ImageDraw
 
 import keras_sat
 from data_utils import draw_scenes, photos_of_split, tokenise
-from data_utils.atomic_files import read_json
+from data_utils.base.atomic_files import read_json
 from data_utils.datasets.phrase_boxes import read_boxes
-from keras_sat.beyond.terms import TERMS
-from keras_sat.command_line.demo import report_on
+from keras_sat.commands.demo import report_on
 from keras_sat.files.model_folder import (
     ENCODERS,
     INDEX,
     pretrained_directory,
     pretrained_names,
 )
-from keras_sat.model import encoders
-from keras_sat.scoring.bleu import bleu
-from keras_sat.scoring.calibration_error import FRACTION_NAMED, fraction_named
-from keras_sat.scoring.cider import cider
-from keras_sat.scoring.phrases import figures_of, ground_phrases
+from keras_sat.learning.terms import TERMS
+from keras_sat.measuring.bleu import bleu
+from keras_sat.measuring.calibration_error import FRACTION_NAMED, fraction_named
+from keras_sat.measuring.cider import cider
+from keras_sat.measuring.phrases import figures_of, ground_phrases
+from keras_sat.network import encoders
 
 GOLDEN = Path(__file__).parent / "golden"
-EXAMPLES = Path(keras_sat.__file__).parent / "deploy" / "page" / "examples"
+EXAMPLES = Path(keras_sat.__file__).parent / "export" / "page" / "examples"
 PHOTO = EXAMPLES / "tripod.jpg"  # a man with a camera
 PHOTO_KINDS = {"flickr8k": "soft", "flickr8k-hard": "hard", "flickr8k-paper": "soft"}
 BEYOND_THE_PAPER = ("flickr8k", "flickr8k-hard")

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from data_utils.progress import Progress
+from data_utils.base.progress import Progress
 
 
 class Clock:

@@ -19,9 +19,9 @@ from helpers import write_photos
 import keras_sat
 from data_utils import FeatureCache, draw_scenes
 from keras_sat.__main__ import main
-from keras_sat.deploy import photo_list, ray_data, ray_workers
-from keras_sat.deploy.ray_data import DistributedCaptioner, distributed_caption
-from keras_sat.deploy.ray_workers import Workers
+from keras_sat.scale import photo_list, ray_data, ray_workers
+from keras_sat.scale.ray_data import DistributedCaptioner, distributed_caption
+from keras_sat.scale.ray_workers import Workers
 from keras_sat.settings import Search
 
 CLUSTER = """
@@ -73,7 +73,7 @@ builtins.open = crash_or_open
 """
 LISTENERS = """
 import psutil
-from keras_sat.deploy.ray_workers import Workers
+from keras_sat.scale.ray_workers import Workers
 Workers("local")
 processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
 connections = [x for process in processes for x in process.net_connections()]

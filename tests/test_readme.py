@@ -22,8 +22,8 @@ import keras_sat
 from data_utils import DATASETS
 from keras_sat import ENCODERS
 from keras_sat.__main__ import main
-from keras_sat.command_line.parser import parse
-from keras_sat.model import attention
+from keras_sat.commands.parser import parse
+from keras_sat.network import attention
 
 IN_THE_ROOT = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
 PAGES = [*IN_THE_ROOT, *sorted((ROOT / "docs").glob("*.md"))]
@@ -323,7 +323,7 @@ def test_the_blocks_of_architecture_run(in_empty_folder):
 @pytest.mark.slow
 def test_the_blocks_of_trace_run(in_empty_folder, capsys):
     """They print what their comments promise."""
-    examples = Path("keras_sat", "deploy", "page", "examples")
+    examples = Path("keras_sat", "export", "page", "examples")
     shutil.copytree(ROOT / examples, examples)
     Path("docs").mkdir()
     shutil.copy(ROOT / "docs" / "photo.jpg", "docs")
@@ -425,7 +425,7 @@ def test_a_transformer_trains_on_the_same_batches(
 def test_the_questions_about_photos_run(in_empty_folder, monkeypatch, capsys):
     """The second block needs LiteRT, which other tests do without."""
     pytest.importorskip("ai_edge_litert")
-    monkeypatch.setattr("keras_sat.deploy.litert_captioner.is_installed", lambda: True)
+    monkeypatch.setattr("keras_sat.export.litert_captioner.is_installed", lambda: True)
     shutil.copy(ROOT / "docs" / "photo.jpg", ".")
     names = run_question('from_pretrained("flickr8k")')
     answer = run_question("def answer(")["answer"](Path("photo.jpg").read_bytes())

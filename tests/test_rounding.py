@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import numbers
 
-from keras_sat.rounding import rounded_to_8_bits
+from keras_sat.files.rounding import rounded_to_8_bits
 
 
 @pytest.mark.parametrize("axis, shape", [(0, (5, 1)), (1, (1, 7))])

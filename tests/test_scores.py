@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 
 from data_utils import CaptionedImage, draw_scenes
 from data_utils.captions import tokenise
-from keras_sat.scoring.bleu import bleu, bleu_counts, bleu_of_counts
-from keras_sat.scoring.cider import cider, cider_of_photos
-from keras_sat.scoring.comparison import compare
-from keras_sat.scoring.evaluate import evaluate_captions
-from keras_sat.scoring.rouge import rouge_l, rouge_l_of_photos
-from keras_sat.scoring.scores import SCORES, columns, mean_over_photos, named, shown
-from keras_sat.scoring.table import ScoreTable
+from keras_sat.measuring.bleu import bleu, bleu_counts, bleu_of_counts
+from keras_sat.measuring.cider import cider, cider_of_photos
+from keras_sat.measuring.comparison import compare
+from keras_sat.measuring.evaluate import evaluate_captions
+from keras_sat.measuring.rouge import rouge_l, rouge_l_of_photos
+from keras_sat.measuring.scores import SCORES, columns, mean_over_photos, named, shown
+from keras_sat.measuring.table import ScoreTable
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from keras_sat.pictures.sheet import MARGIN, font_size, sheet, text_width, wrapped
+from keras_sat.looking.sheet import MARGIN, font_size, sheet, text_width, wrapped
 
 
 class Boxes:

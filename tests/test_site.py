@@ -48,7 +48,7 @@ def module(name):
         ("keras_sat.training.recipe.fit", "keras_sat.fit"),
         ("keras_sat.captioner.Captioner.caption", "keras_sat.Captioner.caption"),
         ("data_utils.datasets.flickr8k", "data_utils.flickr8k"),
-        ("keras_sat.model.encoders.ENCODERS", "keras_sat.ENCODERS"),
+        ("keras_sat.network.encoders.ENCODERS", "keras_sat.ENCODERS"),
         ("keras_sat.equations.lstm", "keras_sat.equations.lstm"),
         ("keras_sat.equations", "keras_sat.equations"),
         ("keras_sat.nothing", None),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from helpers import random_pixels
 
-from keras_sat.pictures.spotlight import (
+from keras_sat.looking.spotlight import (
     CASING,
     DIM,
     GREY,

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from data_utils.tf_logging import LOG_LEVEL, QUIET, without_startup_log
+from data_utils.base.tf_logging import LOG_LEVEL, QUIET, without_startup_log
 
 
 @pytest.fixture

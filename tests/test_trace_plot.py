@@ -11,10 +11,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from keras_sat.pictures.display import AttentionDisplay
-from keras_sat.pictures.dots import AGAINST, FOR, dots_on_photo
-from keras_sat.trace.decision import percent
-from keras_sat.trace.plot import LEAST_STRONGEST, PART_COLOURS, _signed, plot_step
+from keras_sat.looking.decision import percent
+from keras_sat.looking.display import AttentionDisplay
+from keras_sat.looking.dots import AGAINST, FOR, dots_on_photo
+from keras_sat.looking.trace_plot import LEAST_STRONGEST, PART_COLOURS, _signed, plot_step
 
 matplotlib.use("Agg")
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
@@ -70,7 +70,7 @@ def test_a_step_from_memory_has_no_map(photo):
 def test_the_second_panel_has_the_votes_as_dots_and_says_what_they_mean(
     trace, least_strongest, monkeypatch
 ):
-    monkeypatch.setattr("keras_sat.trace.plot.LEAST_STRONGEST", least_strongest)
+    monkeypatch.setattr("keras_sat.looking.trace_plot.LEAST_STRONGEST", least_strongest)
     figure = trace.plot(1, "cat")
     _, votes_panel, _ = figure.axes
     votes = trace.votes(1, "cat")

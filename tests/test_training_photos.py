@@ -8,8 +8,8 @@ from PIL import Image
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage
-from data_utils.atomic_files import read_sealed_json
-from data_utils.photo_digests import photo_of
+from data_utils.base.atomic_files import read_sealed_json
+from data_utils.photos.digests import photo_of
 from data_utils.training_photos import (
     as_settings,
     digests_of,
@@ -152,7 +152,7 @@ def test_a_copied_photo_is_read_once(tmp_path, monkeypatch):
     record_photos(tmp_path, images, {i.image_id: photo_of(i.image_path) for i in images})
     os.utime(images[0].image_path, ns=(1, 1))
     reject_changed_photos(tmp_path, images)
-    monkeypatch.setattr("data_utils.photo_digests.photo_of", None)
+    monkeypatch.setattr("data_utils.photos.digests.photo_of", None)
     reject_changed_photos(tmp_path, images)
     with pytest.raises(ValueError, match=r"photos\.json: .*Expected: the record of the 1 photos"):
         reject_changed_photos(tmp_path, images[:1])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from helpers import random_pixels
 
-from data_utils.views import MIN_AREA, part_of_photo, view_of
+from data_utils.photos.views import MIN_AREA, part_of_photo, view_of
 
 
 @pytest.fixture

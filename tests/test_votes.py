@@ -16,8 +16,8 @@ from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from data_utils.scenes import WordPlace
 from keras_sat import AttentionDisplay, Ensemble, gallery
 from keras_sat.__main__ import main
-from keras_sat.scoring.measured_maps import maps_to_rank, measured_maps
-from keras_sat.scoring.phrases import figures_of, ground_captions, ground_phrases
+from keras_sat.measuring.measured_maps import maps_to_rank, measured_maps
+from keras_sat.measuring.phrases import figures_of, ground_captions, ground_phrases
 from keras_sat.search.result import CaptionResult
 from keras_sat.settings import MAP_KINDS
 
@@ -91,7 +91,7 @@ def test_a_caption_without_words_has_no_votes(photos):
 def test_more_captions_than_are_read_together(photos, monkeypatch):
     captioner = photo_captioner()
     together = captioner.attend(photos, "a dog", votes=True)
-    monkeypatch.setattr("keras_sat.trace.votes.READ_TOGETHER", 2)
+    monkeypatch.setattr("keras_sat.looking.votes.READ_TOGETHER", 2)
     for alone, result in zip(captioner.attend(photos, "a dog", votes=True), together):
         np.testing.assert_allclose(alone.votes, result.votes, rtol=1e-4, atol=1e-6)
 

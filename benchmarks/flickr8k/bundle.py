@@ -4,7 +4,7 @@ runs/paper/int8 flickr8k-paper`.
 The folder is a captioner saved in 8 bits and calibrated, as make_bundled.py leaves it,
 with the record of how it was made. The file of its encoder is named after its content:
 captioners with the same encoder share one file. Each captioner gets a graph for LiteRT
-(keras_sat/deploy/litert_graph.py). After a change to the search, `python
+(keras_sat/export/litert_graph.py). After a change to the search, `python
 benchmarks/flickr8k/bundle.py --graphs` writes all graphs again.
 """
 
@@ -13,9 +13,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from data_utils.atomic_files import read_sealed_json, write_sealed_json
-from keras_sat.deploy.litert_captioner import converted
-from keras_sat.deploy.litert_graph import write_graph
+from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
+from keras_sat.export.litert_captioner import converted
+from keras_sat.export.litert_graph import write_graph
 from keras_sat.files.model_folder import (
     ENCODERS,
     EXPECTED,

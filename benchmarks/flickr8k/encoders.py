@@ -26,7 +26,7 @@ import keras_sat
 from data_utils import photos_of_split
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import read_data
-from keras_sat.model.encoders import make_encoder
+from keras_sat.network.encoders import make_encoder
 from keras_sat.presets import PRESETS
 
 WEIGHTS = {

@@ -19,9 +19,9 @@ import numpy as np
 
 from data_utils import DATASETS, photos_of_split
 from keras_sat.captioner import Captioner
-from keras_sat.deploy.litert_captioner import load_litert
-from keras_sat.deploy.page_export import write_page
-from keras_sat.deploy.page_server import page_server
+from keras_sat.export.litert_captioner import load_litert
+from keras_sat.export.page_export import write_page
+from keras_sat.export.page_server import page_server
 
 DRAG = """
 const done = arguments[0], seconds = 5, page = document.querySelector(".sat-page");

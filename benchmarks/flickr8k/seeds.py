@@ -14,8 +14,8 @@ import numpy as np
 
 from data_utils import tokenise
 from keras_sat import ScoreTable
-from keras_sat.scoring.comparison import mean_and_deviation
-from keras_sat.scoring.scores import columns, unit_and_digits
+from keras_sat.measuring.comparison import mean_and_deviation
+from keras_sat.measuring.scores import columns, unit_and_digits
 
 OPEN_WORDS = "a an the in on at of with and or to by for from his her their its is are wearing"
 

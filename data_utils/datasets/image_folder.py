@@ -8,6 +8,7 @@ import posixpath
 from collections import Counter
 from pathlib import Path
 
+from data_utils.base.foreign_text import brief, shortened
 from data_utils.captions import (
     CaptionedImage,
     Skipped,
@@ -25,7 +26,6 @@ from data_utils.datasets.assemble import (
 )
 from data_utils.datasets.splits import add_split
 from data_utils.datasets.tables import read_table
-from data_utils.foreign_text import brief, shortened
 
 TABLES = ("captions.csv", "captions.jsonl", "metadata.csv", "metadata.jsonl")
 

@@ -23,11 +23,11 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.atomic_files import read_json
+from data_utils.base.atomic_files import read_json
+from data_utils.base.foreign_text import brief, shortened
 from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_document, tokenise
 from data_utils.datasets.assemble import expecting
-from data_utils.foreign_text import brief, shortened
-from data_utils.views import boxes_in_view
+from data_utils.photos.views import boxes_in_view
 
 # Words of a phrase that name no object: attention is not measured on them.
 NAMELESS = {
@@ -287,7 +287,8 @@ class CellBoxes:
         of shape (rows, time, regions).
 
         A row is (CaptionedImage, index of one of its captions) or None; `shape` is
-        (rows, time). `views` has the view number of each photo, see `data_utils.views`.
+        (rows, time). `views` has the view number of each photo, see
+        `data_utils.photos.views`.
         """
         covered = np.zeros((*shape, self.num_regions), np.float32)
         for row_of_covered, row, view in zip(covered, rows, views):

@@ -11,10 +11,10 @@ import os
 from collections import Counter
 from pathlib import Path
 
+from data_utils.base.foreign_text import brief
 from data_utils.captions import CaptionedImage
 from data_utils.datasets import DATASETS, SPLITS, draw_split
 from data_utils.downloads import DOWNLOADS, download
-from data_utils.foreign_text import brief
 
 
 def read_data(

@@ -2,8 +2,8 @@
 
 import random
 
+from data_utils.base.foreign_text import brief
 from data_utils.captions import image_id_of, load_document
-from data_utils.foreign_text import brief
 
 SPLITS = ("train", "dev", "test")
 # "restval" is Karpathy's name for the part of COCO's validation photos that everybody

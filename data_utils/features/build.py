@@ -10,7 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from data_utils.atomic_files import clear_half_written, exclusive_lock
+from data_utils.base.atomic_files import clear_half_written, exclusive_lock
+from data_utils.base.foreign_text import reason_without_number
+from data_utils.base.progress import Progress
+from data_utils.base.tf_logging import import_tensorflow
 from data_utils.features.cache_layout import (
     FeatureFiles,
     is_started,
@@ -18,13 +21,10 @@ from data_utils.features.cache_layout import (
     start_cache,
 )
 from data_utils.features.encode import encoding_function
-from data_utils.foreign_text import reason_without_number
-from data_utils.images import height_and_width, load_image
-from data_utils.photo_digests import PHOTO, photo_of
-from data_utils.progress import Progress
-from data_utils.read_photos import NUM_READERS, read_photos, report_unreadable
-from data_utils.tf_logging import import_tensorflow
-from data_utils.views import view_of
+from data_utils.photos.digests import PHOTO, photo_of
+from data_utils.photos.images import height_and_width, load_image
+from data_utils.photos.read import NUM_READERS, read_photos, report_unreadable
+from data_utils.photos.views import view_of
 
 
 def build_features(

@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from data_utils.base.foreign_text import brief
 from data_utils.captions import CaptionedImage
 from data_utils.features.build import build_features, describe_encoder, encode_rows, fixed_size
 from data_utils.features.cache_layout import WAY_OUT, FeatureFiles, reject_differences
-from data_utils.foreign_text import brief
-from data_utils.read_photos import report_unreadable
+from data_utils.photos.read import report_unreadable
 
 
 class FeatureCache:
@@ -30,7 +30,7 @@ class FeatureCache:
         manifest: dict of the settings that the features were built with.
         unreadable: dict from the id of each photo that could not be read to the reason.
         photos: array (photos,) of size, time and digests of each file, see
-            `data_utils.photo_digests`.
+            `data_utils.photos.digests`.
     """
 
     directory: Path
@@ -103,8 +103,8 @@ class FeatureCache:
             batch_size: number of photos that are read and written at a time.
             dtype: dtype of the features on disk: "float16", or "float32" if some are
                 out of its range.
-            view: number of the view to encode, see `data_utils.views`; view 0 is the
-                photo itself.
+            view: number of the view to encode, see `data_utils.photos.views`; view 0 is
+                the photo itself.
             errors: once all other photos are encoded, "raise" an error that counts the
                 unreadable ones; or "skip" them, with a warning, and list them in
                 `unreadable`.

@@ -19,9 +19,14 @@ import zlib
 
 import numpy as np
 
-from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json, write_whole
-from data_utils.foreign_text import brief
-from data_utils.photo_digests import PHOTO, find_changes
+from data_utils.base.atomic_files import (
+    exclusive_lock,
+    read_sealed_json,
+    write_sealed_json,
+    write_whole,
+)
+from data_utils.base.foreign_text import brief
+from data_utils.photos.digests import PHOTO, find_changes
 
 FORMAT_VERSION = 3
 WAY_OUT = (

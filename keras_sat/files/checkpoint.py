@@ -12,7 +12,7 @@ process is killed at any moment, the folder contains a complete checkpoint.
 import re
 from pathlib import Path
 
-from data_utils.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
 from keras_sat.files.model_folder import read_arrays, remove_others, write_arrays
 
 EXPECTED = "a training run that keras_sat.fit saved"

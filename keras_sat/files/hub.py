@@ -13,8 +13,8 @@ import sys
 import warnings
 from pathlib import Path
 
-from data_utils.atomic_files import file_digest
-from data_utils.foreign_text import brief
+from data_utils.base.atomic_files import file_digest
+from data_utils.base.foreign_text import brief
 
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 PINNED = re.compile(ADDRESS.pattern + r" \(config\.json has the digest [0-9a-f]{64}\)", re.ASCII)

@@ -7,10 +7,10 @@ a trained captioner.
     weights-DIGEST.npz        named arrays; rounded ones have 16 bits, or 8 bits and a
                               scale per column (matrices)
     index-DIGEST.npz          optional: the index of training photos, see
-                              `keras_sat.beyond.consensus`
+                              `keras_sat.after_search.consensus`
     encoder-DIGEST.npz        the encoder's arrays; bundled models with equal encoders
                               share it, in pretrained/encoders
-    graph.json                of bundled models, see `keras_sat.deploy.litert_graph`
+    graph.json                of bundled models, see `keras_sat.export.litert_graph`
     lock                      empty; it lets one process save at a time
 
 The files contain only data: nothing is executed when they are read. Saving into the
@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.atomic_files import (
+from data_utils.base.atomic_files import (
     check_is_file,
     exclusive_lock,
     expectation,
@@ -42,8 +42,8 @@ from data_utils.vocabulary import Vocabulary
 from keras_sat.bounds import one_of
 from keras_sat.checks import checked_path, near_name
 from keras_sat.files.hub import hub_folder, is_on_hub
+from keras_sat.files.rounding import SCALE, rounded_to_8_bits
 from keras_sat.presets import DEFAULT_MODEL
-from keras_sat.rounding import SCALE, rounded_to_8_bits
 
 FORMAT_VERSION = 1
 PRETRAINED = Path(__file__).parent / "pretrained"

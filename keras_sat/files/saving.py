@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
-from data_utils.foreign_text import brief
+from data_utils.base.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
+from data_utils.base.foreign_text import brief
 from data_utils.training_photos import from_settings
 from keras_sat.checks import checked_path
 from keras_sat.files.keras_file import load_file, save_file
@@ -24,7 +24,7 @@ from keras_sat.files.model_folder import (
 )
 from keras_sat.files.records import index_of, records_of, restore_records
 from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
-from keras_sat.model.photo_encoder import BUNDLED
+from keras_sat.network.photo_encoder import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.removed_options import without_removed
 

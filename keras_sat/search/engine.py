@@ -1,8 +1,8 @@
 """What a CaptionGenerator leaves to its engine: to encode photos, to search for
 captions, and to read given ones.
 
-`keras_sat.search.keras_engine` runs a Captioner's network, `keras_sat.beyond.ensemble`
-those of several, and `keras_sat.deploy.litert_engine` a LiteRT file. docs/extending.md
+`keras_sat.search.keras_engine` runs a Captioner's network, `keras_sat.search.ensemble`
+those of several, and `keras_sat.export.litert_engine` a LiteRT file. docs/extending.md
 shows how to write another one.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.foreign_text import brief
+from data_utils.base.foreign_text import brief
 from keras_sat.checks import ArgumentError
 from keras_sat.search.result import SearchResult
 from keras_sat.settings import Search

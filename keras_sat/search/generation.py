@@ -23,9 +23,9 @@ import numpy as np
 
 from data_utils.captions import words_of_captions
 from data_utils.features.encode import ENCODED_TOGETHER
-from data_utils.images import load_image, photos_of
-from data_utils.photo_regions import checked_regions, crops_of, regions_for
-from data_utils.read_photos import read_photos
+from data_utils.photos.images import load_image, photos_of
+from data_utils.photos.read import read_photos
+from data_utils.photos.regions import checked_regions, crops_of, regions_for
 from keras_sat.bounds import one_of
 from keras_sat.search.engine import Engine
 from keras_sat.search.result import CaptionResult, by_photo, results_of, with_image_paths
@@ -125,7 +125,7 @@ class CaptionGenerator:
             recursive: include subfolders.
             region: caption only this part of each photo, a rectangle (left, top,
                 right, bottom) in fractions of the photo's sides: it is cropped with a
-                margin, see `data_utils.photo_regions.crop_of`. With a list of regions,
+                margin, see `data_utils.photos.regions.crop_of`. With a list of regions,
                 each photo has a list of results.
             **options: what is searched otherwise than by the captioner's
                 `search_settings`.

@@ -70,7 +70,7 @@ class CaptionGenerator:
             recursive: include subfolders.
             region: caption only this part of each photo, a rectangle (left, top,
                 right, bottom) in fractions of the photo's sides: it is cropped with a
-                margin, see `data_utils.photo_regions.crop_of`. With a list of regions,
+                margin, see `data_utils.photos.regions.crop_of`. With a list of regions,
                 each photo has a list of results.
             **options: what is searched otherwise than by the captioner's
                 `search_settings`.

@@ -11,7 +11,8 @@ from keras_sat.settings import EXTRAS, MAP_KINDS
 
 
 class ComparedCaption(NamedTuple):
-    """A caption that consensus compared with others; see `keras_sat.beyond.consensus`.
+    """A caption that consensus compared with others; see
+    `keras_sat.after_search.consensus`.
 
     Attributes:
         words: list of its words.
@@ -79,7 +80,7 @@ class CaptionResult:
             it again, in its own shape.
         region: the rectangle (left, top, right, bottom) that it describes, in fractions
             of the photo's sides, or None. The maps are those of its crop, see
-            `data_utils.photo_regions.crop_of`.
+            `data_utils.photos.regions.crop_of`.
         word_probs: p of each word given the previous words, (words,).
         end_prob: p(`<end>`) after the last word; None if the caption was cut off.
         votes: (words, rows, columns): what each region added to the logit of each word,

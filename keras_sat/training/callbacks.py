@@ -20,15 +20,15 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from data_utils.foreign_text import visible
-from data_utils.progress import Progress
+from data_utils.base.foreign_text import visible
+from data_utils.base.progress import Progress
 from keras_sat.files.checkpoint import write_checkpoint
-from keras_sat.model.objective import EXPECTATION_PROBABILITY
-from keras_sat.pictures.display import AttentionDisplay
-from keras_sat.scoring.bleu import bleu, bleu_counts
-from keras_sat.scoring.cider import cider
-from keras_sat.scoring.evaluate import NUM_REFERENCES
-from keras_sat.scoring.words import MAX_ORDER
+from keras_sat.learning.objective import EXPECTATION_PROBABILITY
+from keras_sat.looking.display import AttentionDisplay
+from keras_sat.measuring.bleu import bleu, bleu_counts
+from keras_sat.measuring.cider import cider
+from keras_sat.measuring.evaluate import NUM_REFERENCES
+from keras_sat.measuring.words import MAX_ORDER
 from keras_sat.training.epoch_times import EpochTimes
 from keras_sat.training.history import (
     CROSS_ENTROPY,

@@ -28,7 +28,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from data_utils.atomic_files import write_whole
+from data_utils.base.atomic_files import write_whole
 from keras_sat import bounds
 from keras_sat.checks import check_no_keras_distribution
 from keras_sat.files.checkpoint import state_of

@@ -5,8 +5,8 @@ and are written to history.csv.
 import math
 from collections import UserDict
 
-from data_utils.atomic_files import write_whole
-from keras_sat.scoring.scores import named
+from data_utils.base.atomic_files import write_whole
+from keras_sat.measuring.scores import named
 
 MONITORED = "val_bleu_4"
 CROSS_ENTROPY = "val_cross_entropy"  # chooses the epoch if dev is too small for BLEU-4

@@ -8,7 +8,7 @@ from pathlib import Path
 from data_utils.batches import make_batches
 from data_utils.datasets.phrase_boxes import CellBoxes
 from data_utils.features.cache import FeatureCache
-from data_utils.read_photos import readable_photos
+from data_utils.photos.read import readable_photos
 from data_utils.training_photos import warn_of_copies
 from keras_sat.training.run_record import checksum
 
@@ -30,7 +30,7 @@ class TrainingPhotos:
         images: those of them that can be read, after `prepare`.
         cache, views: the FeatureCache of the whole photos and those of their other
             views; None and [] if the encoder is trained.
-        records: dict from image ids to `data_utils.photo_digests.PHOTO`.
+        records: dict from image ids to `data_utils.photos.digests.PHOTO`.
     """
 
     def __init__(

@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from data_utils.atomic_files import read_sealed_json
+from data_utils.base.atomic_files import read_sealed_json
 from keras_sat import presets
-from keras_sat.beyond import calibration, consensus
-from keras_sat.beyond.terms import TERMS
+from keras_sat.after_search import calibration, consensus
 from keras_sat.bounds import one_of
 from keras_sat.captioner import network_in_words
 from keras_sat.files.model_folder import EXPECTED, PRETRAINED
-from keras_sat.model.attention import ATTENTIONS
-from keras_sat.model.encoders import usual_training
-from keras_sat.model.photo_encoder import BUNDLED
-from keras_sat.model.precision import resolved_dtype
+from keras_sat.learning.terms import TERMS
+from keras_sat.network.attention import ATTENTIONS
+from keras_sat.network.encoders import usual_training
+from keras_sat.network.photo_encoder import BUNDLED
+from keras_sat.network.precision import resolved_dtype
 from keras_sat.settings import CaptionerSettings, Encoder, Features, FitSettings, Network
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS, MONITORED
 from keras_sat.training.run_record import REWARDS, recorded_encoder

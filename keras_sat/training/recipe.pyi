@@ -158,22 +158,22 @@ def fit(
     If `schedule` is "constant", a finished run can be continued with more `epochs`.
     epochs=0 with an `initial_model` runs only the self-critical epochs, and keeps its
     vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
-    (`data_utils.views`) draws one of the views of a photo each time, and multiplies the
-    size of the features.
+    (`data_utils.photos.views`) draws one of the views of a photo each time, and
+    multiplies the size of the features.
 
-    `self_critical_epochs` (`keras_sat.beyond.self_critical`) are a later phase, in the
-    folder self_critical of `output_dir`; the best epoch by CIDEr is kept. If none has a
-    better CIDEr on the dev split, the previous captioner is returned. Their loss has no
-    attention penalty, label smoothing, or dropout of words.
+    `self_critical_epochs` (`keras_sat.learning.self_critical`) are a later phase, in
+    the folder self_critical of `output_dir`; the best epoch by CIDEr is kept. If none
+    has a better CIDEr on the dev split, the previous captioner is returned. Their loss
+    has no attention penalty, label smoothing, or dropout of words.
 
     `deterministic` is a setting of TensorFlow for the rest of the process: the same
     weights bit for bit on the same machine, with the same packages and threads. When
     training is resumed, it can be switched off, but not on.
 
     At the end, 100 training photos or more are indexed if there is a
-    `consensus_weight` (`keras_sat.beyond.consensus`), and the `confidence` is fitted on
-    100 dev photos or more (`keras_sat.beyond.calibration`). With fewer, the captioner
-    goes without, and `fit` says so.
+    `consensus_weight` (`keras_sat.after_search.consensus`), and the `confidence` is
+    fitted on 100 dev photos or more (`keras_sat.after_search.calibration`). With fewer,
+    the captioner goes without, and `fit` says so.
 
     Most used options:
         encoder: network that computes the features. Choices: vgg16, vgg19, resnet50, mobilenet_v2, efficientnet_b0, efficientnet_lite0, efficientnet_lite2, tiny. Default: tiny for scenes; vgg16 with a GPU, else efficientnet_lite0.

@@ -7,12 +7,12 @@ import warnings
 
 import keras
 
-from data_utils.atomic_files import clear_half_written, read_sealed_json, write_sealed_json
+from data_utils.base.atomic_files import clear_half_written, read_sealed_json, write_sealed_json
 from keras_sat.captioner import Captioner
 from keras_sat.checks import STOPPED_EARLY
 from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, state_of
 from keras_sat.files.model_folder import assign_arrays, read_model
-from keras_sat.model.objective import EXPECTATION_PROBABILITY
+from keras_sat.learning.objective import EXPECTATION_PROBABILITY
 from keras_sat.training import callbacks
 from keras_sat.training.history import (
     CROSS_ENTROPY,

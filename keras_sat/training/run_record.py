@@ -12,11 +12,11 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from data_utils.atomic_files import read_sealed_json, write_sealed_json
-from data_utils.foreign_text import brief
-from data_utils.photo_digests import PHOTO, find_changes, size_of
+from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base.foreign_text import brief
+from data_utils.photos.digests import PHOTO, find_changes, size_of
 from keras_sat.files.checkpoint import WAY_OUT
-from keras_sat.model.encoders import ENCODERS
+from keras_sat.network.encoders import ENCODERS
 from keras_sat.removed_options import record_without_removed
 from keras_sat.settings import CaptionerSettings, FitSettings
 

@@ -24,7 +24,7 @@ from pathlib import Path
 import keras_sat
 
 captioner = keras_sat.Captioner.from_pretrained("flickr8k")
-photos = Path(keras_sat.__file__).parent / "deploy" / "page" / "examples"
+photos = Path(keras_sat.__file__).parent / "export" / "page" / "examples"
 hat = captioner.trace(photos / "hat.jpg")
 hat
 

@@ -32,7 +32,7 @@ import data_utils
 from data_utils import CaptionedImage, Vocabulary, draw_scenes, tokenise
 from data_utils.batches import inputs_and_targets
 from keras_sat.files.model_folder import pretrained_directory
-from keras_sat.scoring.bleu import bleu
+from keras_sat.measuring.bleu import bleu
 
 plt.rcParams["figure.dpi"] = 100
 folder = Path(tempfile.mkdtemp())

@@ -19,7 +19,7 @@
 # \mathbb{R}^D$.
 
 # %%
-from data_utils.tf_logging import import_tensorflow
+from data_utils.base.tf_logging import import_tensorflow
 
 tf = import_tensorflow()  # without its startup log
 
@@ -224,7 +224,7 @@ assert np.allclose(cosines(trial_vectors, np.array([5.0, 0.0])), expected), mess
 
 # %% stored="JPEG"
 for_photos = Captioner.from_pretrained()
-examples = Path(keras_sat.__file__).parent / "deploy" / "page" / "examples"
+examples = Path(keras_sat.__file__).parent / "export" / "page" / "examples"
 marked = {  # the row and the column of a cell
     "face": (photo_path, 5, 7),
     "crew": (examples / "raft.jpg", 7, 7),

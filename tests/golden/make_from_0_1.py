@@ -19,11 +19,11 @@ import numpy as np
 import keras_sat
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, draw_scenes, make_batches
 from data_utils.vocabulary import REGION_TOKEN
-from keras_sat.beyond.confidence import Confidence
-from keras_sat.beyond.consensus import Consensus
-from keras_sat.deploy.litert import litert_file
-from keras_sat.deploy.litert_folder import write_litert
-from keras_sat.deploy.litert_weights import rounded
+from keras_sat.after_search.confidence import Confidence
+from keras_sat.after_search.consensus import Consensus
+from keras_sat.export.litert import litert_file
+from keras_sat.export.litert_folder import write_litert
+from keras_sat.export.litert_weights import rounded
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from small_training import At  # noqa: E402
@@ -179,7 +179,7 @@ def saved_encoder():
 
 def main():
     # Later versions have it with another name.
-    from keras_sat.deploy.export import search_arguments
+    from keras_sat.export.saved_model import search_arguments
 
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()

@@ -21,7 +21,7 @@
 # wrong one.
 
 # %%
-from data_utils.tf_logging import import_tensorflow
+from data_utils.base.tf_logging import import_tensorflow
 
 import_tensorflow()  # without its startup log
 
@@ -37,7 +37,7 @@ from keras_sat import equations
 
 plt.rcParams["figure.dpi"] = 100
 captioner = keras_sat.Captioner.from_pretrained("flickr8k")
-photos = Path(keras_sat.__file__).parent / "deploy" / "page" / "examples"
+photos = Path(keras_sat.__file__).parent / "export" / "page" / "examples"
 
 # %% [markdown]
 # ## A word that is right

@@ -1,0 +1,1 @@
+"""What knows nothing of photos and captions: files, progress, text from elsewhere."""

@@ -1,0 +1,1 @@
+"""Photos as arrays: find, read, crop, view and augment them."""

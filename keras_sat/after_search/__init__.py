@@ -1,0 +1,1 @@
+"""What follows a search: confidence in a caption, and choice by consensus."""

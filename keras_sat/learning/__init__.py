@@ -1,0 +1,1 @@
+"""What one update does: the loss, its terms, rewards, the optimizer, `train_step`."""

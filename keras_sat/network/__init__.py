@@ -1,0 +1,1 @@
+"""The captioner's network: encoders, attention, cells, decoder."""

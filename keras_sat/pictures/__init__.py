@@ -1,3 +1,0 @@
-"""Show where a captioner looked, in plots, GIFs and HTML pages, and plot training
-curves.
-"""

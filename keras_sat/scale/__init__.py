@@ -1,0 +1,1 @@
+"""Photos on many machines, with Ray."""
