@@ -27,7 +27,8 @@ def test_it_is_what_the_whole_caption_at_once_gives(photos, attention):
     )
     vocabulary = captioner.vocabulary
     ids = vocabulary.caption_to_ids(result.caption)
-    decoded = captioner((photos[0][None], np.array([[vocabulary.start_token_id, *ids]])))
+    features = captioner.encode(photos[0][None])
+    decoded = captioner((features, np.array([[vocabulary.start_token_id, *ids]])))
     maps = np.asarray(decoded.attention_weights)[0, :-1]
     np.testing.assert_allclose(
         result.attention_weights.reshape(len(ids), -1), maps, rtol=1e-4, atol=1e-6

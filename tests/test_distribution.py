@@ -331,6 +331,7 @@ def test_hosts_with_other_arguments_are_rejected(tmp_path):
     assert not (tmp_path / "run" / "model").exists()
 
 
+@pytest.mark.filterwarnings("ignore:unreadable photos left out")
 @pytest.mark.parametrize("differs", ["readable_photos", "weights_digest"])
 def test_hosts_with_other_photos_or_features_are_rejected(tmp_path, monkeypatch, differs):
     """What looks the same at first: a photo that is damaged on one host alone, other
