@@ -3,7 +3,7 @@ made and how good they are: `python docs/make_tables.py`.
 
 The figures are those of keras_sat/files/pretrained/NAME/record.json, which
 benchmarks/flickr8k/make_bundled.py wrote. A table stands between `<!-- table: NAME -->`
-and `<!-- end -->`; tests/test_model_card.py checks that the page is up to date.
+and `<!-- end -->`; tests/files/test_model_card.py checks that the page is up to date.
 """
 
 import re

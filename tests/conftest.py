@@ -27,7 +27,7 @@ collect_ignore += ["golden/make_coco_caption.py", "golden/make_efficientnet_lite
 # Files with minutes of slow tests: begun last, they would keep one process busy while
 # the other has nothing left.
 LONG = ("test_ray_data.py", "test_make_bundled.py", "test_distribution.py", "test_site.py")
-LONG += ("test_pretrained.py", "test_torture.py")
+LONG += ("test_pretrained.py", "test_killed_and_damaged.py")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest reads the marks to choose

@@ -1,4 +1,6 @@
-"""A program as users write them; tests/test_types.py has a type checker look at it."""
+"""A program as users write them; a type checker looks at it: see
+tests/project/test_types.py.
+"""
 
 from pathlib import Path
 

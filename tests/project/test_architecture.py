@@ -12,7 +12,7 @@ import pytest
 
 import keras_sat
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGES = ("data_utils", "keras_sat")
 PAGE = ROOT / "docs" / "architecture.md"
 # Its table of folders in the order of imports: (folder, the files that it names).
@@ -268,7 +268,7 @@ def test_workflows_pin_actions_by_their_commit(path):
 
 def test_every_file_that_is_no_code_is_named_in_setup():
     """Else an installed package would lack it, which a clone does not notice;
-    tests/test_wheel.py installs it.
+    tests/project/test_wheel.py installs it.
     """
     setup = read_setup()
     patterns = setup["options.package_data"]["keras_sat"].split()

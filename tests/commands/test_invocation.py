@@ -34,7 +34,7 @@ def test_a_command_is_typed_as_keras_sat_itself_was(started, found, typed, monke
 def test_what_a_real_process_says_can_be_run(tmp_path):
     script = tmp_path / "keras-sat"
     script.write_text(
-        f"import sys\nsys.path.append({str(Path(__file__).parents[1])!r})\nimport "
+        f"import sys\nsys.path.append({str(Path(__file__).parents[2])!r})\nimport "
         "keras_sat.__main__ as m\n"
     )
     script.write_text(script.read_text() + "m.main()\n")
@@ -64,7 +64,7 @@ def hiding(request, tmp_path):
 
 
 def run_in(folder, *words):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
 

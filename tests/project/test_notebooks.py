@@ -29,7 +29,7 @@ from keras_sat.measuring.published import PUBLISHED
 pytest.importorskip("jupytext", reason="the notebooks need the extra `notebooks`")
 nbformat = pytest.importorskip("nbformat")
 
-FOLDER = Path(__file__).parents[1] / "notebooks"
+FOLDER = Path(__file__).parents[2] / "notebooks"
 SOURCES = sorted((FOLDER / "src").rglob("*.py"))
 # Chapters of the course; 5 and 6 wait to become some.
 CHAPTERS = [

@@ -93,7 +93,7 @@ def sampled_gradients(captioner, number):
 @pytest.fixture
 def pairs(monkeypatch):
     """The attention that docs/extending.md shows."""
-    text = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
     block = next(
         block
         for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)

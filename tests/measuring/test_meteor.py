@@ -33,7 +33,7 @@ PARTS_OF_SPEECH = {"noun": 1, "verb": 2, "adj": 3, "adv": 4}
 
 @pytest.fixture(scope="module")
 def captions():
-    golden = json.loads((Path(__file__).parent / "golden" / "coco_caption.json").read_text())
+    golden = json.loads((Path(__file__).parents[1] / "golden" / "coco_caption.json").read_text())
     references = [[tokenise(text) for text in texts] for texts in golden["references"]]
     return references, [tokenise(text) for text in golden["candidates"]], golden
 

@@ -12,7 +12,7 @@ from helpers import module_in
 import data_utils
 import keras_sat
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SITE = ROOT / "docs" / "site"
 PUBLIC = [
     f"{package.__name__}.{name}" for package in (keras_sat, data_utils) for name in package.__all__

@@ -361,7 +361,7 @@ def test_the_browser_draws_votes_as_python_does(drawn):
 
 
 def test_an_island_of_one_cell_is_left_out_of_the_line(drawn):
-    """Python leaves it out, too: tests/test_spotlight.py."""
+    """Python leaves it out, too: tests/looking/test_spotlight.py."""
     island = blob(7, 7, width=2.5)
     island[12, 1] = 0.8 * island.max()
     page = drawn([blob(7, 7, width=2.5), island])

@@ -15,7 +15,7 @@ from keras_sat.export.litert_captioner import is_installed, make_file, ready_cap
 from keras_sat.export.litert_graph import GRAPH, filled, has_graph, write_graph
 from keras_sat.files.model_folder import PRETRAINED, pretrained_names, read_model
 
-PHOTO = Path(__file__).parents[1] / "docs" / "photo.jpg"
+PHOTO = Path(__file__).parents[2] / "docs" / "photo.jpg"
 CAT = Path(litert_graph.__file__).parent / "page" / "examples" / "cat.jpg"
 
 

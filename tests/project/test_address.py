@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from helpers import module_in
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
 ON_GITHUB = "https://github.com/Somebody/keras_sat"
 TEXTS = ("*.md", "*.py", "*.cfg", "*.toml", "*.cff", "*.yml", "*.ipynb", "*.html", "Makefile")

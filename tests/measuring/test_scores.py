@@ -34,7 +34,7 @@ def golden():
     """Captions of all kinds, and what coco-caption says of them:
     tests/golden/make_coco_caption.py.
     """
-    return json.loads((Path(__file__).parent / "golden" / "coco_caption.json").read_text())
+    return json.loads((Path(__file__).parents[1] / "golden" / "coco_caption.json").read_text())
 
 
 def test_agrees_with_coco_caption(golden):

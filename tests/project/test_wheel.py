@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 OFFLINE = ("Could not find a version", "No matching distribution", "Connection")
 NO_NETWORK = """
 import socket

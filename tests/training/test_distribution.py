@@ -21,7 +21,7 @@ from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.training.distributed import SEED_STRIDE, Cluster, read_tf_config
 from keras_sat.training.run import Run
 
-TOGETHER = Path(__file__).with_name("distributed_trainings.py")
+TOGETHER = Path(__file__).parents[1] / "distributed_trainings.py"
 HOST_FAILED = "Another host in this training run has exited or cannot be reached"
 SECONDS = 300  # for processes that take some ten on a free machine: then one of them hangs
 

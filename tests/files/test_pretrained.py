@@ -29,7 +29,7 @@ from keras_sat.measuring.cider import cider
 from keras_sat.measuring.phrases import figures_of, ground_phrases
 from keras_sat.network import encoders
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 EXAMPLES = Path(keras_sat.__file__).parent / "export" / "page" / "examples"
 PHOTO = EXAMPLES / "tripod.jpg"  # a man with a camera
 PHOTO_KINDS = {"flickr8k": "soft", "flickr8k-hard": "hard", "flickr8k-paper": "soft"}
@@ -71,7 +71,7 @@ def test_each_is_small_and_known_by_name():
 
 def test_the_scores_on_the_test_split_say_whose_they_are():
     """A new captioner has none: then they are those of an earlier one."""
-    results = Path(__file__).parents[1].joinpath("docs", "results.md").read_text(encoding="utf-8")
+    results = Path(__file__).parents[2].joinpath("docs", "results.md").read_text(encoding="utf-8")
     section = results.split("## The test split")[1].split("\n## ")[0]
     (weights,) = pretrained_directory("flickr8k").glob("weights-*.npz")
     assert re.search(r"weights-\w{16}\.npz", section)

@@ -37,7 +37,7 @@ from keras_sat.export.page_server import page_server, serve
 from keras_sat.export.saved_model import caption_py
 from keras_sat.files.model_folder import pretrained_directory
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "keras_sat" / "export" / "page"
 
 

@@ -46,7 +46,7 @@ def caption_elsewhere(jobs, folder):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [
         sys.executable,
-        str(Path(__file__).parent / "elsewhere.py"),
+        str(Path(__file__).parents[1] / "elsewhere.py"),
         str(folder / "jobs.json"),
     ]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)

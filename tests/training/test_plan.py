@@ -11,7 +11,7 @@ from keras_sat import presets
 from keras_sat.settings import CONSENSUS_BEAMS, Search
 from keras_sat.training.plan import check_required, make_plan, options_to_set, this_computer
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 TRAINING = DOCS / "training.md"
 MANY = {"train": 6000, "dev": 1000, "test": 1000}
 

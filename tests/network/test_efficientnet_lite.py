@@ -20,7 +20,7 @@ from keras_sat.network.encoder_weights import packaged_weights
 from keras_sat.network.encoders import ENCODERS
 from keras_sat.network.weight_paths import IMAGENET
 
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "efficientnet_lite.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "efficientnet_lite.json").read_text())
 
 
 @pytest.fixture(scope="module")
