@@ -96,7 +96,8 @@ def run(interpreter, photo):
     runner = interpreter.get_signature_runner
     if "beams" not in interpreter.get_signature_list():
         return runner("serving_default")(images=photo)
-    return runner("beams")(features=runner("encode")(images=photo)["features"])
+    features = runner("encode")(images=photo)["features"]
+    return runner("beams")(features=features.astype(np.float16).astype(np.float32))
 
 
 def main(paths):

@@ -37,7 +37,7 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
         return outputs_of(captioner, _without_photo_axis(search_result))
 
     def encode(images):
-        return {"features": captioner.engine.encode_tensors(images)}
+        return {"features": captioner.photo_encoder(images)}  # LiteRTEngine rounds them
 
     def best(features):
         search_result = captioner.engine.search_tensors(features, search=beams)

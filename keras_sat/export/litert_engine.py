@@ -14,6 +14,7 @@ import numpy as np
 
 from data_utils.base.foreign_text import brief
 from data_utils.base.tf_logging import nothing_on_standard_error
+from data_utils.features.encode import in_16_bits
 from keras_sat.search.engine import Engine, padded, photos_of_one_size
 from keras_sat.search.result import SearchResult
 from keras_sat.settings import EXTRAS, Search
@@ -107,9 +108,8 @@ class LiteRTEngine(Engine):
             )
         if not self.has_beams:
             return photos
-        return np.concatenate(
-            [self._run("encode", images=photo[None])["features"] for photo in photos]
-        )
+        features = [self._run("encode", images=photo[None])["features"] for photo in photos]
+        return in_16_bits(np.concatenate(features))
 
     def search(self, features, search, *, numbers, with_consensus=False):
         num_results = self.fixed["num_beams"] if with_consensus else search.num_results

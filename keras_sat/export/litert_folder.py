@@ -27,7 +27,7 @@ from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
 from keras_sat.files.model_folder import INDEX, read_arrays, write_index
 
 FORMAT_VERSION = 2
-SIGNATURES_VERSION = 3  # of the network's inputs and outputs; files that are cached have its number
+SIGNATURES_VERSION = 2  # of the network's inputs and outputs; files that are cached have its number
 MANIFEST, MODEL, PACKED, WORDS = "litert.json", "model.tflite", "model.tflite.gz", "vocabulary.txt"
 MOST_BYTES = 1_000_000_000
 HINT = (

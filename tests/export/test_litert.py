@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from data_utils import draw_scenes
+from data_utils.features.encode import in_16_bits
 from keras_sat.export.litert import SIGNATURES, litert_file
 from keras_sat.export.litert_weights import rounded
 from keras_sat.export.saved_model import exported_searches
@@ -37,7 +38,7 @@ def test_each_signature_does_what_the_captioner_does(captioner, content, photos)
     assert run.keys() == {*SIGNATURES}
     for photo in photos[:5]:
         best = captioner.caption(photo, num_beams=3, num_results=3)
-        features = run["encode"](images=photo[None])["features"]
+        features = in_16_bits(run["encode"](images=photo[None])["features"])
         found = run["beams"](features=features)
         assert len(found["token_ids"]) == 3
         for number, result in enumerate([best, *best.alternatives]):
