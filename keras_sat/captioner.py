@@ -14,7 +14,7 @@ from keras import ops
 from data_utils.base.foreign_text import brief
 from data_utils.captions import words_of_captions
 from data_utils.photos.images import photos_of
-from data_utils.training_photos import digests_of, union
+from data_utils.seen_photos import digests_of, union
 from data_utils.vocabulary import Vocabulary
 from keras_sat import equations
 from keras_sat.files import keras_file, saving, transfer
@@ -66,7 +66,7 @@ class Captioner(CaptionGenerator, Trainer):
             `keras_sat.calibrate` makes a confidence, and
             `keras_sat.after_search.consensus.Consensus.build` a consensus.
         training_photos: digests of the names of the photos that it was trained on, an
-            array (see `data_utils.training_photos`), or None if unknown.
+            array (see `data_utils.seen_photos`), or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
             revision, or None.
         feature_shape: (regions, feature_dim) before the adapter, or None until built.
@@ -345,14 +345,14 @@ class Captioner(CaptionGenerator, Trainer):
         map_kind: str = "attention",
     ) -> dict[str, Any]:
         """Measure whether words depend on the regions that they attend to, or that vote
-        for them; return `scoring.faithfulness.figures_of`.
+        for them; return `measuring.faithfulness.figures_of`.
 
         Args:
             images, captions: see `attend`; captions=None measures the captioner's own
                 captions.
             pixel_photos: number of photos, from the first, in which to blur regions.
             map_kind: "attention", "votes", or "votes-blurred" as a control; see
-                `scoring.measured_maps`.
+                `measuring.measured_maps`.
         """
         from keras_sat.measuring.faithfulness import figures_of, measure, reject_unfit
 
@@ -455,9 +455,9 @@ class Captioner(CaptionGenerator, Trainer):
         Args:
             directory: created if needed; each export gets a numbered folder in it.
             format: "tf_saved_model", "litert", "onnx", or a list of these.
-            **options: options of the search; see `keras_sat.export.saved_model`.
+            **options: options of the search; see `keras_sat.export.export`.
         """
-        from keras_sat.export.saved_model import export
+        from keras_sat.export.export import export
 
         return export(self, directory, format, **options)
 

@@ -46,7 +46,7 @@ class Captioner(CaptionGenerator, Trainer):
             `keras_sat.calibrate` makes a confidence, and
             `keras_sat.after_search.consensus.Consensus.build` a consensus.
         training_photos: digests of the names of the photos that it was trained on, an
-            array (see `data_utils.training_photos`), or None if unknown.
+            array (see `data_utils.seen_photos`), or None if unknown.
         source: the model on the Hugging Face Hub that it started from, with its
             revision, or None.
         feature_shape: (regions, feature_dim) before the adapter, or None until built.

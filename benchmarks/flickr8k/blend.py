@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from data_utils.training_photos import union
+from data_utils.seen_photos import union
 from keras_sat.captioner import Captioner
 
 

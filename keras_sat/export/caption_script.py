@@ -20,7 +20,7 @@ import numpy as np
 
 from data_utils.base.foreign_text import visible
 
-# An export has the source of these modules here: see `keras_sat.export.saved_model`.
+# An export has the source of these modules here: see `keras_sat.export.export`.
 from data_utils.photos.decoding import decoded_picture
 
 HERE = Path(__file__).parent

@@ -164,8 +164,8 @@ def converted(directory):
     """
     import_tensorflow()
     from keras_sat.captioner import Captioner
+    from keras_sat.export.export import check_captioner, exported_searches
     from keras_sat.export.litert import litert_file
-    from keras_sat.export.saved_model import check_captioner, exported_searches
 
     captioner = Captioner.load(directory)  # checks the files
     check_captioner(captioner, in_float32=True)

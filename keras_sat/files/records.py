@@ -4,7 +4,7 @@ photos, its confidence and source, and the index of consensus.
 `saving` writes them into the settings of a folder, `keras_file` into a file's assets.
 """
 
-from data_utils.training_photos import as_settings, from_settings
+from data_utils.seen_photos import as_settings, from_settings
 from keras_sat.after_search.confidence import Confidence
 from keras_sat.after_search.consensus import Consensus
 from keras_sat.files.hub import checked_source

@@ -9,7 +9,7 @@ import numpy as np
 
 from data_utils.base.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
 from data_utils.base.foreign_text import brief
-from data_utils.training_photos import from_settings
+from data_utils.seen_photos import from_settings
 from keras_sat.checks import checked_path
 from keras_sat.files.keras_file import load_file, save_file
 from keras_sat.files.model_folder import (

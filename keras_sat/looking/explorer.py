@@ -25,7 +25,7 @@ from keras_sat.looking.diagram import (
     unchanged_in_words,
 )
 from keras_sat.looking.display import AttentionDisplay
-from keras_sat.looking.region_colours import OTHERS, colours_of_places
+from keras_sat.looking.region_colours import OTHERS, region_colours
 from keras_sat.looking.votes import LEAST_STRONGEST
 
 TEMPLATE = Path(__file__).with_name("explorer.html")
@@ -190,7 +190,7 @@ def explorer_data(trace):
         "unchanged": unchanged_in_words(network),
         "leastStrongest": LEAST_STRONGEST,
         "usualShare": float(np.median([_share(step) for step in trace.steps])),
-        "colours": colours_of_places(places),
+        "colours": region_colours(places),
         "otherColour": OTHERS,
         "steps": [_step(trace, t) for t in range(len(trace.steps))],
     }

@@ -1,4 +1,4 @@
-"""The colours of the words on the explorer's map "Regions", see places.py.
+"""The colours of the words on the explorer's map "Regions", see region_words.py.
 
 A word has the same colour at all steps, and a word that names a colour has that colour.
 Two words share a colour only if they meet at no step.
@@ -30,7 +30,7 @@ NAMED_COLOURS = {
     "silver": "#c0c0c8",
 }
 # Each is as far as possible from those before it. All are apart from the colours of the
-# parts of a logit, see plot.py.
+# parts of a logit, see trace_plot.py.
 PALETTE = [
     "#ffee00",
     "#1177ff",
@@ -51,7 +51,7 @@ TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 
 WHITE = TO_XYZ.sum(axis=1)
 
 
-def colours_of_places(words_of_steps):
+def region_colours(words_of_steps):
     """Return a dict from words to colours, "#rrggbb"; other words have OTHERS.
 
     Args:

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 
-def words_of_places(decoder, features, projected_features, state, previous_id):
+def region_words(decoder, features, projected_features, state, previous_id):
     """Return the id and the probability of the most probable word for each region, two
     arrays (regions,).
 

@@ -26,7 +26,7 @@ from keras_sat.looking.diagram import network_of
 from keras_sat.looking.display import path_ending_in
 from keras_sat.looking.explorer import explorer_frame, explorer_page
 from keras_sat.looking.logit_parts import logit_parts, readout_sum, votes_of, votes_of_mean
-from keras_sat.looking.region_words import words_of_places
+from keras_sat.looking.region_words import region_words
 from keras_sat.looking.sheet import WIDTH
 from keras_sat.looking.trace_steps import prepare, read
 from keras_sat.search.result import CaptionResult, with_image_paths
@@ -207,7 +207,7 @@ class Trace:
         """
         self._check_step(t)
         if t not in self._places:
-            word_ids, probabilities = words_of_places(
+            word_ids, probabilities = region_words(
                 self._captioner.decoder,
                 self._annotations,
                 self._projected_features,

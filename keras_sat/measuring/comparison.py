@@ -16,7 +16,7 @@ from data_utils.base.atomic_files import write_whole
 from data_utils.base.foreign_text import brief, visible
 from keras_sat.measuring.faithfulness import FAITHFULNESS
 from keras_sat.measuring.latex import Numbers, latex_table
-from keras_sat.measuring.phrases import GROUNDING
+from keras_sat.measuring.phrase_grounding import GROUNDING
 from keras_sat.measuring.scores import SCORES, columns, unit_and_digits
 from keras_sat.measuring.table import MEASURED, ScoreTable
 

@@ -19,8 +19,8 @@ from keras_sat.bounds import one_of
 from keras_sat.measuring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
 from keras_sat.measuring.faithfulness import figures_of as faithfulness_figures
 from keras_sat.measuring.leakage import check_training_photos, warn_of_copies_in_training
-from keras_sat.measuring.phrases import GROUNDING, ground_captions, ground_phrases
-from keras_sat.measuring.phrases import figures_of as grounding_figures
+from keras_sat.measuring.phrase_grounding import GROUNDING, ground_captions, ground_phrases
+from keras_sat.measuring.phrase_grounding import figures_of as grounding_figures
 from keras_sat.measuring.published import PUBLISHED
 from keras_sat.measuring.region_nouns import region_nouns
 from keras_sat.measuring.scores import SCORES

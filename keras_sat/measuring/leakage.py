@@ -3,7 +3,7 @@
 import warnings
 
 from data_utils.photos.digests import photo_of, size_of
-from data_utils.training_photos import seen_in_training, warn_of_copies
+from data_utils.seen_photos import seen_in_training, warn_of_copies
 
 
 def check_training_photos(captioner, images, called, way_out, *, is_allowed=False):

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from data_utils.captions import tokenise
-from keras_sat.measuring.phrases import last_content_word, measured_phrases
+from keras_sat.measuring.phrase_grounding import last_content_word, measured_phrases
 
 # Fractions of the photo.
 AREAS = (0.02, 0.5)  # of the smallest and the largest region that is measured

@@ -77,7 +77,7 @@ def mean_over_photos(name, title, photo_scores, *, unit=100, digits=1):
 
 def meteor(references: list[list[str]], candidates: list[str]) -> dict[str, Any]:
     """Return {"meteor": .., "meteor_kind": ..} for references and candidates. See
-    `scoring.meteor`.
+    `measuring.meteor`.
     """
     return _measure_meteor(*as_words(references, candidates))[0]
 

@@ -17,7 +17,7 @@ import numpy as np
 from data_utils.base.atomic_files import read_json, write_json, write_whole
 from data_utils.base.foreign_text import visible
 from data_utils.datasets.tables import cell_of
-from keras_sat.measuring import faithfulness, phrases
+from keras_sat.measuring import faithfulness, phrase_grounding
 from keras_sat.measuring.latex import Numbers, latex_table
 from keras_sat.measuring.published import PUBLISHED
 from keras_sat.measuring.scores import SCORES, columns, shown
@@ -54,8 +54,8 @@ class ScoreTable:
         photos: the contribution of each photo to each of SCORES: dict of lists,
             "bleu_counts" (see `bleu.bleu_counts`), "rouge_l", "cider" and "meteor"
             (None if it cannot be computed), and of MEASURED if it was measured.
-        grounding, grounding_generated: with boxes, `phrases.figures_of` for human
-            captions and for these captions.
+        grounding, grounding_generated: with boxes, `phrase_grounding.figures_of` for
+            human captions and for these captions.
         regions: with boxes, if requested, see `keras_sat.measuring.region_nouns`.
         faithfulness, faithfulness_references: if measured, `faithfulness.figures_of`
             for these captions and for the first human caption of each photo.
@@ -83,7 +83,7 @@ class ScoreTable:
         lines = [*self._lines_of_scores(), self._statistics_line(), self._settings_line()]
         if self.grounding is not None:
             rows = {"human captions": self.grounding, "these captions": self.grounding_generated}
-            lines += ["", phrases.as_table(rows)]
+            lines += ["", phrase_grounding.as_table(rows)]
         if self.regions is not None:
             lines += ["", self._regions_line()]
         if self.faithfulness is not None:
@@ -288,7 +288,7 @@ _OPTIONAL_PARTS = (
     "faithfulness_references",
 )
 # Other scores that `compare` shows, if a table has them.
-MEASURED = (phrases.GROUNDING, *faithfulness.FAITHFULNESS)
+MEASURED = (phrase_grounding.GROUNDING, *faithfulness.FAITHFULNESS)
 
 
 def coco_image_id(image_id):

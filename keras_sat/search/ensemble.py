@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from data_utils.training_photos import union
+from data_utils.seen_photos import union
 from keras_sat.search.generation import CaptionGenerator
 from keras_sat.search.keras_engine import NEEDS_HARD_ATTENTION, KerasEngine
 from keras_sat.settings import Search, SearchRules

@@ -18,7 +18,7 @@ from data_utils.base.atomic_files import exclusive_lock
 from data_utils.captions import CaptionedImage, Skipped, tokenise
 from data_utils.datasets.phrase_boxes import read_boxes
 from data_utils.datasets.read import photos_of_split, read_data
-from data_utils.training_photos import seen_in_training
+from data_utils.seen_photos import seen_in_training
 from keras_sat import presets
 from keras_sat.after_search import calibration, consensus
 from keras_sat.captioner import Captioner

@@ -1,6 +1,6 @@
 """The lines that are printed before training starts."""
 
-from data_utils.training_photos import seen_in_training
+from data_utils.seen_photos import seen_in_training
 from keras_sat.presets import FEWEST_PHOTOS
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS
 

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from data_utils import draw_scenes
 from data_utils.features.encode import in_16_bits
+from keras_sat.export.export import exported_searches
 from keras_sat.export.litert import SIGNATURES, litert_file
 from keras_sat.export.litert_weights import rounded
-from keras_sat.export.saved_model import exported_searches
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
 

@@ -29,12 +29,12 @@ from data_utils.photos.images import load_image
 from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.export import caption_script, page_export, page_runtime
+from keras_sat.export.export import caption_py
 from keras_sat.export.litert import litert_file
 from keras_sat.export.litert_captioner import export_folder
 from keras_sat.export.litert_folder import read_litert
 from keras_sat.export.page_export import write_page
 from keras_sat.export.page_server import page_server, serve
-from keras_sat.export.saved_model import caption_py
 from keras_sat.files.model_folder import pretrained_directory
 
 ROOT = Path(__file__).parents[2]

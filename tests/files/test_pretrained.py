@@ -26,7 +26,7 @@ from keras_sat.learning.terms import TERMS
 from keras_sat.measuring.bleu import bleu
 from keras_sat.measuring.calibration_error import FRACTION_NAMED, fraction_named
 from keras_sat.measuring.cider import cider
-from keras_sat.measuring.phrases import figures_of, ground_phrases
+from keras_sat.measuring.phrase_grounding import figures_of, ground_phrases
 from keras_sat.network import encoders
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -179,7 +179,7 @@ def saved_encoder():
 
 def main():
     # Later versions have it with another name.
-    from keras_sat.export.saved_model import search_arguments
+    from keras_sat.export.export import search_arguments
 
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()

@@ -36,7 +36,7 @@ from keras_sat.looking.region_colours import (
     OTHERS,
     PALETTE,
     _distance,
-    colours_of_places,
+    region_colours,
 )
 from keras_sat.looking.trace_plot import LEAST_STRONGEST, PART_COLOURS
 from keras_sat.network.attention import ATTENTIONS, Selection, hard
@@ -450,7 +450,7 @@ def test_what_memory_is_depends_on_the_network(plain):
 
 def test_a_word_has_one_colour_at_all_steps():
     steps = [[*"aaabbc"], [*"abbb", "red", "yellow"], ["d", "e", "blue", "a"]]
-    colours = colours_of_places(steps)
+    colours = region_colours(steps)
     assert colours["red"] == NAMED_COLOURS["red"] and colours["blue"] == NAMED_COLOURS["blue"]
     for words in steps:
         theirs = [colours[word] for word in set(words)]
@@ -472,12 +472,12 @@ def test_the_colours_of_words_can_be_told_apart():
 
 def test_words_of_five_places_have_colours():
     words = [f"word{number}" for number in range(11) for _ in range(5)]
-    assert {*colours_of_places([words])} == {*words}
+    assert {*region_colours([words])} == {*words}
 
 
 def test_more_words_than_colours():
     words = [f"word{number}" for number in range(50)]
-    colours = colours_of_places([words[:40], words[10:]])
+    colours = region_colours([words[:40], words[10:]])
     assert OTHERS not in colours.values() and len(set(colours.values())) >= 8
     assert {*colours} < {*words}
 

@@ -17,7 +17,7 @@ from data_utils.scenes import WordPlace
 from keras_sat import AttentionDisplay, Ensemble, gallery
 from keras_sat.__main__ import main
 from keras_sat.measuring.measured_maps import maps_to_rank, measured_maps
-from keras_sat.measuring.phrases import figures_of, ground_captions, ground_phrases
+from keras_sat.measuring.phrase_grounding import figures_of, ground_captions, ground_phrases
 from keras_sat.search.result import CaptionResult
 from keras_sat.settings import MAP_KINDS
 

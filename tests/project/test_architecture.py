@@ -202,7 +202,7 @@ def test_to_caption_a_picture_imports_nothing_of_training(tmp_path):
     arguments = ["caption", str(picture), "--model", "scenes", "--num-beams", "2"]
     loaded = modules_after(f"from keras_sat.__main__ import main; main({arguments})")
     folders = {name.split(".")[1] for name in loaded if name.startswith("keras_sat.")}
-    assert "captioner" in folders and not folders & {"training", "pictures"}
+    assert "captioner" in folders and not folders & {"training", "looking"}
     scoring = {name for name in loaded if name.startswith("keras_sat.measuring.")}
     # Of keras_sat.learning.self_critical.
     assert scoring <= {"keras_sat.measuring.cider", "keras_sat.measuring.words"}

@@ -11,7 +11,12 @@ import keras_sat
 from data_utils import CaptionedImage
 from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from keras_sat.__main__ import main
-from keras_sat.measuring.phrases import as_table, figures_of, ground_captions, ground_phrases
+from keras_sat.measuring.phrase_grounding import (
+    as_table,
+    figures_of,
+    ground_captions,
+    ground_phrases,
+)
 from keras_sat.search.result import CaptionResult
 
 LEFT, CORNER = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 0.75, 0.5)

@@ -10,7 +10,7 @@ import keras_sat
 from data_utils import DATASETS, CaptionedImage
 from data_utils.base.atomic_files import read_sealed_json
 from data_utils.photos.digests import photo_of
-from data_utils.training_photos import (
+from data_utils.seen_photos import (
     as_settings,
     digests_of,
     from_settings,
