@@ -137,9 +137,16 @@ class Cluster:
             self.host_number = min(numbers) // len(numbers)
         self.is_chief = self.host_number == 0
 
+    @contextlib.contextmanager
     def scope(self):
-        """Return the context manager in which all variables must be created."""
-        return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
+        """The context in which all variables must be created. Creating them takes all
+        hosts, too.
+        """
+        if self.strategy is None:
+            yield
+            return
+        with self.strategy.scope(), self._host_failures_named():
+            yield
 
     def broadcast(self, value):
         """Return the chief's value on every host; JSON must be able to represent it."""
