@@ -182,24 +182,25 @@ def encoded_batches(manifest, photos, encode, batch_size, load=load_image):
     all_read = read_photos(photos, [size], load=record_and_load, ahead=batch_size)
     for start in range(0, len(photos), batch_size):
         batch = photos[start : start + batch_size]
-        unreadable, rows, records, pictures = {}, [], [], []
+        unreadable, image_ids, rows, records, pictures = {}, [], [], [], []
         for (row, image_id, _), read in zip(batch, all_read):
             if isinstance(read, Exception):
                 unreadable[image_id] = reason_without_number(read)
                 continue
             ((record, picture),) = read
+            image_ids.append(image_id)
             rows.append(row)
             records.append(record)
             pictures.append(picture)
         features = np.empty((0, num_regions, manifest["feature_dim"]), manifest["dtype"])
         if rows:
-            grids = _in_dtype(encode(np.stack(pictures)), manifest["dtype"], batch, unreadable)
+            grids = _in_dtype(encode(np.stack(pictures)), manifest["dtype"], image_ids)
             features = grids.reshape(len(rows), *features.shape[1:])
         yield np.array(rows, np.int64), features, np.array(records, PHOTO), unreadable
 
 
-def _in_dtype(grids, dtype, batch, unreadable):
-    """Return grids with the dtype of a cache.
+def _in_dtype(grids, dtype, image_ids):
+    """Return the grids of photos with the dtype of a cache.
 
     Raise ValueError if a value is out of its range.
     """
@@ -207,9 +208,8 @@ def _in_dtype(grids, dtype, batch, unreadable):
         grids = grids.astype(dtype)
     is_finite = np.isfinite(grids).all(axis=(1, 2, 3))
     if not is_finite.all():
-        readable = [image_id for _, image_id, _ in batch if image_id not in unreadable]
         raise ValueError(
-            f"The features of the photo {readable[np.argmin(is_finite)]!r} exceed the range of "
+            f"The features of the photo {image_ids[np.argmin(is_finite)]!r} exceed the range of "
             f"{dtype}. Build with dtype='float32'."
         )
     return grids

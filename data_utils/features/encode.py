@@ -45,7 +45,7 @@ def encoding_function(encoder):
 
 def in_16_bits(features):
     """Return float32 features, rounded to 16 bits; values out of range stay as they
-    are. An array stays one of NumPy, since LiteRT's own rounding is slower.
+    are. NumPy rounds arrays, and Keras tensors.
     """
     if isinstance(features, np.ndarray):
         features = features.astype(np.float32, copy=False)

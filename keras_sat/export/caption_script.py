@@ -97,6 +97,7 @@ def run(interpreter, photo):
     if "beams" not in interpreter.get_signature_list():
         return runner("serving_default")(images=photo)
     features = runner("encode")(images=photo)["features"]
+    # As `data_utils.features.encode.in_16_bits` rounds them.
     return runner("beams")(features=features.astype(np.float16).astype(np.float32))
 
 
