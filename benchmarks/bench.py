@@ -54,7 +54,7 @@ from data_utils import (
     load_image,
     make_batches,
 )
-from data_utils.base.atomic_files import write_json
+from data_utils.base import write_json
 
 HERE = Path(__file__).parent
 SIZES = limits.Sizes()
@@ -485,7 +485,7 @@ def bench_features_vgg16(bench):
     import peers
     import torch
 
-    from keras_sat.network.encoders import make_encoder
+    from keras_sat.network import make_encoder
 
     images = random_photos(16)
     peer = peers.VGG16().eval().to(peers.device())
@@ -509,7 +509,7 @@ def bench_features(bench, name):
     """Photos a second from files to a finished cache, as a fraction of the bare
     encoder's on tensors that are ready.
     """
-    from keras_sat.network.encoders import make_encoder
+    from keras_sat.network import make_encoder
 
     paths = bench.photos(1536)
     ids = [Path(path).stem for path in paths]
@@ -538,7 +538,7 @@ def bench_features_bfloat16(bench, name, num_photos):
     """Photos a second of the bare encoder in bfloat16, over those in float32."""
     import keras
 
-    from keras_sat.network.encoders import make_encoder
+    from keras_sat.network import make_encoder
 
     encoders, before = [], keras.config.dtype_policy()
     for dtype in ("mixed_bfloat16", "float32"):

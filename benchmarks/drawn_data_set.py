@@ -16,8 +16,7 @@ from pathlib import Path
 from PIL import Image
 
 from data_utils import draw_scenes
-from data_utils.base.atomic_files import write_whole
-from data_utils.base.progress import Progress
+from data_utils.base import Progress, write_whole
 
 SIZE = (375, 500)  # height and width
 DRAWN_AT_ONCE = 500

@@ -20,7 +20,7 @@ from bench import WORDS, flickr8k_captions
 from PIL import Image
 
 from data_utils import FeatureCache, Vocabulary, make_batches
-from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base import read_sealed_json, write_sealed_json
 from keras_sat import Captioner
 
 NUM_BATCHES = 16

@@ -29,7 +29,7 @@ import numpy as np
 
 import keras_sat
 from data_utils import CaptionedImage, draw_scenes
-from data_utils.base.atomic_files import write_json
+from data_utils.base import write_json
 
 PHOTO_CAPTIONERS = ("flickr8k", "flickr8k-hard", "flickr8k-paper")
 SCENE_CAPTIONERS = ("scenes", "scenes-hard", "scenes-none")

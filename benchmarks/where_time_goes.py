@@ -97,7 +97,7 @@ def caption_one(its_bench):
 
 
 def encode(_):
-    from keras_sat.network.encoders import make_encoder
+    from keras_sat.network import make_encoder
 
     return bench.bare_encoder(
         make_encoder("efficientnet_lite0", weights=None), bench.random_photos(32)

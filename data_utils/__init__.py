@@ -5,8 +5,7 @@ Names are imported on first use.
 
 import os
 
-from data_utils.base.lazy_imports import attach_lazily
-from data_utils.base.tf_logging import LOG_LEVEL, QUIET
+from data_utils.base import LOG_LEVEL, QUIET, attach_lazily
 
 # Must be set before TensorFlow is imported, which reads it only once.
 os.environ.setdefault(LOG_LEVEL, QUIET)

@@ -1,4 +1,4 @@
-"""Made by docs/make_stubs.py: where the public names are."""
+"""Made by docs/make_stubs.py: where the exported names are."""
 
 from data_utils.batches import make_batches as make_batches
 from data_utils.captions import CaptionedImage as CaptionedImage
@@ -57,4 +57,3 @@ __all__ = [
     "vocabulary_words",
     "word_places",
 ]
-__version__: str

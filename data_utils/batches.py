@@ -24,15 +24,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from data_utils.base.foreign_text import brief
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import brief, import_tensorflow
 from data_utils.captions import CaptionedImage, Skipped
-from data_utils.datasets.phrase_boxes import CellBoxes
-from data_utils.features.build import reading_options
-from data_utils.features.cache import FeatureCache
-from data_utils.photos.augmentation import jittered
-from data_utils.photos.images import height_and_width, load_image
-from data_utils.photos.views import view_of
+from data_utils.datasets import CellBoxes
+from data_utils.features import FeatureCache, reading_options
+from data_utils.photos import height_and_width, jittered, load_image, view_of
 from data_utils.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

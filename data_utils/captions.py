@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 
-from data_utils.base.atomic_files import read_bytes, write_whole
-from data_utils.base.foreign_text import brief, shortened
+from data_utils.base import brief, read_bytes, shortened, write_whole
 
 MOST_LETTERS_IN_LINE = 1_000_000  # of a caption file, where a line may contain several captions
 MOST_LETTERS_IN_CAPTION = 10_000  # a longer caption would take hours and all memory

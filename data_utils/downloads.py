@@ -7,8 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from data_utils.base.atomic_files import exclusive_lock, read_json, write_json
-from data_utils.base.progress import Progress
+from data_utils.base import Progress, exclusive_lock, read_json, write_json
 from data_utils.captions import IMAGE_ENDINGS
 
 MOST_EXPANSION = 100  # a zip that expands by a larger factor was made to fill the disk

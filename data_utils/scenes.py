@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_utils.captions import tokenise
-from data_utils.datasets.phrase_boxes import covered_fraction
-from data_utils.photos.images import height_and_width
+from data_utils.datasets import covered_fraction
+from data_utils.photos import height_and_width
 
 COLOURS = {
     "red": (214, 48, 49),

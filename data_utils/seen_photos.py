@@ -13,7 +13,7 @@ import warnings
 
 import numpy as np
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 from data_utils.captions import IMAGE_ENDINGS
 
 # In a captioner's config.json. Those of earlier versions also have "training_pixels",

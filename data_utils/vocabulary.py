@@ -8,8 +8,7 @@ import os
 from collections import Counter
 from typing import Any
 
-from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
-from data_utils.base.foreign_text import UNSEEN, brief
+from data_utils.base import UNSEEN, brief, read_sealed_json, write_sealed_json
 from data_utils.captions import CaptionedImage, tokenise
 
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")

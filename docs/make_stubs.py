@@ -2,7 +2,7 @@
 
     python docs/make_stubs.py
 
-`__init__.pyi` of both packages says where each public name is defined, because
+`__init__.pyi` of each folder says where the names that it exports are defined, because
 `__init__.py` imports names on first use. The stubs of the modules in WITH_OPTIONS write
 out what `**options` stands for: each setting with its type, default and meaning, from
 the dataclasses of keras_sat/settings.py. A test compares the files with the output of
@@ -17,15 +17,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("data_utils", "keras_sat")
+PACKAGES = sorted(
+    ".".join(path.relative_to(ROOT).parent.parts)
+    for package in ("data_utils", "keras_sat")
+    for path in (ROOT / package).rglob("__init__.py")
+    if "NAMES_BY_MODULE" in path.read_text(encoding="utf-8")
+)
 # The modules whose functions and classes are decorated by `with_options`, and typed.
 WITH_OPTIONS = (
     "keras_sat.captioner",
     "keras_sat.scale.ray_data",
-    "keras_sat.measuring.evaluate",
+    "keras_sat.measuring.evaluation",
     "keras_sat.search.generation",
     "keras_sat.training.recipe",
 )
@@ -40,9 +45,10 @@ def stub_of(package):
         for source, names in module.NAMES_BY_MODULE.items()
         for name in names
     ]
-    head = HEAD.format("where the public names are.")
+    head = HEAD.format("where the exported names are.")
     imports = "\n".join(sorted(lines))
-    return f"{head}{imports}\n\n__all__ = {module.__all__}\n__version__: str\n"
+    version = "__version__: str\n" if hasattr(module, "__version__") else ""
+    return f"{head}{imports}\n\n__all__ = {module.__all__}\n{version}"
 
 
 # === Modules with options ===
@@ -149,7 +155,7 @@ def _write_out(function, module, options):
     """
     from keras_sat import settings
     from keras_sat.captioner import LAYER_ARGUMENTS
-    from keras_sat.training.plan import CAPTIONER_ARGUMENTS
+    from keras_sat.training import CAPTIONER_ARGUMENTS
 
     taking = inspect.signature(settings.with_options)
     taken = eval(ast.unparse(options), {**vars(module), "with_options": taking.bind})
@@ -188,7 +194,7 @@ def _text(annotation, takes_none):
 def texts():
     """Return a dict from the paths of the files to their texts."""
     import_tensorflow()
-    made = {f"{package}/__init__.pyi": stub_of(package) for package in PACKAGES}
+    made = {f"{name.replace('.', '/')}/__init__.pyi": stub_of(name) for name in PACKAGES}
     made |= {f"{name.replace('.', '/')}.pyi": stub_with_options(name) for name in WITH_OPTIONS}
     return {path: _formatted(text, path) for path, text in made.items()}
 

@@ -9,7 +9,7 @@ and `<!-- end -->`; tests/files/test_model_card.py checks that the page is up to
 import re
 from pathlib import Path
 
-from data_utils.base.atomic_files import read_json
+from data_utils.base import read_json
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "model-card.md"

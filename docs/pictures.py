@@ -260,7 +260,7 @@ def draw_browser(page):
     """
     from selenium.webdriver.support.wait import WebDriverWait
 
-    from keras_sat.export.page_server import page_server
+    from keras_sat.export import page_server
 
     server = page_server(page)
     threading.Thread(target=server.serve_forever, daemon=True).start()

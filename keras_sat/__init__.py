@@ -6,7 +6,7 @@ from keras_sat.shadowed import reject_other_data_utils
 
 reject_other_data_utils()
 
-from data_utils.base.lazy_imports import attach_lazily  # noqa: E402 (after the check)
+from data_utils.base import attach_lazily  # noqa: E402 (after the check)
 
 __version__ = "0.1.0"
 
@@ -20,14 +20,14 @@ NAMES_BY_MODULE = {
         "DotAttention",
     ],
     "network.decoder": ["CaptionDecoder"],
-    "network.step": ["DecoderState", "Step"],
+    "network.step_records": ["DecoderState", "Step"],
     "search.algorithms": ["SearchResult", "beam_search", "greedy_search", "sample_search"],
     "search.result": ["CaptionResult"],
     "captioner": ["Captioner"],
     "export.litert_captioner": ["LiteRTCaptioner", "load_litert"],
     "scale.ray_data": ["distributed_caption"],
     "measuring.scores": ["SCORES"],
-    "measuring.evaluate": ["evaluate", "evaluate_captions"],
+    "measuring.evaluation": ["evaluate", "evaluate_captions"],
     "measuring.calibration_error": ["Calibration"],
     "after_search.calibration": ["calibrate"],
     "measuring.table": ["ScoreTable"],
@@ -42,7 +42,7 @@ NAMES_BY_MODULE = {
     ],
     "looking.curves": ["plot_history"],
     "looking.display": ["AttentionDisplay"],
-    "looking.gallery": ["gallery"],
+    "looking.gallery_page": ["gallery"],
     "measuring.grounding": ["Grounding", "ground"],
     "learning.self_critical": ["SelfCritical"],
     "search.ensemble": ["Ensemble"],

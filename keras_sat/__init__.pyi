@@ -1,4 +1,4 @@
-"""Made by docs/make_stubs.py: where the public names are."""
+"""Made by docs/make_stubs.py: where the exported names are."""
 
 from keras_sat.after_search.calibration import calibrate as calibrate
 from keras_sat.captioner import Captioner as Captioner
@@ -7,12 +7,12 @@ from keras_sat.export.litert_captioner import load_litert as load_litert
 from keras_sat.learning.self_critical import SelfCritical as SelfCritical
 from keras_sat.looking.curves import plot_history as plot_history
 from keras_sat.looking.display import AttentionDisplay as AttentionDisplay
-from keras_sat.looking.gallery import gallery as gallery
+from keras_sat.looking.gallery_page import gallery as gallery
 from keras_sat.measuring.calibration_error import Calibration as Calibration
 from keras_sat.measuring.comparison import Comparison as Comparison
 from keras_sat.measuring.comparison import compare as compare
-from keras_sat.measuring.evaluate import evaluate as evaluate
-from keras_sat.measuring.evaluate import evaluate_captions as evaluate_captions
+from keras_sat.measuring.evaluation import evaluate as evaluate
+from keras_sat.measuring.evaluation import evaluate_captions as evaluate_captions
 from keras_sat.measuring.grounding import Grounding as Grounding
 from keras_sat.measuring.grounding import ground as ground
 from keras_sat.measuring.scores import SCORES as SCORES
@@ -24,8 +24,8 @@ from keras_sat.network.attention import BilinearAttention as BilinearAttention
 from keras_sat.network.attention import DotAttention as DotAttention
 from keras_sat.network.decoder import CaptionDecoder as CaptionDecoder
 from keras_sat.network.encoders import ENCODERS as ENCODERS
-from keras_sat.network.step import DecoderState as DecoderState
-from keras_sat.network.step import Step as Step
+from keras_sat.network.step_records import DecoderState as DecoderState
+from keras_sat.network.step_records import Step as Step
 from keras_sat.presets import PRESETS as PRESETS
 from keras_sat.scale.ray_data import distributed_caption as distributed_caption
 from keras_sat.search.algorithms import SearchResult as SearchResult

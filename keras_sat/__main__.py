@@ -9,18 +9,18 @@ import os
 import sys
 import warnings
 
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 from keras_sat.checks import STOPPED_EARLY
-from keras_sat.commands.commands import module_of
-from keras_sat.commands.flags import flag_of
-from keras_sat.commands.messages import (
+from keras_sat.commands import (
+    flag_of,
+    module_of,
     open_closed_streams,
+    parse,
     report_error,
     report_stop,
     show_warning,
     track_ctrl_c,
 )
-from keras_sat.commands.parser import parse
 from keras_sat.removed_options import without_removed
 
 

@@ -11,27 +11,26 @@ from typing import Any
 import keras
 from keras import ops
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 from data_utils.captions import words_of_captions
-from data_utils.photos.images import photos_of
+from data_utils.photos import photos_of
 from data_utils.seen_photos import digests_of, union
 from data_utils.vocabulary import Vocabulary
-from keras_sat import equations
-from keras_sat.files import keras_file, saving, transfer
-from keras_sat.files.hub import is_on_hub, pinned
-from keras_sat.files.model_folder import model_directory
-from keras_sat.learning.objective import PaperObjective
-from keras_sat.learning.terms import terms_of
-from keras_sat.learning.trainer import NO_FORWARD_PASS, Trainer
-from keras_sat.network.adapter import FeatureAdapter
-from keras_sat.network.attention import ATTENTIONS
-from keras_sat.network.decoder import CaptionDecoder
-from keras_sat.network.forks import reject_fork
-from keras_sat.network.photo_encoder import BUNDLED, PhotoEncoder
-from keras_sat.network.precision import resolved_dtype
-from keras_sat.network.teacher_forcing import as_rows, read_captions
-from keras_sat.search.generation import CaptionGenerator
-from keras_sat.search.keras_engine import KerasEngine
+from keras_sat import equations, files
+from keras_sat.files import is_on_hub, model_directory, pinned
+from keras_sat.learning import NO_FORWARD_PASS, PaperObjective, Trainer, make_terms
+from keras_sat.network import (
+    ATTENTIONS,
+    BUNDLED,
+    CaptionDecoder,
+    FeatureAdapter,
+    PhotoEncoder,
+    as_rows,
+    read_captions,
+    reject_fork,
+    resolved_dtype,
+)
+from keras_sat.search import CaptionGenerator, KerasEngine
 from keras_sat.settings import CaptionerSettings, Search, SearchRules, with_options
 
 LAYER_ARGUMENTS = ("dtype", "trainable")  # of any Keras layer; the decoder passes them on
@@ -98,7 +97,7 @@ class Captioner(CaptionGenerator, Trainer):
         self.source = None
         encoder, encoder_arrays = settings.encoder, None
         if encoder.encoder_weights == BUNDLED:
-            bundled = saving.bundled_encoder(encoder.encoder)
+            bundled = files.bundled_encoder(encoder.encoder)
             encoder_arrays, bundled_blur, self.training_photos = bundled
             if encoder.photo_blur is None:
                 encoder = dataclasses.replace(encoder, photo_blur=bundled_blur)
@@ -119,7 +118,7 @@ class Captioner(CaptionGenerator, Trainer):
             # Keras finds its weights here.
             self.trained_encoder = self.photo_encoder.trained_network
         self.random_generator = keras.random.SeedGenerator(settings.network.seed)
-        terms = terms_of(self, settings.loss)
+        terms = make_terms(self, settings.loss)
         # Keras finds their weights here.
         self.term_layers = [layer for term in terms for layer in term.layers]
         self.paper_objective = PaperObjective(
@@ -211,7 +210,7 @@ class Captioner(CaptionGenerator, Trainer):
         """Return a captioner from the result of `get_config`, without reading any file:
         the weights of its decoder, and of an encoder that is trained, are random.
         """
-        return keras_file.from_config(cls, config)
+        return files.from_config(cls, config)
 
     def note_training_photos(self, image_ids: list[str]) -> None:
         """Record training photos by their ids, for `evaluate` to detect."""
@@ -345,7 +344,7 @@ class Captioner(CaptionGenerator, Trainer):
         map_kind: str = "attention",
     ) -> dict[str, Any]:
         """Measure whether words depend on the regions that they attend to, or that vote
-        for them; return `measuring.faithfulness.figures_of`.
+        for them; return `measuring.faithfulness_figures`.
 
         Args:
             images, captions: see `attend`; captions=None measures the captioner's own
@@ -354,16 +353,22 @@ class Captioner(CaptionGenerator, Trainer):
             map_kind: "attention", "votes", or "votes-blurred" as a control; see
                 `measuring.measured_maps`.
         """
-        from keras_sat.measuring.faithfulness import figures_of, measure, reject_unfit
+        from keras_sat.measuring import (
+            faithfulness_figures,
+            measure_faithfulness,
+            reject_unfit_captioner,
+        )
 
-        reject_unfit(self, pixel_photos)
+        reject_unfit_captioner(self, pixel_photos)
         photos, _ = photos_of(images)
         if captions is None:
             words = [result.words for _, result in self.caption_each(photos)]
         else:
             words = words_of_captions(captions, len(photos))
-        measured = measure(self, photos, words, pixel_photos=pixel_photos, map_kind=map_kind)
-        return figures_of(measured, self.num_regions)
+        measured = measure_faithfulness(
+            self, photos, words, pixel_photos=pixel_photos, map_kind=map_kind
+        )
+        return faithfulness_figures(measured, self.num_regions)
 
     @with_options(Search)
     def trace(
@@ -386,7 +391,7 @@ class Captioner(CaptionGenerator, Trainer):
             num_alternatives: number of `Trace.alternatives` at each step.
             **search: options for the captioner's own caption.
         """
-        from keras_sat.looking.trace import make_trace
+        from keras_sat.looking import make_trace
 
         return make_trace(
             self,
@@ -399,7 +404,7 @@ class Captioner(CaptionGenerator, Trainer):
 
     def with_votes(self, results: list, features: Any) -> list:
         """Return CaptionResults with their `votes`; see `keras_sat.looking.votes`."""
-        from keras_sat.looking.votes import with_votes
+        from keras_sat.looking import with_votes
 
         return with_votes(self, results, features)
 
@@ -419,18 +424,18 @@ class Captioner(CaptionGenerator, Trainer):
             overwrite: replace a model that is there; if False, it raises a ValueError.
             precision: "float32", "float16", or "int8" (with 16 bits for convolutions).
         """
-        saving.save(self, directory, overwrite, precision)
+        files.save(self, directory, overwrite, precision)
 
     # === What Keras asks for when it saves, loads, clones and copies ===
 
     def get_build_config(self):
-        return keras_file.build_config(self)
+        return files.build_config(self)
 
     def build_from_config(self, config):
-        keras_file.build_from_config(self, config)
+        files.build_from_config(self, config)
 
     def save_own_variables(self, store):
-        keras_file.check_encoder(self)
+        files.check_encoder(self)
         super().save_own_variables(store)
 
     def load_own_variables(self, store):
@@ -441,10 +446,10 @@ class Captioner(CaptionGenerator, Trainer):
         super().load_own_variables(store)
 
     def save_assets(self, directory):
-        keras_file.save_assets(self, directory)
+        files.save_assets(self, directory)
 
     def load_assets(self, directory):
-        keras_file.load_assets(self, directory)
+        files.load_assets(self, directory)
 
     def export(
         self, directory: str | os.PathLike, format: str | list[str] = "tf_saved_model", **options
@@ -457,7 +462,7 @@ class Captioner(CaptionGenerator, Trainer):
             format: "tf_saved_model", "litert", "onnx", or a list of these.
             **options: options of the search; see `keras_sat.export.export`.
         """
-        from keras_sat.export.export import export
+        from keras_sat.export import export
 
         return export(self, directory, format, **options)
 
@@ -478,7 +483,7 @@ class Captioner(CaptionGenerator, Trainer):
             encoder_weights: a weights file for the frozen encoder, instead of Keras'
                 download.
         """
-        return saving.load(cls, directory, encoder, encoder_weights)
+        return files.load(cls, directory, encoder, encoder_weights)
 
     @classmethod
     def from_pretrained(
@@ -514,17 +519,17 @@ class Captioner(CaptionGenerator, Trainer):
             **options: they must not change the shape of the weights. `grid` needs no
                 training.
         """
-        return transfer.adapted(self, vocabulary, options)
+        return files.adapted(self, vocabulary, options)
 
     def restore_weights(self, directory: str | os.PathLike) -> None:
         """Load the weights and the record of training photos from a saved captioner
         with the same settings.
         """
-        saving.restore_weights(self, directory)
+        files.restore_weights(self, directory)
 
     def weights_digest(self) -> str:
         """Return a short digest of the vocabulary and the saved weights."""
-        return saving.weights_digest(self)
+        return files.weights_digest(self)
 
     def named_weights(self):
         """Return the variables that `save` writes, as a dict by name."""

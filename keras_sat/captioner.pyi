@@ -9,12 +9,13 @@ from typing import Any
 import keras
 
 from data_utils.vocabulary import Vocabulary
-from keras_sat.learning.objective import PaperObjective
-from keras_sat.learning.trainer import Trainer
-from keras_sat.network.adapter import FeatureAdapter
-from keras_sat.network.decoder import CaptionDecoder
-from keras_sat.network.photo_encoder import PhotoEncoder
-from keras_sat.search.generation import CaptionGenerator
+from keras_sat.learning import PaperObjective, Trainer
+from keras_sat.network import (
+    CaptionDecoder,
+    FeatureAdapter,
+    PhotoEncoder,
+)
+from keras_sat.search import CaptionGenerator
 from keras_sat.settings import CaptionerSettings
 
 LAYER_ARGUMENTS = ("dtype", "trainable")

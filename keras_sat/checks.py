@@ -5,7 +5,7 @@ import difflib
 import os
 from pathlib import Path
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 
 # What other libraries call options of ours.
 OTHER_NAMES = {

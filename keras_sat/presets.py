@@ -1,6 +1,6 @@
 """Presets of keyword arguments for `keras_sat.fit`, and the default encoder."""
 
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 LIGHT_ENCODER = "efficientnet_lite0"
 WITHOUT_GPU = (

@@ -15,8 +15,8 @@ import numpy as np  # noqa: E402 (after this setting)
 
 from data_utils.batches import inputs_and_targets  # noqa: E402
 from data_utils.scenes import COLOURS, SHAPES, draw_scenes, is_true  # noqa: E402
-from keras_sat.commands.parser import Parser  # noqa: E402
-from keras_sat.export.litert_captioner import load_litert  # noqa: E402
+from keras_sat.commands import Parser  # noqa: E402
+from keras_sat.export import load_litert  # noqa: E402
 from keras_sat.show_attend_tell_numpy import (  # noqa: E402
     caption,
     make_train_state,

@@ -79,7 +79,7 @@ def attentions_of_our_own(monkeypatch):
     """Two more ATTENTIONS: what an attention is hangs on what its Selection says, not
     on its name.
     """
-    from keras_sat.network.attention import ATTENTIONS, Selection, hard
+    from keras_sat.network import ATTENTIONS, Selection, hard
 
     monkeypatch.setitem(ATTENTIONS, "drawn", Selection(hard, samples_regions=True))
     monkeypatch.setitem(ATTENTIONS, "even", Selection(None, has_attention=False))
@@ -219,7 +219,7 @@ def served():
     """A function that serves a page's folder and returns the port, until the test has
     ended.
     """
-    from keras_sat.export.page_server import page_server
+    from keras_sat.export import page_server
 
     servers = []
 

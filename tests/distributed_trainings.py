@@ -92,7 +92,7 @@ def train_on_devices(folder):
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     import keras_sat
-    from keras_sat.training.distributed import several_gpus
+    from keras_sat.training import several_gpus
 
     two = several_gpus(2, kind="CPU")
     keras_sat.ENCODERS["tiny"](image_size=SIZES["image_size"]).save_weights(folder / WEIGHTS)
@@ -120,7 +120,7 @@ def seeds_of_dropout(strategy):
     attention's.
     """
     from keras_sat import Captioner
-    from keras_sat.training.distributed import Cluster
+    from keras_sat.training import Cluster
 
     with strategy.scope():
         captioner = Captioner(["a"], encoder=None, attention="hard")
@@ -136,7 +136,7 @@ def seeds_of_dropout(strategy):
 def train_on_host(folder, number, kill_in=None):
     import keras
 
-    from keras_sat.training.distributed import several_hosts
+    from keras_sat.training import several_hosts
 
     strategy = several_hosts()
     begin_batch, batches = keras.callbacks.CallbackList.on_train_batch_begin, []

@@ -16,7 +16,8 @@ from PIL import Image
 
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
-from data_utils.datasets.phrase_boxes import Boxes, CellBoxes, Phrase
+from data_utils.datasets import CellBoxes
+from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from keras_sat.network.cells import RecurrentCell
 from keras_sat.network.efficientnet_lite import blocks_of
 

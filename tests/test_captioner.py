@@ -25,11 +25,11 @@ from data_utils import (
     make_batches,
 )
 from keras_sat import ATTENTIONS, Captioner, equations, show_attend_tell_numpy
-from keras_sat.files import saving
-from keras_sat.files.model_folder import read_model, write_model
-from keras_sat.network.encoders import ENCODERS
+from keras_sat.files import read_model, saving
+from keras_sat.files.model_folder import write_model
+from keras_sat.network import ENCODERS
 from keras_sat.settings import Optimizer
-from keras_sat.training.distributed import Cluster
+from keras_sat.training import Cluster
 
 pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
 KINDS = [  # each attention, scoring and cell
@@ -588,7 +588,7 @@ def test_a_frozen_encoder_with_random_weights_is_saved(eight, tmp_path):
 
 @pytest.mark.parametrize("training", all_slow_but("fine-tuned", ["frozen", "fine-tuned"]))
 def test_an_encoder_starts_from_the_bundled_weights(eight, training, tmp_path, monkeypatch):
-    monkeypatch.setattr(saving, "PRETRAINED", tmp_path)
+    monkeypatch.setattr(saving, "BUNDLED_MODELS", tmp_path)
     trained = Captioner(eight[1], encoder="tiny", image_size=32, **SMALL)
     trained.build(((None, 32, 32, 3), (None, None)))
     trained.note_training_photos(["a", "b"])

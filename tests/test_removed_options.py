@@ -3,9 +3,9 @@
 import pytest
 from small_training import train
 
-from data_utils.base.atomic_files import write_sealed_json
+from data_utils.base import write_sealed_json
 from keras_sat.__main__ import main
-from keras_sat.commands.commands import module_of
+from keras_sat.commands import module_of
 from keras_sat.removed_options import REMOVED, Removed, without_removed
 from keras_sat.settings import FitSettings, Search
 from keras_sat.training.run_record import record_arguments

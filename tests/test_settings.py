@@ -20,9 +20,8 @@ import keras_sat
 from data_utils import find_pictures, load_image
 from keras_sat import Captioner, Ensemble, bounds, settings
 from keras_sat.checks import ArgumentError, argument_called
-from keras_sat.network.attention import ATTENTIONS, SCORINGS, DotAttention
+from keras_sat.network import ATTENTIONS, ENCODERS, SCORINGS, DotAttention
 from keras_sat.network.cells import CELLS, GRUCell
-from keras_sat.network.encoders import ENCODERS
 from keras_sat.settings import (
     CaptionerSettings,
     Encoder,
@@ -345,7 +344,7 @@ def captioner():
 
 def test_each_door_guesses_what_was_meant(captioner, monkeypatch):
     monkeypatch.setattr(recipe, "read_data", None)
-    monkeypatch.setattr("keras_sat.measuring.evaluate.read_data", None)
+    monkeypatch.setattr("keras_sat.measuring.evaluation.read_data", None)
     features = np.zeros((1, 6, 7), np.float32)
     for call, meant in (
         (lambda: keras_sat.fit([], hiden_dim=3), "fit .* mean hidden_dim"),

@@ -13,14 +13,13 @@ import shutil
 import sys
 from pathlib import Path
 
-from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
-from keras_sat.export.litert_captioner import converted
-from keras_sat.export.litert_graph import write_graph
-from keras_sat.files.model_folder import (
-    ENCODERS,
-    EXPECTED,
+from data_utils.base import read_sealed_json, write_sealed_json
+from keras_sat.export import converted, write_graph
+from keras_sat.files import (
+    BUNDLED_ENCODERS,
+    BUNDLED_MODELS,
+    EXPECTED_MODEL,
     INDEX,
-    PRETRAINED,
     copy_of_model,
     pretrained_names,
     read_arrays,
@@ -34,21 +33,21 @@ def share_encoder(directory):
     """Move encoder and index of a saved captioner into the folder that bundled
     captioners share.
     """
-    config = read_sealed_json(directory / "config.json", EXPECTED)
+    config = read_sealed_json(directory / "config.json", EXPECTED_MODEL)
     files = config["files"]
     if "encoder" not in files:  # as in a copy of a bundled captioner
         weights = directory / files["weights"]
         encoder, others = {}, {}
-        for name, array in read_arrays(weights, EXPECTED).items():
+        for name, array in read_arrays(weights, EXPECTED_MODEL).items():
             (encoder if name.startswith("encoder/") else others)[name.removeprefix("encoder/")] = (
                 array
             )
         files |= {"weights": write_arrays(directory, "weights", others)}
         files |= {"encoder": write_arrays(directory, "encoder", encoder)}
         weights.unlink()
-    ENCODERS.mkdir(exist_ok=True)
+    BUNDLED_ENCODERS.mkdir(exist_ok=True)
     for name in {files[part] for part in ("encoder", INDEX) if part in files}:
-        (directory / name).replace(ENCODERS / name)
+        (directory / name).replace(BUNDLED_ENCODERS / name)
     write_sealed_json(directory / "config.json", config)
 
 
@@ -64,14 +63,14 @@ def main(arguments):
         parser.error("pass either a model and its name, or --graphs")
     try:
         if not arguments.graphs:
-            folder = copy_of_model(arguments.model, PRETRAINED / arguments.name)
+            folder = copy_of_model(arguments.model, BUNDLED_MODELS / arguments.name)
             share_encoder(folder)
             record = Path(arguments.model) / RECORD
             if record.is_file():
                 shutil.copy(record, folder / RECORD)
         for name in pretrained_names() if arguments.graphs else [arguments.name]:
-            content, _, _, consensus_options = converted(PRETRAINED / name)
-            write_graph(PRETRAINED / name, content, consensus_options)
+            content, _, _, consensus_options = converted(BUNDLED_MODELS / name)
+            write_graph(BUNDLED_MODELS / name, content, consensus_options)
     except ValueError as error:
         sys.exit(f"bundle: {error}")
 

@@ -16,10 +16,9 @@ import sys
 
 import numpy as np
 
-from keras_sat.files.model_folder import write_arrays
+from keras_sat.files import write_arrays
+from keras_sat.network import IMAGENET, assign_weights
 from keras_sat.network.efficientnet_lite import efficientnet_lite
-from keras_sat.network.encoder_weights import assign_weights
-from keras_sat.network.weight_paths import IMAGENET
 
 NAME = "efficientnet_lite0"
 

@@ -24,9 +24,8 @@ import numpy as np
 
 import keras_sat
 from data_utils import photos_of_split
-from data_utils.datasets.phrase_boxes import read_boxes
-from data_utils.datasets.read import read_data
-from keras_sat.network.encoders import make_encoder
+from data_utils.datasets import read_boxes, read_data
+from keras_sat.network import make_encoder
 from keras_sat.presets import PRESETS
 
 WEIGHTS = {

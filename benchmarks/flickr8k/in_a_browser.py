@@ -19,9 +19,7 @@ import numpy as np
 
 from data_utils import DATASETS, photos_of_split
 from keras_sat.captioner import Captioner
-from keras_sat.export.litert_captioner import load_litert
-from keras_sat.export.page_export import write_page
-from keras_sat.export.page_server import page_server
+from keras_sat.export import load_litert, page_server, write_page
 
 DRAG = """
 const done = arguments[0], seconds = 5, page = document.querySelector(".sat-page");

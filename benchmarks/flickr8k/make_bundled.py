@@ -38,11 +38,10 @@ from word_offsets import fitted_offsets
 
 import keras_sat
 from data_utils import photos_of_split, read_data
-from data_utils.base.atomic_files import read_json, write_json, write_whole
+from data_utils.base import read_json, write_json, write_whole
 from keras_sat import Captioner
-from keras_sat.after_search.calibration import calibrate
-from keras_sat.after_search.consensus import Consensus
-from keras_sat.files.saving import save_records
+from keras_sat.after_search import Consensus, calibrate
+from keras_sat.files import save_records
 
 
 @dataclass(frozen=True)

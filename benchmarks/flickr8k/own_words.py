@@ -26,7 +26,7 @@ import keras
 
 import keras_sat
 from data_utils import CaptionedImage, photos_of_split, read_data, tokenise
-from data_utils.base.atomic_files import read_json, write_json, write_whole
+from data_utils.base import read_json, write_json, write_whole
 
 OWN_WORDS = {
     "dog": "hound",

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from data_utils import DATASETS, photos_of_split
-from data_utils.photos.images import load_image
+from data_utils.photos import load_image
 from keras_sat.captioner import Captioner
 
 

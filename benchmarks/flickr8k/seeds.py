@@ -14,8 +14,7 @@ import numpy as np
 
 from data_utils import tokenise
 from keras_sat import ScoreTable
-from keras_sat.measuring.comparison import mean_and_deviation
-from keras_sat.measuring.scores import columns, unit_and_digits
+from keras_sat.measuring import mean_and_deviation, score_titles, unit_and_digits
 
 OPEN_WORDS = "a an the in on at of with and or to by for from his her their its is are wearing"
 
@@ -25,7 +24,7 @@ def row(tables):
     words, bad endings.
     """
     cells = []
-    for name in columns():
+    for name in score_titles():
         values = [table.scores.get(name) for table in tables]
         unit, digits = unit_and_digits(name)
         cells.append(
@@ -55,7 +54,7 @@ def bad_ending(words):
 
 
 def main(patterns):
-    titles = ["", *columns().values(), "captions", "words", "repeat", "break off"]
+    titles = ["", *score_titles().values(), "captions", "words", "repeat", "break off"]
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     for named in patterns:
         name, _, pattern = named.partition("=")

@@ -13,7 +13,7 @@ from PIL import Image
 
 from data_utils import DATASETS, photos_of_split
 from keras_sat.captioner import Captioner
-from keras_sat.measuring.cider import cider
+from keras_sat.measuring import cider
 
 NOISE = 2.0  # standard deviation, of 255 grey levels
 

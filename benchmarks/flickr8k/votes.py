@@ -11,7 +11,7 @@ import argparse
 
 import keras_sat
 from data_utils import photos_of_split, read_data
-from keras_sat.measuring.measured_maps import MEASURED_MAPS
+from keras_sat.settings import MEASURED_MAPS
 
 NAMES = ("flickr8k-paper", "flickr8k", "flickr8k-hard")
 FAITHFULNESS_PHOTOS = 200

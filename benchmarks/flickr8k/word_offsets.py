@@ -17,7 +17,7 @@ from collections import Counter
 import numpy as np
 
 from data_utils import DATASETS, tokenise
-from data_utils.datasets.phrase_boxes import PLACELESS
+from data_utils.datasets import PLACELESS
 from keras_sat import Captioner
 
 SMOOTHING = 5  # photos, added to both frequencies: words that are rare in both have small offsets

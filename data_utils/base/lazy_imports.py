@@ -4,7 +4,6 @@ lazy_loader does this too, but cannot silence TensorFlow's startup log.
 """
 
 import importlib
-import sys
 
 from data_utils.base.tf_logging import without_startup_log
 
@@ -19,9 +18,7 @@ def attach_lazily(package_name, names_by_module):
         if name not in module_of:
             raise AttributeError(f"module {package_name!r} has no attribute {name!r}")
         with without_startup_log():
-            value = getattr(importlib.import_module(f"{package_name}.{module_of[name]}"), name)
-        setattr(sys.modules[package_name], name, value)
-        return value
+            return getattr(importlib.import_module(f"{package_name}.{module_of[name]}"), name)
 
     def __dir__():
         return sorted(module_of)

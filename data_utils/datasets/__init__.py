@@ -1,24 +1,26 @@
 """Read data sets: each reader turns the published files into a list of CaptionedImage.
 
-To add a data set, write a function that takes its folder and returns the list, and add
-it to DATASETS.
-
 Skipped items are counted in one warning. Data that would falsify results, such as a
 photo in two splits, is rejected.
 """
 
-from data_utils.datasets.coco import coco
-from data_utils.datasets.flickr import flickr8k, flickr30k
-from data_utils.datasets.image_folder import folder
-from data_utils.datasets.scenes_data_set import scenes
-from data_utils.datasets.splits import SPLITS, draw_split
+from data_utils.base import attach_lazily
 
-__all__ = ["DATASETS", "SPLITS", "coco", "draw_split", "flickr30k", "flickr8k", "folder", "scenes"]
-
-DATASETS = {
-    "flickr8k": flickr8k,
-    "flickr30k": flickr30k,
-    "coco": coco,
-    "folder": folder,
-    "scenes": scenes,
+NAMES_BY_MODULE = {
+    "flickr": ["flickr30k", "flickr8k"],
+    "image_folder": ["PictureNames", "folder"],
+    "ms_coco": ["coco"],
+    "phrase_boxes": [
+        "NOT_CONTENT",
+        "PLACELESS",
+        "CellBoxes",
+        "content_positions",
+        "covered_fraction",
+        "read_boxes",
+    ],
+    "read": ["DATASETS", "photos_of_split", "read_data"],
+    "splits": ["SPLITS", "draw_split"],
+    "tables": ["cell_of", "table_of"],
 }
+
+__getattr__, __dir__, __all__ = attach_lazily(__name__, NAMES_BY_MODULE)

@@ -3,7 +3,7 @@
 import contextlib
 from pathlib import Path
 
-from data_utils.base.foreign_text import shortened
+from data_utils.base import shortened
 from data_utils.captions import CaptionedImage, image_id_of, pictures_by_folder, reject_long_caption
 from data_utils.datasets.splits import draw_split
 

@@ -8,7 +8,7 @@ import posixpath
 from collections import Counter
 from pathlib import Path
 
-from data_utils.base.foreign_text import brief, shortened
+from data_utils.base import brief, shortened
 from data_utils.captions import (
     CaptionedImage,
     Skipped,

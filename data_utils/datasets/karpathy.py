@@ -1,6 +1,6 @@
 """Read Karpathy's JSON files, with the captions and splits that most papers use."""
 
-from data_utils.base.atomic_files import read_json
+from data_utils.base import read_json
 from data_utils.captions import image_id_of, reject_outside
 from data_utils.datasets.assemble import add_caption, expecting
 from data_utils.datasets.splits import add_split

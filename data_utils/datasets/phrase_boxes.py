@@ -23,11 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.base.atomic_files import read_json
-from data_utils.base.foreign_text import brief, shortened
+from data_utils.base import brief, read_json, shortened
 from data_utils.captions import CaptionedImage, Skipped, image_id_of, load_document, tokenise
 from data_utils.datasets.assemble import expecting
-from data_utils.photos.views import boxes_in_view
+from data_utils.photos import boxes_in_view
 
 # Words of a phrase that name no object: attention is not measured on them.
 NAMELESS = {

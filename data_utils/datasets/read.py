@@ -1,6 +1,9 @@
 """Read a data set by name.
 
-If its folder is empty or missing, download it first where possible.
+To add a data set, write a function that takes its folder and returns a list of
+CaptionedImage, and add it to DATASETS.
+
+If the folder is empty or missing, the data set is downloaded first where possible.
 """
 
 from __future__ import annotations
@@ -11,10 +14,22 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 from data_utils.captions import CaptionedImage
-from data_utils.datasets import DATASETS, SPLITS, draw_split
+from data_utils.datasets.flickr import flickr8k, flickr30k
+from data_utils.datasets.image_folder import folder
+from data_utils.datasets.ms_coco import coco
+from data_utils.datasets.scenes_data_set import scenes
+from data_utils.datasets.splits import SPLITS, draw_split
 from data_utils.downloads import DOWNLOADS, download
+
+DATASETS = {
+    "flickr8k": flickr8k,
+    "flickr30k": flickr30k,
+    "coco": coco,
+    "folder": folder,
+    "scenes": scenes,
+}
 
 
 def read_data(

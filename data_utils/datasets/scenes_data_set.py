@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data_utils.base.atomic_files import write_whole
+from data_utils.base import write_whole
 from data_utils.captions import CaptionedImage
 
 

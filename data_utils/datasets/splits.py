@@ -2,7 +2,7 @@
 
 import random
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 from data_utils.captions import image_id_of, load_document
 
 SPLITS = ("train", "dev", "test")

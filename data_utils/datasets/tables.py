@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data_utils.base.atomic_files import read_bytes
+from data_utils.base import read_bytes
 from data_utils.captions import decoded, reject_long_line
 
 # Names of columns. The first that a table has is read.

@@ -10,10 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from data_utils.base.atomic_files import clear_half_written, exclusive_lock
-from data_utils.base.foreign_text import reason_without_number
-from data_utils.base.progress import Progress
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import (
+    Progress,
+    clear_half_written,
+    exclusive_lock,
+    import_tensorflow,
+    reason_without_number,
+)
 from data_utils.features.cache_layout import (
     FeatureFiles,
     is_started,
@@ -21,10 +24,16 @@ from data_utils.features.cache_layout import (
     start_cache,
 )
 from data_utils.features.encode import encoding_function
-from data_utils.photos.digests import PHOTO, photo_of
-from data_utils.photos.images import height_and_width, load_image
-from data_utils.photos.read import NUM_READERS, read_photos, report_unreadable
-from data_utils.photos.views import view_of
+from data_utils.photos import (
+    NUM_READERS,
+    PHOTO,
+    height_and_width,
+    load_image,
+    photo_of,
+    read_photos,
+    report_unreadable,
+    view_of,
+)
 
 
 def build_features(

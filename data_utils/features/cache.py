@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 from data_utils.captions import CaptionedImage
 from data_utils.features.build import build_features, describe_encoder, encode_rows, fixed_size
 from data_utils.features.cache_layout import WAY_OUT, FeatureFiles, reject_differences
-from data_utils.photos.read import report_unreadable
+from data_utils.photos import report_unreadable
 
 
 class FeatureCache:

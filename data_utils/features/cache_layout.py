@@ -19,14 +19,8 @@ import zlib
 
 import numpy as np
 
-from data_utils.base.atomic_files import (
-    exclusive_lock,
-    read_sealed_json,
-    write_sealed_json,
-    write_whole,
-)
-from data_utils.base.foreign_text import brief
-from data_utils.photos.digests import PHOTO, find_changes
+from data_utils.base import brief, exclusive_lock, read_sealed_json, write_sealed_json, write_whole
+from data_utils.photos import PHOTO, find_changes
 
 FORMAT_VERSION = 3
 WAY_OUT = (

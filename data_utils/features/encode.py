@@ -6,7 +6,7 @@ features, and the same caption, whether they come from the encoder or from a cac
 
 import numpy as np
 
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 ENCODED_TOGETHER = 32  # photos: an encoder's layers need much more memory than a search
 LARGEST = 65504.0  # of 16-bit floats

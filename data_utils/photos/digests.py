@@ -10,8 +10,7 @@ import os
 
 import numpy as np
 
-from data_utils.base.atomic_files import check_is_file
-from data_utils.base.progress import Progress
+from data_utils.base import Progress, check_is_file
 
 # The file's size in bytes, time in nanoseconds and digest (0 for a picture in memory).
 # "pixels" is unused: the files of feature caches have had it since version 3.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.base.atomic_files import check_is_file
+from data_utils.base import check_is_file
 from data_utils.captions import pictures_by_folder
 from data_utils.photos.decoding import WHOLE, as_uint8, decoded_picture
 from data_utils.photos.regions import Crop

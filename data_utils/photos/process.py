@@ -16,7 +16,7 @@ import threading
 
 import numpy as np
 
-from data_utils.base.foreign_text import reason_without_number
+from data_utils.base import reason_without_number
 from data_utils.photos.images import load_image
 
 START = b"answer: "  # of an answer's line

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from data_utils.base.foreign_text import reason_without_number
-from data_utils.base.progress import Progress
+from data_utils.base import Progress, reason_without_number
 from data_utils.captions import CaptionedImage
 from data_utils.photos.digests import photo_of
 from data_utils.photos.images import load_image

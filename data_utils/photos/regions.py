@@ -4,7 +4,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 
 # A crop shows so much around its region, on each side, as a fraction of the region's
 # side: see benchmarks/flickr8k/tried.md. The web page has the same number.

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "notebooks"), str(ROOT)]
 
-from data_utils.base.tf_logging import import_tensorflow  # noqa: E402
+from data_utils.base import import_tensorflow  # noqa: E402
 
 import_tensorflow()  # without its startup log
 

@@ -85,10 +85,9 @@ def home_of(value, module, name):
     defined = inspect.isclass(value) or inspect.isfunction(value)
     if defined and home and home.split(".")[0] in PACKAGES:
         return f"{home}.{value.__qualname__}"
-    if module in PACKAGES:
-        for owner, source, public in public_names():
-            if (owner, public) == (module, name):
-                return f"{source}.{name}"
+    for source, names in getattr(package(module), "NAMES_BY_MODULE", {}).items():
+        if name in names:
+            return f"{module}.{source}.{name}"
     return f"{module}.{name}"
 
 

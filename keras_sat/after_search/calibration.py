@@ -6,15 +6,14 @@ reweighted least squares). Gain here: see `keras_sat.after_search.confidence`.
 
 import numpy as np
 
-from data_utils.base.progress import Progress
+from data_utils.base import Progress
 from data_utils.captions import tokenise
-from data_utils.photos.read import readable_photos
+from data_utils.photos import readable_photos
 from keras_sat.after_search.confidence import LIMITS, Confidence, clues_of, token_probs_of
 from keras_sat.checks import reject_few_photos
-from keras_sat.measuring.calibration_error import FRACTION_NAMED, Calibration, fraction_named
-from keras_sat.measuring.leakage import check_training_photos
+from keras_sat.measuring import FRACTION_NAMED, Calibration, check_training_photos, fraction_named
 
-FEWEST_PHOTOS = 100
+FEWEST_DEV_PHOTOS = 100
 NUM_FOLDS = 5
 
 
@@ -36,7 +35,7 @@ def calibrate(
         images = readable_photos(images, skip=skip_unreadable, show_progress=show_progress)
     else:
         images = cache.readable(images)
-    reject_few_photos(images, FEWEST_PHOTOS)
+    reject_few_photos(images, FEWEST_DEV_PHOTOS)
     if cache is not None:
         cache.reject_changed(
             [image.image_id for image in images], [image.image_path for image in images]

@@ -13,7 +13,7 @@ dev photos). Measured with `keras-sat calibrate`; see docs/model-card.md.
 import numpy as np
 from keras import ops
 
-from keras_sat.search.result import families_of, with_values
+from keras_sat.search import families_of, with_values
 
 CLUES = (
     "mean log p of the tokens",

@@ -22,15 +22,15 @@ import itertools
 
 import numpy as np
 
-from data_utils.base.progress import Progress
+from data_utils.base import Progress
 from keras_sat.checks import reject_few_photos
-from keras_sat.search.result import ComparedCaption, caption_score
+from keras_sat.search import ComparedCaption, caption_score
 
-FEWEST_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
+FEWEST_TRAINING_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
 MOST_CAPTIONS, MOST_WORDS = 5, 20  # of a photo, of a caption
 # Of a photo's captions, with `<end>` between them and `<pad>`.
 MOST_IDS = MOST_CAPTIONS * (MOST_WORDS + 1)
-WEIGHT = 40.0  # `keras-sat index` saves it with a model
+CONSENSUS_WEIGHT = 40.0  # `keras-sat index` saves it with a model
 DIMS = 64  # of a photo's vector, at most
 FAMILIAR = (0.005, 0.03)  # quantiles of the norms of photos' vectors
 NUM_PHOTOS, NUM_CAPTIONS = 10, 20  # the nearest ones; of their captions those that count
@@ -96,7 +96,7 @@ class Consensus:
                 equal distances.
             cache: FeatureCache with their features; None reads and encodes the photos.
         """
-        reject_few_photos(images, FEWEST_PHOTOS)
+        reject_few_photos(images, FEWEST_TRAINING_PHOTOS)
         distance = -(-len(images) // MOST_PHOTOS)
         images = images[::distance]
         features_of_images = Progress.over(

@@ -33,10 +33,8 @@ def run(model=None, host="127.0.0.1", port=0, no_browser=False, runtime=None, en
     for a model.
     """
     from keras_sat.captioner import Captioner
-    from keras_sat.export.page_export import add_runtime, is_page, write_page
-    from keras_sat.export.page_runtime import runtime_files
-    from keras_sat.export.page_server import page_server, serve
-    from keras_sat.files.model_folder import model_directory
+    from keras_sat.export import add_runtime, is_page, page_server, runtime_files, serve, write_page
+    from keras_sat.files import model_directory
 
     model = model or model_directory(None)
     path = Path(model).expanduser()

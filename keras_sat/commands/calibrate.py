@@ -5,14 +5,14 @@ Dependencies are imported where they are used, which keeps `--help` fast.
 
 from pathlib import Path
 
-from data_utils.base.atomic_files import write_json
-from keras_sat.commands.paths import prepare_files
-from keras_sat.commands.saved_models import (
+from data_utils.base import write_json
+from keras_sat.commands.changed_model import (
     add_model_and_photos,
     folder_of_records,
     folder_to_change,
     read_model_and_photos,
 )
+from keras_sat.commands.paths import prepare_files
 
 DESCRIPTION = """Fit the confidence of captions on photos that the model was not trained on, save
 it with the model, and print how well calibrated it is. `keras-sat fit` ends with
@@ -36,8 +36,8 @@ def run(
     **reading,
 ):
     """Fit and save the confidence of a captioner; print how well calibrated it is."""
-    from keras_sat.after_search.calibration import calibrate
-    from keras_sat.files.saving import save_records
+    from keras_sat.after_search import calibrate
+    from keras_sat.files import save_records
 
     if json is not None:
         json = Path(json).expanduser()

@@ -8,7 +8,7 @@ import contextlib
 import json
 import sys
 
-from data_utils.base.foreign_text import reason_without_number, visible, visible_json
+from data_utils.base import reason_without_number, visible, visible_json
 from data_utils.captions import tokenise
 from keras_sat.commands.caption_request import read_request
 from keras_sat.commands.flags import (
@@ -19,7 +19,7 @@ from keras_sat.commands.flags import (
     add_switches,
     add_values,
 )
-from keras_sat.commands.models import (
+from keras_sat.commands.load_captioner import (
     fits_litert,
     load_captioner,
     models_or_default,
@@ -137,7 +137,7 @@ def run(**arguments):
 
     Report unreadable pictures at the end.
     """
-    from data_utils.photos.images import find_pictures
+    from data_utils.photos import find_pictures
     from keras_sat.commands.caption_files import caption_files
 
     request = read_request(arguments)
@@ -176,7 +176,7 @@ def run(**arguments):
 
 def _caption_on_workers(request):
     """Write the captions of many pictures in parts."""
-    from keras_sat.scale.ray_data import write_captions
+    from keras_sat.scale import write_captions
 
     try:
         paths, num_photos, num_errors = write_captions(
@@ -254,7 +254,7 @@ def _one_by_one(results):
 
 def _progress(paths, remaining_paths, request):
     """Return the progress bar, which is shown if the captions go to a file."""
-    from data_utils.base.progress import Progress
+    from data_utils.base import Progress
 
     progress = Progress(
         len(paths) * max(len(request.regions), 1),
@@ -373,7 +373,7 @@ def _why_unreadable(path, error):
 
 def _save_trace(captioner, result, path, page, request):
     """Write the explorer of a result to the file `page`."""
-    from keras_sat.looking.trace import trace_of_result
+    from keras_sat.looking import trace_of_result
 
     is_given = request.say is not None
     trace_of_result(captioner, result, path, is_given=is_given, **request.search).save(page)
@@ -385,8 +385,8 @@ def _draw(result, path, drawing, style):
     Return why not if its caption lacks one of the --words, as some of many captions
     may, else None.
     """
-    from data_utils.photos.regions import crop_of
-    from keras_sat.looking.display import AttentionDisplay
+    from data_utils.photos import crop_of
+    from keras_sat.looking import AttentionDisplay
 
     map_kind = style.get("map_kind", "attention")
     image = crop_of(path, result.region)
@@ -426,7 +426,7 @@ def _gallery_page(drawing, style):
     """
     if "gallery" not in drawing:
         return None
-    from keras_sat.looking.gallery import GalleryPage
+    from keras_sat.looking import GalleryPage
 
     return GalleryPage(drawing["gallery"], map_kind=style.get("map_kind", "attention"))
 
@@ -463,7 +463,7 @@ def kept_in_files(results, files, page, min_confidence):
 
 
 def _add_to_page(page, path, result):
-    from data_utils.photos.regions import crop_of
+    from data_utils.photos import crop_of
 
     if isinstance(result, Exception):
         page.errors.append(_why_unreadable(path, result))

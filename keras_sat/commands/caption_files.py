@@ -8,10 +8,9 @@ import itertools
 import os
 from pathlib import Path
 
-from data_utils.base.atomic_files import clear_half_written, exclusive_lock, read_bytes, write_whole
+from data_utils.base import clear_half_written, exclusive_lock, read_bytes, write_whole
 from data_utils.captions import decoded
-from data_utils.datasets.image_folder import PictureNames
-from data_utils.datasets.tables import table_of
+from data_utils.datasets import PictureNames, table_of
 from keras_sat.commands.paths import check_can_be_written, prepare_files
 
 NEW_TABLES = {".csv": "image,caption\n", ".jsonl": ""}

@@ -108,7 +108,7 @@ def _check_workers_can_do(arguments):
 
 def _read_regions(texts):
     """Read regions, each written as "left,top,right,bottom"."""
-    from data_utils.photos.regions import checked_region
+    from data_utils.photos import checked_region
 
     return [checked_region(text.split(",")) for text in texts]
 

@@ -21,7 +21,7 @@ def run(first, second, **files):
     """Compare two captioners, print the differences in their scores, and write the
     requested files.
     """
-    from keras_sat.measuring.comparison import compare
+    from keras_sat.measuring import compare
 
     paths = output_paths(files)
     comparison = compare(first, second)

@@ -6,7 +6,7 @@ Dependencies are imported where they are used, which keeps `--help` fast.
 
 from pathlib import Path
 
-from data_utils.base.atomic_files import write_json, write_whole
+from data_utils.base import write_json, write_whole
 from data_utils.captions import CaptionedImage
 from keras_sat.commands.flags import add_options, add_values
 from keras_sat.commands.invocation import command
@@ -32,7 +32,7 @@ FRACTIONS = (
 
 # For at most five minutes on two CPU cores. No penalty: a caption of ten words cannot
 # look at all 256 cells.
-SETTINGS = {
+DEMO_SETTINGS = {
     "encoder": "tiny",
     "attention_penalty_weight": 0.0,
     "sharpness_weight": 0.005,
@@ -85,7 +85,7 @@ def run(
     Returns: the report as a dict.
     """
     from data_utils.scenes import draw_scenes
-    from keras_sat.after_search.calibration import calibrate
+    from keras_sat.after_search import calibrate
 
     output_dir = Path(output_dir).expanduser()
     training_scenes = draw_scenes(num_train, FIRST_TRAIN_SEED + seed, max_objects=max_objects)
@@ -123,8 +123,8 @@ def _train(scenes, attention, seed, epochs, output_dir, show_progress):
     There are few captions for each: a new scene helps more than another caption, and
     costs little. There is no dev split: the last epoch tells the truth best.
     """
-    from keras_sat.network.attention import ATTENTIONS
-    from keras_sat.training.recipe import fit
+    from keras_sat.network import ATTENTIONS
+    from keras_sat.training import fit
 
     expectation_epochs = 0
     if ATTENTIONS[attention].samples_regions:
@@ -137,7 +137,7 @@ def _train(scenes, attention, seed, epochs, output_dir, show_progress):
         output_dir=output_dir,
         show_progress=show_progress,
         expectation_epochs=expectation_epochs,
-        **SETTINGS,
+        **DEMO_SETTINGS,
     )
 
 
@@ -145,7 +145,7 @@ def _write_pictures(scenes, results, output_dir):
     """Write pictures of some scenes, first those of several objects, and where the
     captioner looked in them.
     """
-    from keras_sat.looking.display import AttentionDisplay
+    from keras_sat.looking import AttentionDisplay
 
     pairs = zip(scenes, results)
     several_first = sorted(pairs, key=lambda pair: len(pair[0].objects) < 2)
@@ -174,8 +174,7 @@ def report_on(captioner, scenes):
     import numpy as np
 
     from data_utils.scenes import is_true
-    from keras_sat.measuring.bleu import bleu
-    from keras_sat.measuring.grounding import ground
+    from keras_sat.measuring import bleu, ground
 
     results = captioner.caption([scene.image for scene in scenes], num_beams=1)
     scores = bleu([scene.captions for scene in scenes], [result.caption for result in results])

@@ -5,7 +5,7 @@ Dependencies are imported where they are used, which keeps `--help` fast.
 
 from dataclasses import dataclass, field
 
-from data_utils.base.foreign_text import visible
+from data_utils.base import visible
 from keras_sat.commands.flags import (
     BOXES_HELP,
     add_data,
@@ -17,7 +17,7 @@ from keras_sat.commands.flags import (
     add_values,
     flag_of,
 )
-from keras_sat.commands.models import models_or_default
+from keras_sat.commands.load_captioner import models_or_default
 from keras_sat.commands.option_groups import WORKERS, check_workers, parted, reject_alone
 from keras_sat.commands.paths import output_paths
 from keras_sat.presets import DEFAULT_MODEL
@@ -122,7 +122,7 @@ def add_arguments(parser):
 
 def run(**arguments):
     """Score a captioner or a file of captions, and write the requested files."""
-    from keras_sat.measuring.evaluate import evaluate_captions
+    from keras_sat.measuring import evaluate_captions
 
     request = _read_request(arguments)
     files = output_paths(request.files)
@@ -183,8 +183,8 @@ def _check_boxes(request):
 
 def _score_captioner(request):
     """Return the ScoreTable of a captioner."""
-    from keras_sat.measuring.evaluate import evaluate
-    from keras_sat.scale.ray_data import load_models
+    from keras_sat.measuring import evaluate
+    from keras_sat.scale import load_models
 
     models = models_or_default(request.models, request.data)
     captioner = load_models(models, request.encoder_weights)
@@ -204,7 +204,7 @@ def _score_captioner(request):
 
 def _distributed(captioner, models, request):
     """Return a captioner whose captions are made on a Ray cluster."""
-    from keras_sat.scale.ray_data import DistributedCaptioner, Workers, loading
+    from keras_sat.scale import DistributedCaptioner, Workers, loading
 
     load = loading(models, request.encoder_weights)
     return DistributedCaptioner(captioner, load, Workers(**request.workers))
@@ -214,7 +214,7 @@ def _ground_scenes(table, map_kind):
     """Print how much of the maps is on the objects that captions of scenes name, and
     add it to the table.
     """
-    from keras_sat.measuring.grounding import ground_scenes
+    from keras_sat.measuring import ground_scenes
 
     grounding = ground_scenes(table.images, table.results, word_classes=None, map_kind=map_kind)
     print(f"\n{grounding}")
@@ -241,8 +241,8 @@ def _write(table, files):
 
 def _write_gallery(table, path):
     """Write a page with the captions of all photos; return its path."""
-    from keras_sat.looking.gallery import gallery
-    from keras_sat.measuring.evaluate import NUM_REFERENCES
+    from keras_sat.looking import gallery
+    from keras_sat.measuring import NUM_REFERENCES
 
     return gallery(
         table.results,

@@ -5,7 +5,7 @@ Dependencies are imported where they are used, which keeps `--help` fast.
 
 import warnings
 
-from data_utils.base.foreign_text import visible
+from data_utils.base import visible
 from keras_sat.commands.flags import MODEL_HELP, add_options, add_switches
 from keras_sat.commands.option_groups import reject_alone
 from keras_sat.commands.page_options import (
@@ -66,7 +66,7 @@ def run(
 
 
 def _export_page(captioner, directory, **options):
-    from keras_sat.export.page_export import MissingRuntime, write_page
+    from keras_sat.export import MissingRuntime, write_page
 
     with warnings.catch_warnings():
         # Exit status 2: nobody should publish such a page.

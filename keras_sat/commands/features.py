@@ -5,7 +5,7 @@ Dependencies are imported where they are used, which keeps `--help` fast.
 
 import sys
 
-from data_utils.base.foreign_text import visible
+from data_utils.base import visible
 from keras_sat.bounds import count
 from keras_sat.commands.flags import add_data, add_options, add_ray, add_switches
 from keras_sat.commands.option_groups import WORKERS, check_workers, parted
@@ -29,8 +29,8 @@ def add_arguments(parser):
 
 def run(data, cache_dir, data_dir=None, split_seed=None, skip_unreadable=False, **options):
     """Build the feature cache of a data set."""
-    from data_utils.datasets.read import read_data
-    from data_utils.features.cache import FeatureCache
+    from data_utils.datasets import read_data
+    from data_utils.features import FeatureCache
     from keras_sat.captioner import Captioner
 
     cache_options, workers, encoder_options = parted(options, CACHE_OPTIONS, WORKERS)
@@ -76,7 +76,7 @@ def _distributed_encoding(workers, encoder_options):
     """Return the function with which `FeatureCache.build` encodes photos on a Ray
     cluster.
     """
-    from keras_sat.scale.ray_data import Workers, encoding_on
+    from keras_sat.scale import Workers, encoding_on
 
     block_options, worker_options = parted(workers, ["part_size"])
     return encoding_on(Workers(**worker_options), encoder_options, **block_options)

@@ -69,10 +69,10 @@ def run(data, gpus=None, hosts=False, **options):
         if name in options and not options.get(epochs):
             reject_alone(name, epochs)
     if hosts or gpus is not None:  # first: hosts can only be connected before TensorFlow computes
-        from keras_sat.training.distributed import several_gpus, several_hosts
+        from keras_sat.training import several_gpus, several_hosts
 
         options["strategy"] = several_hosts() if hosts else several_gpus(gpus)
-    from keras_sat.training.recipe import fit
+    from keras_sat.training import fit
 
     captioner = fit(data, **options)
     if not captioner.history and captioner.history.was_interrupted:

@@ -4,13 +4,13 @@ with the model.
 Dependencies are imported where they are used, which keeps `--help` fast.
 """
 
-from keras_sat.commands.flags import add_options
-from keras_sat.commands.saved_models import (
+from keras_sat.commands.changed_model import (
     add_model_and_photos,
     folder_of_records,
     folder_to_change,
     read_model_and_photos,
 )
+from keras_sat.commands.flags import add_options
 from keras_sat.settings import SearchRules
 
 DESCRIPTION = """\
@@ -37,11 +37,11 @@ def run(
     """Index photos and captions for a choice by consensus, and save the index with the
     model.
     """
-    from data_utils.photos.read import readable_photos
-    from keras_sat.after_search.consensus import WEIGHT, Consensus
-    from keras_sat.files.saving import save_records
+    from data_utils.photos import readable_photos
+    from keras_sat.after_search import CONSENSUS_WEIGHT, Consensus
+    from keras_sat.files import save_records
 
-    weight = WEIGHT if consensus_weight is None else consensus_weight
+    weight = CONSENSUS_WEIGHT if consensus_weight is None else consensus_weight
     SearchRules.check(consensus_weight=weight)
     folder = folder_to_change(model, output_dir)
     captioner, images, cache = read_model_and_photos(

@@ -7,11 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import keras_sat
-from data_utils.base.foreign_text import visible
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow, visible
 from data_utils.datasets import DATASETS
 from keras_sat.commands.flags import add_values
-from keras_sat.network.weight_paths import keras_home
+from keras_sat.network import keras_home
 
 DESCRIPTION = "Print versions, devices, and the data, encoder weights and models that were found."
 
@@ -22,7 +21,7 @@ def add_arguments(parser):
 
 def run(data_dir=None):
     """Print the versions, devices and files that a bug report needs."""
-    from keras_sat.files.model_folder import WEIGHTS_LICENSE, pretrained_names
+    from keras_sat.files import WEIGHTS_LICENSE, pretrained_names
 
     print(f"keras_sat {keras_sat.__version__} in {Path(keras_sat.__file__).parent}")
     print(f"Python {platform.python_version()} on {platform.platform()}")

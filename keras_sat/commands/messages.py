@@ -11,8 +11,7 @@ import sys
 import textwrap
 import threading
 
-from data_utils.base.foreign_text import reason_without_number, visible
-from data_utils.base.tf_logging import reason_of
+from data_utils.base import reason_of, reason_without_number, visible
 from keras_sat.checks import ArgumentError
 from keras_sat.commands.parser import options_of
 

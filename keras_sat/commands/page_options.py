@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from data_utils.base.foreign_text import visible
+from data_utils.base import visible
 from keras_sat.commands.flags import add_options, add_values
 from keras_sat.settings import Encoder
 

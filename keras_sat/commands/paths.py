@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from data_utils.base.atomic_files import clear_half_written
+from data_utils.base import clear_half_written
 from keras_sat.commands.flags import flag_of
 
 

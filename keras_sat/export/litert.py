@@ -16,7 +16,7 @@ import tempfile
 
 import tensorflow as tf
 
-from keras_sat.network.fast_twins import without_fast_twins
+from keras_sat.network import without_fast_twins
 
 SIGNATURES = ("serving_default", "encode", "beams", "attend")
 

@@ -22,14 +22,14 @@ import os
 import shutil
 from pathlib import Path
 
-from data_utils.base.atomic_files import (
+from data_utils.base import (
     clear_half_written,
     exclusive_lock,
     file_digest,
+    import_tensorflow,
     whole_folder,
 )
-from data_utils.base.tf_logging import import_tensorflow
-from keras_sat.after_search.consensus import Consensus
+from keras_sat.after_search import Consensus
 from keras_sat.bounds import count
 from keras_sat.export.litert_engine import LiteRTEngine
 from keras_sat.export.litert_folder import (
@@ -41,9 +41,9 @@ from keras_sat.export.litert_folder import (
     write_litert,
 )
 from keras_sat.export.litert_graph import GRAPH, filled, has_graph
-from keras_sat.files.model_folder import model_digest, model_directory
-from keras_sat.network.weight_paths import keras_home
-from keras_sat.search.generation import CaptionGenerator
+from keras_sat.files import model_digest, model_directory
+from keras_sat.network import keras_home
+from keras_sat.search import CaptionGenerator
 from keras_sat.settings import CONSENSUS_BEAMS, Search
 
 PATIENCE = 600  # seconds to wait for another process to convert a captioner, which takes about ten
@@ -164,7 +164,7 @@ def converted(directory):
     """
     import_tensorflow()
     from keras_sat.captioner import Captioner
-    from keras_sat.export.export import check_captioner, exported_searches
+    from keras_sat.export.export_formats import check_captioner, exported_searches
     from keras_sat.export.litert import litert_file
 
     captioner = Captioner.load(directory)  # checks the files

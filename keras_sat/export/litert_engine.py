@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from data_utils.base.foreign_text import brief
-from data_utils.base.tf_logging import nothing_on_standard_error
-from data_utils.features.encode import in_16_bits
-from keras_sat.search.engine import Engine, padded, photos_of_one_size
-from keras_sat.search.result import SearchResult
+from data_utils.base import brief, nothing_on_standard_error
+from data_utils.features import in_16_bits
+from keras_sat.search import Engine, SearchResult, padded, photos_of_one_size
 from keras_sat.settings import EXTRAS, Search
 
 FEWEST_IN_PARALLEL = 32  # photos; for fewer, preparing several interpreters takes longer

@@ -16,7 +16,7 @@ malice: whoever can write the file can write the manifest.
 import gzip
 import hashlib
 
-from data_utils.base.atomic_files import (
+from data_utils.base import (
     expectation,
     read_bytes,
     read_sealed_json,
@@ -24,7 +24,7 @@ from data_utils.base.atomic_files import (
     write_whole,
 )
 from data_utils.vocabulary import SPECIAL_TOKENS, Vocabulary
-from keras_sat.files.model_folder import INDEX, read_arrays, write_index
+from keras_sat.files import INDEX, read_arrays, write_index
 
 FORMAT_VERSION = 2
 SIGNATURES_VERSION = 2  # of the network's inputs and outputs; files that are cached have its number

@@ -16,8 +16,8 @@ import hashlib
 
 import numpy as np
 
-from data_utils.base.atomic_files import file_digest, read_sealed_json, write_sealed_json
-from keras_sat.files.model_folder import INDEX, PRETRAINED, read_model
+from data_utils.base import file_digest, read_sealed_json, write_sealed_json
+from keras_sat.files import BUNDLED_MODELS, INDEX, read_model
 
 GRAPH = "graph.json"
 SMALLEST = 1024  # bytes: smaller weights stay in the graph
@@ -29,7 +29,7 @@ def has_graph(directory):
 
     In other folders, a graph is never run.
     """
-    return directory.resolve().parent == PRETRAINED.resolve() and (directory / GRAPH).is_file()
+    return directory.resolve().parent == BUNDLED_MODELS.resolve() and (directory / GRAPH).is_file()
 
 
 def write_graph(directory, content, options):

@@ -11,7 +11,7 @@ import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
 from tensorflow.lite.tools import flatbuffer_utils
 
-from keras_sat.files.rounding import rounded_to_8_bits
+from keras_sat.files import rounded_to_8_bits
 
 SMALLEST = 1024  # values: smaller weights are not quantised
 MANY = 32_768  # values: larger kernels lose another bit, which compresses better

@@ -11,7 +11,7 @@ import logging
 import tensorflow as tf
 
 from keras_sat.export.litert import as_function, outputs_of
-from keras_sat.network.fast_twins import without_fast_twins
+from keras_sat.network import without_fast_twins
 
 OPSET = 18  # onnxruntime has it since version 1.14
 

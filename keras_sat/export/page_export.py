@@ -21,17 +21,17 @@ import sys
 import warnings
 from pathlib import Path
 
-from data_utils.base.atomic_files import exclusive_lock, read_json, write_json, write_whole
+from data_utils.base import exclusive_lock, read_json, write_json, write_whole
 from data_utils.captions import WORD_RULES
 from data_utils.scenes import COLOURS, SHAPES, SIZES
 from keras_sat.bounds import one_of
-from keras_sat.export.export import caption_py, check_captioner, exported_searches
+from keras_sat.export.export_formats import caption_py, check_captioner, exported_searches
 from keras_sat.export.litert import litert_file
 from keras_sat.export.litert_folder import write_litert
 from keras_sat.export.litert_weights import rounded
 from keras_sat.export.page_runtime import FILES, runtime_files
-from keras_sat.files.model_folder import WEIGHTS_LICENSE
-from keras_sat.looking.player import empty_figure, fill, template_part
+from keras_sat.files import WEIGHTS_LICENSE
+from keras_sat.looking import empty_figure, fill, template_part
 
 PAGE = Path(__file__).parent / "page"
 MARK, PHOTO, LOCK = "page.json", "photo", ".lock"

@@ -11,9 +11,9 @@ import os
 import tarfile
 from pathlib import Path
 
-from data_utils.base.atomic_files import read_json
+from data_utils.base import read_json
 from data_utils.downloads import fetch
-from keras_sat.network.weight_paths import keras_home
+from keras_sat.network import keras_home
 
 VERSION = "2.5.3"
 # npm's own digests of the two packages, sha512 as base64.

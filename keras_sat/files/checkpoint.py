@@ -12,12 +12,12 @@ process is killed at any moment, the folder contains a complete checkpoint.
 import re
 from pathlib import Path
 
-from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base import read_sealed_json, write_sealed_json
 from keras_sat.files.model_folder import read_arrays, remove_others, write_arrays
 
 EXPECTED = "a training run that keras_sat.fit saved"
 STATE = re.compile(r"state-[0-9a-f]{16}\.npz")
-WAY_OUT = (
+CHECKPOINT_WAY_OUT = (
     "It cannot be resumed. Pass another output_dir (initial_model=FOLDER/model starts from "
     "its best weights)."
 )
@@ -39,7 +39,7 @@ def read_checkpoint(directory):
     directory = Path(directory)
     if not (directory / "progress.json").exists():
         return [], {}
-    progress = read_sealed_json(directory / "progress.json", EXPECTED, WAY_OUT)
+    progress = read_sealed_json(directory / "progress.json", EXPECTED, CHECKPOINT_WAY_OUT)
     try:
         epochs = [dict(figures) for figures in progress["epochs"]]
         name = STATE.fullmatch(progress["state"])[0]
@@ -47,7 +47,7 @@ def read_checkpoint(directory):
         raise ValueError(
             f"{directory / 'progress.json'}: this is not a checkpoint. Expected: {EXPECTED}."
         ) from None
-    return epochs, read_arrays(directory / name, EXPECTED, WAY_OUT)
+    return epochs, read_arrays(directory / name, EXPECTED, CHECKPOINT_WAY_OUT)
 
 
 def state_of(captioner):

@@ -1,8 +1,8 @@
 """Models on the Hugging Face Hub: hf://owner/name, or hf://owner/name@revision.
 
 The package huggingface_hub (extra `hub`) downloads and caches them. Only the files of a
-model folder are downloaded, and `model_folder` and `untrusted` check them like those of
-any other folder.
+model folder are downloaded, and `model_folder` and `untrusted_settings` check them like
+those of any other folder.
 """
 
 import contextlib
@@ -13,8 +13,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from data_utils.base.atomic_files import file_digest
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief, file_digest
 
 ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 PINNED = re.compile(ADDRESS.pattern + r" \(config\.json has the digest [0-9a-f]{64}\)", re.ASCII)

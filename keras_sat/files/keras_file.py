@@ -20,19 +20,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from data_utils.base.atomic_files import (
-    check_is_file,
-    read_sealed_json,
-    whole_file,
-    write_sealed_json,
-)
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief, check_is_file, read_sealed_json, whole_file, write_sealed_json
 from keras_sat.bounds import one_of
 from keras_sat.files.model_folder import INDEX, read_arrays, round_trip, write_index
 from keras_sat.files.records import index_of, records_of, restore_records
-from keras_sat.files.untrusted import reject_claims, reject_grid
-from keras_sat.learning.terms import TERMS
-from keras_sat.network.photo_encoder import BUNDLED
+from keras_sat.files.untrusted_settings import reject_claims, reject_grid
+from keras_sat.learning import TERMS
+from keras_sat.network import BUNDLED
 from keras_sat.removed_options import without_removed
 
 RECORDS = "records.json"  # among the assets

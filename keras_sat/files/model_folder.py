@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.base.atomic_files import (
+from data_utils.base import (
     check_is_file,
     exclusive_lock,
     expectation,
@@ -46,10 +46,10 @@ from keras_sat.files.rounding import SCALE, rounded_to_8_bits
 from keras_sat.presets import DEFAULT_MODEL
 
 FORMAT_VERSION = 1
-PRETRAINED = Path(__file__).parent / "pretrained"
-ENCODERS = PRETRAINED / "encoders"
-WEIGHTS_LICENSE = PRETRAINED / "WEIGHTS_LICENSE.txt"
-EXPECTED = "a captioner that Captioner.save wrote"
+BUNDLED_MODELS = Path(__file__).parent / "pretrained"
+BUNDLED_ENCODERS = BUNDLED_MODELS / "encoders"
+WEIGHTS_LICENSE = BUNDLED_MODELS / "WEIGHTS_LICENSE.txt"
+EXPECTED_MODEL = "a captioner that Captioner.save wrote"
 WAY_OUT = "Copy the whole folder again, or save the captioner again."
 # `objects` are from version 0.1.0: they are not read, and the next save removes them.
 OURS = re.compile(
@@ -100,7 +100,7 @@ def copy_of_model(directory, copy):
     directory, copy = Path(directory), Path(copy).expanduser()
     reject_taken_folder(copy)
     read_model(directory)  # rejects a damaged model with one clear error
-    files = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)["files"].values()
+    files = read_sealed_json(directory / "config.json", EXPECTED_MODEL, WAY_OUT)["files"].values()
     for name in (*files, "config.json"):  # which lists the others, and is written last
         write_whole(copy / name, _path_of(directory, name).read_bytes())
     return copy
@@ -130,7 +130,7 @@ def _reject_foreign_files(directory):
     """
     if (directory / "config.json").is_file():
         read_sealed_json(
-            directory / "config.json", EXPECTED, "Choose another folder, or remove this file."
+            directory / "config.json", EXPECTED_MODEL, "Choose another folder, or remove this file."
         )
     elif directory.is_file() or not all(OURS.fullmatch(path.name) for path in directory.glob("*")):
         problem = (
@@ -155,13 +155,13 @@ def read_model(directory):
         hint = f" Did you mean {inside}?" if (inside / "config.json").is_file() else ""
         raise ValueError(
             f"{directory}: this folder has no model (config.json is missing). Expected: "
-            f"{EXPECTED}.{hint}"
+            f"{EXPECTED_MODEL}.{hint}"
         )
-    settings = read_sealed_json(config, EXPECTED, WAY_OUT)
+    settings = read_sealed_json(config, EXPECTED_MODEL, WAY_OUT)
     try:
         return _read_files(directory, dict(settings))
     except (OSError, ValueError):
-        if read_sealed_json(config, EXPECTED, WAY_OUT) == settings:
+        if read_sealed_json(config, EXPECTED_MODEL, WAY_OUT) == settings:
             raise
     # Another process has just replaced the model, and removed its old files.
     return read_model(directory)
@@ -185,7 +185,7 @@ def _read_files(directory, settings):
     if (kind, version) != ("captioner", FORMAT_VERSION) or not is_whole:
         raise ValueError(
             f"{config}: this is not a model, or it was saved by another version of "
-            f"keras_sat. Expected: {EXPECTED}, "
+            f"keras_sat. Expected: {EXPECTED_MODEL}, "
             f"version {FORMAT_VERSION}. Received: {str(kind)[:80]}, version {str(version)[:80]}"
         )
     path, words_path = directory / files["weights"], directory / files["vocabulary"]
@@ -197,13 +197,13 @@ def _read_files(directory, settings):
         ) from None
     if words_path.name != f"vocabulary-{vocabulary.digest}.json":
         raise ValueError(f"{words_path}: this vocabulary belongs to another model. {WAY_OUT}")
-    arrays = _unrounded(read_arrays(path, EXPECTED, WAY_OUT), path)
+    arrays = _unrounded(read_arrays(path, EXPECTED_MODEL, WAY_OUT), path)
     if ENCODER in files:
         encoder_path = _path_of(directory, files[ENCODER])
-        stored = _unrounded(read_arrays(encoder_path, EXPECTED, WAY_OUT), encoder_path)
+        stored = _unrounded(read_arrays(encoder_path, EXPECTED_MODEL, WAY_OUT), encoder_path)
         arrays |= {f"{ENCODER}/{name}": array for name, array in stored.items()}
     if INDEX in files:
-        settings[INDEX] = read_arrays(_path_of(directory, files[INDEX]), EXPECTED, WAY_OUT)
+        settings[INDEX] = read_arrays(_path_of(directory, files[INDEX]), EXPECTED_MODEL, WAY_OUT)
     return settings, vocabulary, arrays
 
 
@@ -212,9 +212,9 @@ def _path_of(directory, name):
     bundled models share.
     """
     is_shared = (
-        name.startswith((ENCODER, INDEX)) and directory.resolve().parent == PRETRAINED.resolve()
+        name.startswith((ENCODER, INDEX)) and directory.resolve().parent == BUNDLED_MODELS.resolve()
     )
-    return (ENCODERS if is_shared else directory) / name
+    return (BUNDLED_ENCODERS if is_shared else directory) / name
 
 
 def _rounded(arrays, precision):
@@ -252,12 +252,15 @@ def _unrounded(stored, path):
             continue
         if array.dtype == np.int8:
             if name + SCALE not in stored or stored[name + SCALE].shape != (1, *array.shape[1:]):
-                raise ValueError(f"{path}: the scales of {name} are missing. Expected: {EXPECTED}.")
+                raise ValueError(
+                    f"{path}: the scales of {name} are missing. Expected: {EXPECTED_MODEL}."
+                )
             array = array * stored[name + SCALE]
         arrays[name] = array.astype(np.float32, copy=False)
         if not np.isfinite(arrays[name]).all():
             raise ValueError(
-                f"{path}: {name} contains NaN or infinite values. {expectation(EXPECTED, WAY_OUT)}"
+                f"{path}: {name} contains NaN or infinite values. "
+                f"{expectation(EXPECTED_MODEL, WAY_OUT)}"
             )
     return arrays
 
@@ -328,7 +331,9 @@ def read_arrays(path, expected, way_out=""):
 
 def pretrained_names():
     """Return the names of the bundled models."""
-    return sorted(path.name for path in PRETRAINED.glob("*") if (path / "config.json").is_file())
+    return sorted(
+        path.name for path in BUNDLED_MODELS.glob("*") if (path / "config.json").is_file()
+    )
 
 
 def pretrained_directory(name):
@@ -340,7 +345,7 @@ def pretrained_directory(name):
             f"{', '.join(names)}."
         )
         raise ValueError(f"{problem} Received: name={name!r}.{near_name(str(name), names)}")
-    return PRETRAINED / name
+    return BUNDLED_MODELS / name
 
 
 def is_keras_file(path):
@@ -364,7 +369,7 @@ def model_directory(model):
             None: the bundled photo captioner, even if a local folder has its name.
     """
     if model is None:
-        return PRETRAINED / DEFAULT_MODEL
+        return BUNDLED_MODELS / DEFAULT_MODEL
     if is_on_hub(model):
         return hub_folder(model)
     folder = checked_path(model, "model")

@@ -5,8 +5,7 @@ photos, its confidence and source, and the index of consensus.
 """
 
 from data_utils.seen_photos import as_settings, from_settings
-from keras_sat.after_search.confidence import Confidence
-from keras_sat.after_search.consensus import Consensus
+from keras_sat.after_search import Confidence, Consensus
 from keras_sat.files.hub import checked_source
 from keras_sat.files.model_folder import INDEX
 

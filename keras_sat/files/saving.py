@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.base.atomic_files import exclusive_lock, read_sealed_json, write_sealed_json
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief, exclusive_lock, read_sealed_json, write_sealed_json
 from data_utils.seen_photos import from_settings
 from keras_sat.checks import checked_path
 from keras_sat.files.keras_file import load_file, save_file
 from keras_sat.files.model_folder import (
-    EXPECTED,
-    PRETRAINED,
+    BUNDLED_MODELS,
+    EXPECTED_MODEL,
     WAY_OUT,
     assign_arrays,
     is_keras_file,
@@ -23,8 +22,8 @@ from keras_sat.files.model_folder import (
     write_model,
 )
 from keras_sat.files.records import index_of, records_of, restore_records
-from keras_sat.files.untrusted import named_errors, reject_claims, reject_grid
-from keras_sat.network.photo_encoder import BUNDLED
+from keras_sat.files.untrusted_settings import named_errors, reject_claims, reject_grid
+from keras_sat.network import BUNDLED
 from keras_sat.presets import DEFAULT_MODEL
 from keras_sat.removed_options import without_removed
 
@@ -76,7 +75,7 @@ def save_records(captioner, directory, *, consensus_weight=None):
         consensus_weight = captioner.search_settings.consensus_weight
     directory = Path(directory).expanduser()
     with exclusive_lock(directory / "lock", f"is saving a model into {directory}"):
-        settings = read_sealed_json(directory / "config.json", EXPECTED, WAY_OUT)
+        settings = read_sealed_json(directory / "config.json", EXPECTED_MODEL, WAY_OUT)
         if captioner.confidence is not None:
             settings["confidence"] = captioner.confidence.to_dict()
             # Version 0.1.0 would correct the new confidence by it.
@@ -167,7 +166,7 @@ def bundled_encoder(name):
     """Return the encoder arrays, `photo_blur` and `training_photos` of the bundled
     captioner if `name` is its encoder.
     """
-    settings, _, arrays = read_model(PRETRAINED / DEFAULT_MODEL)
+    settings, _, arrays = read_model(BUNDLED_MODELS / DEFAULT_MODEL)
     bundled_name = settings["captioner"]["encoder"]
     if name != bundled_name:
         raise ValueError(

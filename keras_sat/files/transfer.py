@@ -5,10 +5,10 @@ trained one.
 import keras
 import numpy as np
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 from keras_sat.files.saving import reject_unbuilt
-from keras_sat.learning.terms import TERMS
-from keras_sat.network.photo_encoder import BUNDLED
+from keras_sat.learning import TERMS
+from keras_sat.network import BUNDLED
 from keras_sat.settings import CaptionerSettings
 
 # What a trained captioner must keep; what is trained of its encoder may change.

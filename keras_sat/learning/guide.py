@@ -15,7 +15,7 @@ docs/results.md and benchmarks/flickr8k/tried.md.
 import keras
 from keras import layers, ops
 
-from data_utils.datasets.phrase_boxes import PLACELESS
+from data_utils.datasets import PLACELESS
 from keras_sat import equations
 from keras_sat.learning.boxes import AttentionOnBoxes
 from keras_sat.learning.replicas import photos_with_words

@@ -16,7 +16,7 @@ from keras_sat.learning.replicas import sum_over_replicas
 NAMES = ("loss", "cross_entropy", "penalty", "token_accuracy", "attention_entropy")
 
 
-class Objective(NamedTuple):
+class ObjectiveValue(NamedTuple):
     """The value and the metrics of a training objective for one batch.
 
     Attributes:

@@ -1,22 +1,22 @@
 """The training objective: the paper's loss for a batch, equations (12) and (14).
 
-An objective is a function of captioner and batch that returns an Objective;
+An objective is a function of captioner and batch that returns an ObjectiveValue;
 `Captioner.compile(training_objective=)` accepts any. Extensions are terms added to
-`PaperObjective`, see `keras_sat.learning.terms`.
+`PaperObjective`, see `keras_sat.learning.all_terms`.
 """
 
 from keras import ops
 
 from data_utils.batches import TrainingBatch
 from keras_sat import equations
-from keras_sat.learning.metrics import Objective
+from keras_sat.learning.metrics import ObjectiveValue
 from keras_sat.learning.replicas import (
     draw_for_photos,
     photos_with_words,
     share_of_mean,
     sum_over_replicas,
 )
-from keras_sat.network.teacher_forcing import as_rows
+from keras_sat.network import as_rows
 
 # With this probability, the expectation replaces the samples of a photo.
 EXPECTATION_PROBABILITY = 0.5
@@ -51,7 +51,7 @@ class PaperObjective:
         self.expectation_share.assign(EXPECTATION_PROBABILITY)
 
     def __call__(self, captioner, batch, training=True):
-        """Return the Objective for a batch of `make_batches`.
+        """Return the ObjectiveValue for a batch of `make_batches`.
 
         Without `training`, attention uses its expectation and there is no dropout.
         """
@@ -105,13 +105,13 @@ class PaperObjective:
         mean = share_of_mean(costs, is_caption)
         figures = {"loss": (loss, is_caption), **figures}
         if not draws:
-            return Objective(mean, figures, log_prob, sampled=ops.zeros_like(is_caption))
+            return ObjectiveValue(mean, figures, log_prob, sampled=ops.zeros_like(is_caption))
         sampled = chance["sampled"] * is_caption
 
         def move_baseline():
             self._move_baseline(log_prob, sampled)
 
-        return Objective(
+        return ObjectiveValue(
             mean,
             figures,
             log_prob,

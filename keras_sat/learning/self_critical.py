@@ -21,11 +21,11 @@ from keras import ops
 from data_utils.batches import TrainingBatch
 from keras_sat import equations
 from keras_sat.learning.boxes import AttentionOnBoxes
-from keras_sat.learning.metrics import Objective
+from keras_sat.learning.metrics import ObjectiveValue
 from keras_sat.learning.replicas import draw_for_photos, photos_with_words, share_of_mean
-from keras_sat.measuring.cider import DocumentFrequencies, cider_of_vectors
-from keras_sat.network.teacher_forcing import as_rows
-from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
+from keras_sat.measuring import DocumentFrequencies, cider_of_vectors
+from keras_sat.network import as_rows
+from keras_sat.search import allowed_logits, run_search, special_tokens
 from keras_sat.settings import Rewards, Search
 
 NUM_DRAWN = 5  # captions sampled for each photo; "others" needs two at least
@@ -67,7 +67,9 @@ class SelfCritical:
         self.reward = CaptionReward(captions, vocabulary)
 
     def __call__(self, captioner, batch):
-        """Return the Objective for a batch of `make_batches`, with or without boxes."""
+        """Return the ObjectiveValue for a batch of `make_batches`, with or without
+        boxes.
+        """
         features, input_ids, target_ids, token_weights, covered = TrainingBatch.of(batch)
         if len(target_ids.shape) != 3:
             raise ValueError(
@@ -108,7 +110,7 @@ class SelfCritical:
                 term_costs, term_figures = term(features, target_ids, read, covered)
                 mean = mean + share_of_mean(term_costs, is_reference)
                 figures |= term_figures
-        return Objective(mean, figures)
+        return ObjectiveValue(mean, figures)
 
     def _rewards(self, drawn, greedy, target_ids):
         """Return the rewards of the sampled captions, (photos, NUM_DRAWN), and the

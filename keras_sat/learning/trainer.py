@@ -12,7 +12,7 @@ from keras_sat.checks import check_no_keras_distribution
 from keras_sat.learning.metrics import Means
 from keras_sat.learning.replicas import sums_on_first_replica
 from keras_sat.learning.updates import WeightUpdates, make_optimizer
-from keras_sat.network.forks import reject_fork
+from keras_sat.network import reject_fork
 from keras_sat.settings import Optimizer, with_options
 
 OF_OPTIMIZER = ("learning_rate", "weight_decay", "clip_norm")  # a Keras optimizer has them
@@ -62,7 +62,7 @@ class Trainer(keras.Model):
                 is used as it is.
             settings: Optimizer; None: the defaults.
             training_objective: replaces the paper's loss: function of captioner and
-                batch that returns an Objective.
+                batch that returns an ObjectiveValue.
             jit_compile: compile with XLA. "auto" does so on a GPU, with one replica and
                 no training_objective.
             **options: settings by their names, in place of those in `settings`; others
@@ -233,7 +233,7 @@ class Trainer(keras.Model):
         return self.updates.start(self)
 
     def objective(self, batch, training):
-        """Return the paper's Objective for a batch from make_batches."""
+        """Return the paper's ObjectiveValue for a batch from make_batches."""
         return self.paper_objective(self, batch, training)
 
     def train_step(self, batch):

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from keras import ops
 
-from keras_sat.search.algorithms import RepetitionRules, run_search, special_tokens
+from keras_sat.search import RepetitionRules, run_search, special_tokens
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.base.foreign_text import brief
-from keras_sat.measuring.scores import unit_and_digits
+from data_utils.base import brief
+from keras_sat.measuring import unit_and_digits
 
 # From the title of each plot to its curves: from a name in the history to its label.
 CURVES = {

@@ -7,7 +7,7 @@ user who gave the caption.
 import dataclasses
 from typing import Any
 
-from keras_sat.search.result import caption_score
+from keras_sat.search import caption_score
 
 SPECIAL_WORDS = {
     "<start>": "“<start>” stands before the first word.",

@@ -14,7 +14,7 @@ from pathlib import Path
 import keras
 from keras import ops
 
-from keras_sat.network.attention import ATTENTIONS, hard, soft
+from keras_sat.network import ATTENTIONS, hard, soft
 
 PAPER_FILE = Path(__file__).parents[1] / "show_attend_tell.py"
 # In place of a function: the comment at the end of the file, on the encoder.

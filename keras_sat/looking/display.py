@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.base.atomic_files import write_whole
-from data_utils.base.foreign_text import brief, visible
-from data_utils.datasets.phrase_boxes import content_positions
-from data_utils.photos.images import load_image
-from data_utils.photos.regions import crop_of
+from data_utils.base import brief, visible, write_whole
+from data_utils.datasets import content_positions
+from data_utils.photos import crop_of, load_image
 from keras_sat.bounds import one_of
 from keras_sat.checks import checked_path
 from keras_sat.looking.dots import dots_on_photo
@@ -35,7 +33,7 @@ from keras_sat.looking.spotlight import (
     spotlight,
     upsampled,
 )
-from keras_sat.search.result import CaptionResult
+from keras_sat.search import CaptionResult
 from keras_sat.settings import MAP_KINDS
 
 MEMORY_NOTE = "from memory"

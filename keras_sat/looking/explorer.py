@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.datasets.phrase_boxes import content_positions
+from data_utils.datasets import content_positions
 from keras_sat.looking import player
 from keras_sat.looking.decision import decision_at, search_in_words, special_words_in
 from keras_sat.looking.diagram import (

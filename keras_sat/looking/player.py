@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.datasets.phrase_boxes import NOT_CONTENT
+from data_utils.datasets import NOT_CONTENT
 from keras_sat.looking import dots
 from keras_sat.looking.spotlight import (
     AMBER,

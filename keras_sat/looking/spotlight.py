@@ -10,7 +10,7 @@ lit gets a warm tint, which also shows where the photo is black.
 
 import numpy as np
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 
 DIM = 0.35  # of the photo's contrast that remains where the model did not look
 # The grey that the photo is mixed with there; with black, dark photos could not be made

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from data_utils.base.atomic_files import write_whole
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief, write_whole
 from data_utils.captions import words_of_captions
-from data_utils.photos.images import photos_of
+from data_utils.photos import photos_of
 from keras_sat.bounds import count
 from keras_sat.checks import ArgumentError
 from keras_sat.looking.alternatives import Alternative, alternatives_at_each_step, is_repetition
@@ -29,7 +28,7 @@ from keras_sat.looking.logit_parts import logit_parts, readout_sum, votes_of, vo
 from keras_sat.looking.region_words import region_words
 from keras_sat.looking.sheet import WIDTH
 from keras_sat.looking.trace_steps import prepare, read
-from keras_sat.search.result import CaptionResult, with_image_paths
+from keras_sat.search import CaptionResult, with_image_paths
 from keras_sat.settings import Search
 
 NO_PREVIOUS_WORD = (

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from data_utils.base.foreign_text import visible
+from data_utils.base import visible
 from keras_sat.looking.decision import percent
 from keras_sat.looking.display import (
     AttentionDisplay,

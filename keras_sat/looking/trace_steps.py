@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.network.fast_twins import without_fast_twins
+from keras_sat.network import without_fast_twins
 
 
 def prepare(captioner, features):

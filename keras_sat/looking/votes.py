@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_sat.looking.logit_parts import readout_sum, votes_of
 from keras_sat.looking.trace_steps import prepare, read
-from keras_sat.search.result import families_of, with_values
+from keras_sat.search import families_of, with_values
 
 # On a map, the largest vote has the strongest colour, unless it is smaller than this:
 # the map of a word that hardly depends on the photo has hardly any colour.

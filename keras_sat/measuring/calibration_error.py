@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data_utils.datasets.phrase_boxes import PLACELESS
+from data_utils.datasets import PLACELESS
 
 FRACTION_NAMED = 2 / 3  # of the content words
 NUM_BINS = 10

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.base.atomic_files import write_whole
-from data_utils.base.foreign_text import brief, visible
+from data_utils.base import brief, visible, write_whole
 from keras_sat.measuring.faithfulness import FAITHFULNESS
 from keras_sat.measuring.latex import Numbers, latex_table
 from keras_sat.measuring.phrase_grounding import GROUNDING
-from keras_sat.measuring.scores import SCORES, columns, unit_and_digits
+from keras_sat.measuring.scores import SCORES, score_titles, unit_and_digits
 from keras_sat.measuring.table import MEASURED, ScoreTable
 
 NUM_RESAMPLES = 1000
@@ -91,7 +90,7 @@ class Comparison:
         return headings if headings[0] != headings[1] else SIDES
 
     def _titles(self):
-        titles = columns() | {
+        titles = score_titles() | {
             name: title for score in MEASURED for name, title in score.columns.items()
         }
         return [titles[name] for name in self.rows]
@@ -112,7 +111,7 @@ class Comparison:
                 "On boxes, peak: attention on human captions; small: boxes below a "
                 "quarter of the photo."
             )
-        left_out = [title for name, title in columns().items() if name not in self.rows]
+        left_out = [title for name, title in score_titles().items() if name not in self.rows]
         if left_out:
             notes.append(f"Left out, missing or of different kinds: {', '.join(left_out)}")
         return notes
@@ -196,7 +195,7 @@ def _source_name(source):
 
 def _compared_names(tables):
     """Return the names of the figures that `compare` shows if all tables have them."""
-    names = [*columns()]
+    names = [*score_titles()]
     if _have_same_phrases(tables):
         names += GROUNDING.columns
     for score in FAITHFULNESS:

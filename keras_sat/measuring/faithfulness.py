@@ -15,9 +15,9 @@ differs.
 
 import numpy as np
 
-from data_utils.base.progress import Progress
-from data_utils.datasets.phrase_boxes import content_positions
-from data_utils.photos.images import load_image
+from data_utils.base import Progress
+from data_utils.datasets import content_positions
+from data_utils.photos import load_image
 from keras_sat.bounds import count
 from keras_sat.measuring.grounding import centred_map
 from keras_sat.measuring.measured_maps import maps_to_rank
@@ -35,7 +35,7 @@ SEED = 0  # of the random cells
 SIZES = (1, len(CELLS), len(SWAPS), 1, LEVELS, LEVELS, 1, len(CELLS))
 
 
-def figures_of(photo_sums, num_regions):
+def faithfulness_figures(photo_sums, num_regions):
     """Return the means over words as a dict for JSON, given the output of `measure`;
     None if nothing was measured.
 
@@ -67,8 +67,10 @@ def figures_of(photo_sums, num_regions):
     }
 
 
-def as_table(rows):
-    """Format a table from a dict that maps titles to outputs of `figures_of`."""
+def faithfulness_table(rows):
+    """Format a table from a dict that maps titles to outputs of
+    `faithfulness_figures`.
+    """
     columns = (*CELLS, *SWAPS)
     titles = "".join(f"{name.replace('_', ' '):>12}" for name in columns)
     lines = [f"{'fall of log p':26}{'words':>7}{titles}"]
@@ -114,7 +116,7 @@ def _means(sums):
     }
 
 
-def reject_unfit(captioner, pixel_photos):
+def reject_unfit_captioner(captioner, pixel_photos):
     """Raise ValueError unless the captioner has attention and `pixel_photos` is a
     number of photos.
     """
@@ -127,7 +129,7 @@ def reject_unfit(captioner, pixel_photos):
         )
 
 
-def measure(
+def measure_faithfulness(
     captioner,
     images,
     captions,
@@ -138,8 +140,8 @@ def measure(
     map_kind="attention",
     show_progress=False,
 ):
-    """Return each photo's contribution to `figures_of`, (photos, sum of SIZES); for the
-    other arguments see `evaluate`.
+    """Return each photo's contribution to `faithfulness_figures`, (photos, sum of
+    SIZES); for the other arguments see `evaluate`.
 
     Args:
         images: list of photos, see `Captioner.caption_each`.
@@ -297,7 +299,7 @@ def _log_probs(captioner, grids, replaced, maps, ids, position):
         maps: maps that replace alpha_t at this word unless they are 0, (rows, regions).
         ids, position: the caption as token ids, and the place of the word in it.
     """
-    from keras_sat.search.keras_engine import LENGTH_STEP
+    from keras_sat.search import LENGTH_STEP
 
     rows = len(maps)
     padding = [0] * (-len(ids) % LENGTH_STEP)  # lengths share graphs

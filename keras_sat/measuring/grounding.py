@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from keras_sat.measuring.measured_maps import measured_maps
-from keras_sat.search.result import CaptionResult
+from keras_sat.search import CaptionResult
 
 CENTRE_WIDTH = 0.25  # standard deviation of the centred map, as a fraction of the photo's sides
 MEASURES = ("mass", "pointing", "coverage")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from data_utils.base.foreign_text import visible
+from data_utils.base import visible
 
 _SPECIAL = {character: f"\\{character}" for character in "&%$#_{}"}
 _SPECIAL |= {

@@ -2,7 +2,7 @@
 
 import warnings
 
-from data_utils.photos.digests import photo_of, size_of
+from data_utils.photos import photo_of, size_of
 from data_utils.seen_photos import seen_in_training, warn_of_copies
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.base.progress import Progress
+from data_utils.base import Progress
 from data_utils.captions import tokenise
-from data_utils.datasets.phrase_boxes import covered_fraction
+from data_utils.datasets import covered_fraction
 from keras_sat.measuring.grounding import FIGURES, MEASURES, figures_of_map, table_of
 from keras_sat.measuring.measured_maps import measured_maps
 from keras_sat.measuring.scores import Score
@@ -16,7 +16,7 @@ from keras_sat.measuring.scores import Score
 SMALL = 0.25  # fraction of the photo; boxes that cover less are also reported separately
 
 
-def figures_of(photo_sums) -> dict[str, Any]:
+def grounding_figures(photo_sums) -> dict[str, Any]:
     """Return a dict of "num_phrases" and the mean FIGURES (None without phrases);
     "small" has the same for small boxes.
 
@@ -27,8 +27,8 @@ def figures_of(photo_sums) -> dict[str, Any]:
     return {**_means(all_sums), "small": _means(small_sums)}
 
 
-def as_table(rows):
-    """Format a table from a dict that maps titles to outputs of `figures_of`."""
+def grounding_table(rows):
+    """Format a table from a dict that maps titles to outputs of `grounding_figures`."""
     lines = []
     for title, figures in rows.items():
         small_figures = figures["small"]
@@ -58,7 +58,7 @@ def ground_phrases(
     show_progress=False,
 ) -> np.ndarray:
     """Read human captions with teacher forcing; return each photo's contribution to
-    `figures_of`, (photos, 2, 10).
+    `grounding_figures`, (photos, 2, 10).
 
     Photos of unknown aspect ratio are not measured. For the arguments see `evaluate`;
     `boxes` must be Boxes.
@@ -87,8 +87,8 @@ def ground_phrases(
 
 
 def ground_captions(results, images, boxes, *, map_kind="attention") -> np.ndarray:
-    """Return each photo's contribution to `figures_of`, (photos, 2, 10), for captions
-    that a captioner generated.
+    """Return each photo's contribution to `grounding_figures`, (photos, 2, 10), for
+    captions that a captioner generated.
 
     A word counts if it is the last content word of an annotated phrase of the photo.
     Its map is compared with the boxes of all phrases that end with this word.

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_sat.measuring.bleu import bleu_counts, bleu_of_counts
-from keras_sat.measuring.cider import cider_of_photos
+from keras_sat.measuring.bleu_score import bleu_counts, bleu_of_counts
+from keras_sat.measuring.cider_score import cider_of_photos
 from keras_sat.measuring.meteor import score_meteor
 from keras_sat.measuring.rouge import rouge_l_of_photos
 from keras_sat.measuring.words import MAX_ORDER, as_words
@@ -120,7 +120,7 @@ SCORES = {
 }
 
 
-def columns():
+def score_titles():
     """Return the columns of a table of scores: a dict from the name of a figure to its
     title.
     """
@@ -146,10 +146,10 @@ def shown(name, value):
     return "-" if value is None else f"{unit * value:.{digits}f}"
 
 
-def named(name, value):
+def score_in_words(name, value):
     """Return a figure with its title: "BLEU-4 21.3 %" for the fraction 0.213, or "CIDEr
     0.520".
     """
     unit, _ = unit_and_digits(name)
     percent = " %" if unit == 100 else ""
-    return f"{columns().get(name, name)} {shown(name, value)}{percent}"
+    return f"{score_titles().get(name, name)} {shown(name, value)}{percent}"

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.base.atomic_files import read_json, write_json, write_whole
-from data_utils.base.foreign_text import visible
-from data_utils.datasets.tables import cell_of
+from data_utils.base import read_json, visible, write_json, write_whole
+from data_utils.datasets import cell_of
 from keras_sat.measuring import faithfulness, phrase_grounding
 from keras_sat.measuring.latex import Numbers, latex_table
 from keras_sat.measuring.published import PUBLISHED
-from keras_sat.measuring.scores import SCORES, columns, shown
+from keras_sat.measuring.scores import SCORES, score_titles, shown
 
 PERSON = "a person"
 STATISTICS = {
@@ -54,10 +53,10 @@ class ScoreTable:
         photos: the contribution of each photo to each of SCORES: dict of lists,
             "bleu_counts" (see `bleu.bleu_counts`), "rouge_l", "cider" and "meteor"
             (None if it cannot be computed), and of MEASURED if it was measured.
-        grounding, grounding_generated: with boxes, `phrase_grounding.figures_of` for
+        grounding, grounding_generated: with boxes, `grounding_figures` for
             human captions and for these captions.
         regions: with boxes, if requested, see `keras_sat.measuring.region_nouns`.
-        faithfulness, faithfulness_references: if measured, `faithfulness.figures_of`
+        faithfulness, faithfulness_references: if measured, `faithfulness_figures`
             for these captions and for the first human caption of each photo.
         compare_with: dict from a label to other scores, which are printed below.
         images, results: list of CaptionedImage and list of CaptionResult (without the
@@ -83,7 +82,7 @@ class ScoreTable:
         lines = [*self._lines_of_scores(), self._statistics_line(), self._settings_line()]
         if self.grounding is not None:
             rows = {"human captions": self.grounding, "these captions": self.grounding_generated}
-            lines += ["", phrase_grounding.as_table(rows)]
+            lines += ["", phrase_grounding.grounding_table(rows)]
         if self.regions is not None:
             lines += ["", self._regions_line()]
         if self.faithfulness is not None:
@@ -91,15 +90,15 @@ class ScoreTable:
                 "these captions": self.faithfulness,
                 "human captions": self.faithfulness_references,
             }
-            lines += ["", faithfulness.as_table(rows)]
+            lines += ["", faithfulness.faithfulness_table(rows)]
         return "\n".join(lines)
 
     def _lines_of_scores(self):
         rows = self._rows(self.compare_with)
         width = max(map(len, rows)) + 1
-        lines = [" " * width + "".join(f"{title:>8}" for title in columns().values())]
+        lines = [" " * width + "".join(f"{title:>8}" for title in score_titles().values())]
         for label, scores in rows.items():
-            cells = "".join(f"{shown(name, scores.get(name)):>8}" for name in columns())
+            cells = "".join(f"{shown(name, scores.get(name)):>8}" for name in score_titles())
             lines.append(f"{label:{width}}{cells}")
         return [*lines, *self._notes()]
 
@@ -110,7 +109,7 @@ class ScoreTable:
             notes.append("The paper's BLEU is without brevity penalty.")
         if PERSON in self.compare_with:
             notes.append("Human captions have one reference fewer.")
-        for name, title in columns().items():
+        for name, title in score_titles().items():
             kind = self.scores.get(f"{name}_kind")
             if kind is not None:
                 notes.append(f"{title}: {kind}")
@@ -141,7 +140,7 @@ class ScoreTable:
 
     def _rows(self, other_rows):
         """Return the rows of the table as a dict from labels to dicts of scores."""
-        no_penalty = {name: self.scores.get(f"{name}_no_penalty") for name in columns()}
+        no_penalty = {name: self.scores.get(f"{name}_no_penalty") for name in score_titles()}
         rows = {"these captions": self.scores, "  without brevity penalty": no_penalty}
         for label, scores in other_rows.items():
             # The paper has BLEU without penalty only.
@@ -161,7 +160,7 @@ class ScoreTable:
 
             _, ax = plt.subplots(figsize=(9, 3.5), layout="constrained")
         rows = self._rows(self.compare_with or PUBLISHED.get(self.settings["data"], {}))
-        titles = columns()
+        titles = score_titles()
         width = 0.8 / len(rows)
         for number, (label, scores) in enumerate(rows.items()):
             heights = [
@@ -241,7 +240,7 @@ class ScoreTable:
         rows = self._rows(self.compare_with)
         numbers = [
             Numbers(title, ([shown(name, scores.get(name)) for scores in rows.values()],))
-            for name, title in columns().items()
+            for name, title in score_titles().items()
         ]
         notes = [*self._notes(), self._statistics_line(), self._settings_line()]
         labels = [label.strip() for label in rows]
@@ -251,9 +250,9 @@ class ScoreTable:
         """Write the averages as a CSV file: the rows that are printed, as fractions."""
         text = io.StringIO()
         writer = csv.writer(text)
-        writer.writerow(["scores_of", *columns()])
+        writer.writerow(["scores_of", *score_titles()])
         for label, scores in self._rows(self.compare_with).items():
-            values = [scores.get(name) for name in columns()]
+            values = [scores.get(name) for name in score_titles()]
             cells = ["" if value is None else f"{value:.6f}" for value in values]
             writer.writerow([cell_of(label.strip()), *cells])
         write_whole(Path(path).expanduser(), text.getvalue())
@@ -269,10 +268,10 @@ class ScoreTable:
                 figures |= score.figures_of_sums(np.array(contributions, dtype=float), 1)
         text = io.StringIO()
         writer = csv.writer(text)
-        writer.writerow(["image_id", "caption", *columns()])
+        writer.writerow(["image_id", "caption", *score_titles()])
         for number, entry in enumerate(self.captions):
             cells = [cell_of(str(entry["image_id"])), cell_of(str(entry["caption"]))]
-            for name in columns():
+            for name in score_titles():
                 cells.append(f"{figures[name][number]:.6f}" if name in figures else "")
             writer.writerow(cells)
         write_whole(Path(path).expanduser(), text.getvalue())

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 from data_utils.captions import tokenise
 
 MAX_ORDER = 4  # of the n-grams of BLEU and CIDEr

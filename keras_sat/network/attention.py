@@ -21,7 +21,7 @@ from keras_sat import equations
 from keras_sat.network import fused_scores
 from keras_sat.network.cells import LoopDense
 from keras_sat.network.fast_twins import may_compile
-from keras_sat.network.step import Attended, SelectionInputs
+from keras_sat.network.step_records import Attended, SelectionInputs
 
 
 def as_regions(features):

@@ -25,7 +25,14 @@ from keras_sat import equations
 from keras_sat.network.attention import ATTENTIONS, as_regions, make_attention, shape_as_regions
 from keras_sat.network.cells import CELLS, LoopDense
 from keras_sat.network.fast_twins import fast_twins_are_on
-from keras_sat.network.step import Decoded, DecoderState, Look, SelectionInputs, Step, Unrolled
+from keras_sat.network.step_records import (
+    Decoded,
+    DecoderState,
+    Look,
+    SelectionInputs,
+    Step,
+    Unrolled,
+)
 from keras_sat.network.whole_captions import fast_loop, plain_loop
 from keras_sat.settings import Network, with_options
 

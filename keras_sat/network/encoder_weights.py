@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from data_utils.base.atomic_files import file_digest
+from data_utils.base import file_digest
 from keras_sat.checks import ArgumentError
 from keras_sat.network.efficientnet_lite import assign_torch_weights, is_efficientnet_lite
 from keras_sat.network.weight_paths import IMAGENET

@@ -15,8 +15,8 @@ import keras
 import numpy as np
 from keras import layers
 
-from data_utils.base.foreign_text import brief
-from data_utils.photos.images import height_and_width
+from data_utils.base import brief
+from data_utils.photos import height_and_width
 from keras_sat.bounds import count
 from keras_sat.checks import ArgumentError
 from keras_sat.network.efficientnet_lite import efficientnet_lite
@@ -41,7 +41,7 @@ class CaffePreprocessing(layers.Layer):
 FOR_LITE = functools.partial(layers.Rescaling, 1 / 128, offset=-127 / 128)
 # Class in keras.applications, or width and depth of EfficientNet-Lite; default layer;
 # preprocessing.
-PRETRAINED = {
+KERAS_APPLICATIONS = {
     # 14 x 14 x 512: block 5 before the last pooling
     "vgg16": ("VGG16", "block5_conv3", CaffePreprocessing),
     # 14 x 14 x 512: the encoder of the paper
@@ -60,8 +60,8 @@ PRETRAINED = {
 
 
 def _pretrained(name, network, layer, preprocessing, side=224):
-    """Return a function that makes an encoder from a row of PRETRAINED; `side` is the
-    default image size.
+    """Return a function that makes an encoder from a row of KERAS_APPLICATIONS; `side`
+    is the default image size.
     """
 
     def make(*, layer=layer, weights="imagenet", image_size=side, grid=None):
@@ -186,7 +186,10 @@ def tiny(*, layer="coordinates", weights=None, image_size=64, grid=None):
 
 tiny.starts_random = True  # it has no ImageNet weights and is trained with the decoder
 
-ENCODERS = {**{name: _pretrained(name, *row) for name, row in PRETRAINED.items()}, "tiny": tiny}
+ENCODERS = {
+    **{name: _pretrained(name, *row) for name, row in KERAS_APPLICATIONS.items()},
+    "tiny": tiny,
+}
 
 
 def starts_random(name):

@@ -14,7 +14,7 @@ import re
 import keras
 from keras import layers
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 
 POOLING = (layers.MaxPooling2D, layers.AveragePooling2D)
 STRIDED = (layers.Conv2D, layers.DepthwiseConv2D, *POOLING)

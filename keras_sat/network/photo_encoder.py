@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 from keras_sat.checks import argument_called
 from keras_sat.network.encoders import (
     make_encoder,

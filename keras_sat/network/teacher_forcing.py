@@ -20,7 +20,7 @@ class TeacherForced(NamedTuple):
         positions: time * rows + row of each word, (words,).
         token_weights: (rows, time), 0 for padding.
         attention_weights, selection: (rows, time, regions).
-        extras: (rows, time, dim), see `keras_sat.network.step`.
+        extras: (rows, time, dim), see `keras_sat.network.step_records`.
     """
 
     logits: Any

@@ -17,7 +17,7 @@ from keras import ops
 
 from keras_sat.network.cells import LoopDense, LSTMCell
 from keras_sat.network.fast_loop import loop_over_time
-from keras_sat.network.step import DecoderState, SelectionInputs
+from keras_sat.network.step_records import DecoderState, SelectionInputs
 
 
 def plain_loop(

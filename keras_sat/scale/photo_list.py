@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_utils.base.atomic_files import file_digest, read_sealed_json, write_sealed_json
+from data_utils.base import file_digest, read_sealed_json, write_sealed_json
 from data_utils.captions import IMAGE_ENDINGS, pictures_by_folder
-from data_utils.features.cache_layout import reject_differences
-from data_utils.photos.images import find_pictures
+from data_utils.features import reject_differences
+from data_utils.photos import find_pictures
 
 
 class Part(NamedTuple):

@@ -23,15 +23,24 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from data_utils.base.atomic_files import clear_half_written, exclusive_lock, write_whole
-from data_utils.base.foreign_text import reason_without_number
-from data_utils.base.progress import Progress
-from data_utils.base.tf_logging import import_tensorflow
-from data_utils.features.build import describe_encoder, encoded_batches, encoding_function
-from data_utils.features.cache_layout import reject_differences, write_features
-from data_utils.photos.process import PhotoProcess
+from data_utils.base import (
+    Progress,
+    clear_half_written,
+    exclusive_lock,
+    import_tensorflow,
+    reason_without_number,
+    write_whole,
+)
+from data_utils.features import (
+    describe_encoder,
+    encoded_batches,
+    encoding_function,
+    reject_differences,
+    write_features,
+)
+from data_utils.photos import PhotoProcess
 from keras_sat.bounds import count, one_of
-from keras_sat.files.model_folder import model_digest, model_directory
+from keras_sat.files import model_digest, model_directory
 from keras_sat.scale.photo_list import absolute, list_of_photos, parts_of, photos_of_part
 from keras_sat.scale.ray_workers import Workers, connected
 from keras_sat.settings import ALGORITHM_OPTIONS, Search, with_options
@@ -222,7 +231,7 @@ def load_models(models, encoder_weights):
     """
     import_tensorflow()
     from keras_sat.captioner import Captioner
-    from keras_sat.search.ensemble import Ensemble
+    from keras_sat.search import Ensemble
 
     captioners = [
         Captioner.from_pretrained(model, encoder_weights=encoder_weights) for model in models

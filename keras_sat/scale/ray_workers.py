@@ -12,8 +12,7 @@ import os
 import warnings
 from types import SimpleNamespace
 
-from data_utils.base.foreign_text import reason_without_number
-from data_utils.base.tf_logging import nothing_on_standard_error
+from data_utils.base import nothing_on_standard_error, reason_without_number
 from keras_sat.bounds import above_zero, at_least_zero
 
 MOST_IDLE_PASSES = 3  # over the blocks that failed, before giving up

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from data_utils.base.foreign_text import brief
+from data_utils.base import brief
 from keras_sat.checks import ArgumentError
 from keras_sat.search.result import SearchResult
 from keras_sat.settings import Search

@@ -22,17 +22,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from data_utils.captions import words_of_captions
-from data_utils.features.encode import ENCODED_TOGETHER
-from data_utils.photos.images import load_image, photos_of
-from data_utils.photos.read import read_photos
-from data_utils.photos.regions import checked_regions, crops_of, regions_for
+from data_utils.features import ENCODED_TOGETHER
+from data_utils.photos import (
+    checked_regions,
+    crops_of,
+    load_image,
+    photos_of,
+    read_photos,
+    regions_for,
+)
 from keras_sat.bounds import one_of
 from keras_sat.search.engine import Engine
 from keras_sat.search.result import CaptionResult, by_photo, results_of, with_image_paths
 from keras_sat.settings import Search, with_options
 
 if TYPE_CHECKING:
-    from data_utils.features.cache import FeatureCache
+    from data_utils.features import FeatureCache
     from data_utils.vocabulary import Vocabulary
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_utils.features.cache import FeatureCache
+from data_utils.features import FeatureCache
 from data_utils.vocabulary import Vocabulary
 from keras_sat.search.engine import Engine
 from keras_sat.search.result import CaptionResult

@@ -6,8 +6,8 @@ import random
 import numpy as np
 import tensorflow as tf
 
-from data_utils.features.encode import encoding_function, in_16_bits
-from keras_sat.network.forks import reject_fork
+from data_utils.features import encoding_function, in_16_bits
+from keras_sat.network import reject_fork
 from keras_sat.search.algorithms import forced_search, run_search, special_tokens
 from keras_sat.search.engine import Engine, padded, photos_of_one_size
 from keras_sat.settings import ANY_COUNT

@@ -20,15 +20,11 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from data_utils.base.foreign_text import visible
-from data_utils.base.progress import Progress
-from keras_sat.files.checkpoint import write_checkpoint
-from keras_sat.learning.objective import EXPECTATION_PROBABILITY
-from keras_sat.looking.display import AttentionDisplay
-from keras_sat.measuring.bleu import bleu, bleu_counts
-from keras_sat.measuring.cider import cider
-from keras_sat.measuring.evaluate import NUM_REFERENCES
-from keras_sat.measuring.words import MAX_ORDER
+from data_utils.base import Progress, visible
+from keras_sat.files import write_checkpoint
+from keras_sat.learning import EXPECTATION_PROBABILITY
+from keras_sat.looking import AttentionDisplay
+from keras_sat.measuring import MAX_ORDER, NUM_REFERENCES, bleu, bleu_counts, cider
 from keras_sat.training.epoch_times import EpochTimes
 from keras_sat.training.history import (
     CROSS_ENTROPY,

@@ -28,10 +28,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from data_utils.base.atomic_files import write_whole
+from data_utils.base import write_whole
 from keras_sat import bounds
 from keras_sat.checks import check_no_keras_distribution
-from keras_sat.files.checkpoint import state_of
+from keras_sat.files import state_of
 from keras_sat.training.callbacks import StopWhenLost
 
 SEED_STRIDE = 1_000_003  # between the seeds of two replicas' dropout

@@ -5,8 +5,8 @@ and are written to history.csv.
 import math
 from collections import UserDict
 
-from data_utils.base.atomic_files import write_whole
-from keras_sat.measuring.scores import named
+from data_utils.base import write_whole
+from keras_sat.measuring import score_in_words
 
 MONITORED = "val_bleu_4"
 CROSS_ENTROPY = "val_cross_entropy"  # chooses the epoch if dev is too small for BLEU-4
@@ -40,7 +40,7 @@ def as_text(monitored, score):
     """Format a monitored score, such as "BLEU-4 21.3 %" or "CIDEr 0.520"."""
     if monitored == CROSS_ENTROPY:
         return f"cross-entropy {score:.3f}"
-    return named(monitored.removeprefix("val_"), score)
+    return score_in_words(monitored.removeprefix("val_"), score)
 
 
 def best_epoch(epochs, monitored=MONITORED):

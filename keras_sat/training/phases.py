@@ -8,9 +8,7 @@ import keras
 
 from data_utils.vocabulary import Vocabulary
 from keras_sat.captioner import Captioner
-from keras_sat.learning.self_critical import SelfCritical
-from keras_sat.learning.terms import TERMS
-from keras_sat.learning.updates import WeightUpdates
+from keras_sat.learning import TERMS, SelfCritical, WeightUpdates
 from keras_sat.settings import CaptionerSettings
 from keras_sat.training.callbacks import BeginWithExpectations
 from keras_sat.training.history import MONITORED

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from data_utils.batches import make_batches
-from data_utils.datasets.phrase_boxes import CellBoxes
-from data_utils.features.cache import FeatureCache
-from data_utils.photos.read import readable_photos
+from data_utils.datasets import CellBoxes
+from data_utils.features import FeatureCache
+from data_utils.photos import readable_photos
 from data_utils.seen_photos import warn_of_copies
 from keras_sat.training.run_record import checksum
 

@@ -17,17 +17,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from data_utils.base.atomic_files import read_sealed_json
+from data_utils.base import read_sealed_json
 from keras_sat import presets
-from keras_sat.after_search import calibration, consensus
+from keras_sat.after_search import FEWEST_DEV_PHOTOS, FEWEST_TRAINING_PHOTOS
 from keras_sat.bounds import one_of
 from keras_sat.captioner import network_in_words
-from keras_sat.files.model_folder import EXPECTED, PRETRAINED
-from keras_sat.learning.terms import TERMS
-from keras_sat.network.attention import ATTENTIONS
-from keras_sat.network.encoders import usual_training
-from keras_sat.network.photo_encoder import BUNDLED
-from keras_sat.network.precision import resolved_dtype
+from keras_sat.files import BUNDLED_MODELS, EXPECTED_MODEL
+from keras_sat.learning import TERMS
+from keras_sat.network import ATTENTIONS, BUNDLED, resolved_dtype, usual_training
 from keras_sat.settings import CaptionerSettings, Encoder, Features, FitSettings, Network
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS, MONITORED
 from keras_sat.training.run_record import REWARDS, recorded_encoder
@@ -105,8 +102,8 @@ def this_computer(data, output_dir=None, cluster=None):
         output_dir: the folder of the training, if it is given.
         cluster: the Cluster that will train; None: one device.
     """
-    path = PRETRAINED / presets.DEFAULT_MODEL / "config.json"
-    bundled = read_sealed_json(path, EXPECTED)["captioner"]
+    path = BUNDLED_MODELS / presets.DEFAULT_MODEL / "config.json"
+    bundled = read_sealed_json(path, EXPECTED_MODEL)["captioner"]
     del bundled["name"]
     default_encoder = presets.default_encoder(data)
     resumed_encoder = None if output_dir is None else recorded_encoder(output_dir)
@@ -469,20 +466,20 @@ def _goes_without(num_photos, settings):
 
 def without_index(num_photos):
     """Return why there is no index of these training photos; None if there is one."""
-    if num_photos >= consensus.FEWEST_PHOTOS:
+    if num_photos >= FEWEST_TRAINING_PHOTOS:
         return None
     return (
         "no consensus with similar training photos: that takes at least "
-        f"{consensus.FEWEST_PHOTOS} training photos, and there are {num_photos}. "
+        f"{FEWEST_TRAINING_PHOTOS} training photos, and there are {num_photos}. "
         "Captions are chosen by their probability alone"
     )
 
 
 def without_confidence(num_photos):
     """Return why no confidence is fitted on these dev photos; None if it is."""
-    if num_photos >= calibration.FEWEST_PHOTOS:
+    if num_photos >= FEWEST_DEV_PHOTOS:
         return None
     return (
-        f"no confidence: that takes at least {calibration.FEWEST_PHOTOS} dev photos, and "
+        f"no confidence: that takes at least {FEWEST_DEV_PHOTOS} dev photos, and "
         f"there are {num_photos}. No caption will be marked as unsure"
     )

@@ -14,17 +14,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from data_utils.base.atomic_files import exclusive_lock
+from data_utils.base import exclusive_lock
 from data_utils.captions import CaptionedImage, Skipped, tokenise
-from data_utils.datasets.phrase_boxes import read_boxes
-from data_utils.datasets.read import photos_of_split, read_data
+from data_utils.datasets import photos_of_split, read_boxes, read_data
 from data_utils.seen_photos import seen_in_training
 from keras_sat import presets
-from keras_sat.after_search import calibration, consensus
+from keras_sat.after_search import Consensus, calibrate
 from keras_sat.captioner import Captioner
 from keras_sat.checks import ArgumentError
-from keras_sat.files.model_folder import PRETRAINED
-from keras_sat.files.saving import save_records
+from keras_sat.files import BUNDLED_MODELS, save_records
 from keras_sat.settings import SHOWN_IN_FIT, Encoder, FitSettings, with_options
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.history import Curves
@@ -173,7 +171,7 @@ def fit(
     )
     plan = plan.resumed(cluster.broadcast(record_to_resume(plan.output_dir)))
     if plan.initial_model == "bundled":
-        initial_model = _loaded(PRETRAINED / presets.DEFAULT_MODEL, options)
+        initial_model = _loaded(BUNDLED_MODELS / presets.DEFAULT_MODEL, options)
     if show_progress:
         for line in [*plan.notes, *photos_seen_before(initial_model, images)]:
             print(line)
@@ -251,7 +249,7 @@ def _index(run, captioner):
         run.photos.prepare(captioner, 1, run.cluster)  # a training that has ended was only loaded
         reading = {"cache": run.photos.cache, "show_progress": run.photos.show_progress}
         train_images = run.photos.images_in("train")
-        captioner.consensus = consensus.Consensus.build(captioner, train_images, **reading)
+        captioner.consensus = Consensus.build(captioner, train_images, **reading)
         save_records(captioner, run.folder / "model")
 
 
@@ -269,7 +267,7 @@ def _calibrate(run, captioner):
     with _completing(run, "a confidence"):
         run.photos.prepare(captioner, 1, run.cluster)  # a training that has ended was only loaded
         reading = {"cache": run.photos.cache, "show_progress": run.photos.show_progress}
-        measured = calibration.calibrate(captioner, run.photos.images_in("dev"), **reading)
+        measured = calibrate(captioner, run.photos.images_in("dev"), **reading)
         save_records(captioner, run.folder / "model")
         right = f"confidence: {measured.are_right.mean():.0%} of the dev captions are correct"
         error = 100 * measured.expected_error

@@ -7,12 +7,11 @@ import warnings
 
 import keras
 
-from data_utils.base.atomic_files import clear_half_written, read_sealed_json, write_sealed_json
+from data_utils.base import clear_half_written, read_sealed_json, write_sealed_json
 from keras_sat.captioner import Captioner
 from keras_sat.checks import STOPPED_EARLY
-from keras_sat.files.checkpoint import WAY_OUT, read_checkpoint, state_of
-from keras_sat.files.model_folder import assign_arrays, read_model
-from keras_sat.learning.objective import EXPECTATION_PROBABILITY
+from keras_sat.files import CHECKPOINT_WAY_OUT, assign_arrays, read_checkpoint, read_model, state_of
+from keras_sat.learning import EXPECTATION_PROBABILITY
 from keras_sat.training import callbacks
 from keras_sat.training.history import (
     CROSS_ENTROPY,
@@ -122,7 +121,7 @@ class Run:
         path = self.folder / INITIAL_SCORES
         if not self.epochs or not path.exists():
             return []
-        return [read_sealed_json(path, "the scores before training", WAY_OUT)]
+        return [read_sealed_json(path, "the scores before training", CHECKPOINT_WAY_OUT)]
 
     @property
     def has_ended(self):

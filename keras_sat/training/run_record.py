@@ -12,11 +12,10 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
-from data_utils.base.foreign_text import brief
-from data_utils.photos.digests import PHOTO, find_changes, size_of
-from keras_sat.files.checkpoint import WAY_OUT
-from keras_sat.network.encoders import ENCODERS
+from data_utils.base import brief, read_sealed_json, write_sealed_json
+from data_utils.photos import PHOTO, find_changes, size_of
+from keras_sat.files import CHECKPOINT_WAY_OUT
+from keras_sat.network import ENCODERS
 from keras_sat.removed_options import record_without_removed
 from keras_sat.settings import CaptionerSettings, FitSettings
 
@@ -147,7 +146,7 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
         )
     recorded = described
     if epochs:
-        recorded = read_sealed_json(path, "the arguments of a training run", WAY_OUT)
+        recorded = read_sealed_json(path, "the arguments of a training run", CHECKPOINT_WAY_OUT)
         recorded = _as_written_today(recorded, described, output_dir)
     names = [
         name for name in {**described, **recorded} if recorded.get(name) != described.get(name)

@@ -31,8 +31,8 @@ import numpy as np
 import data_utils
 from data_utils import CaptionedImage, Vocabulary, draw_scenes, tokenise
 from data_utils.batches import inputs_and_targets
-from keras_sat.files.model_folder import pretrained_directory
-from keras_sat.measuring.bleu import bleu
+from keras_sat.files import pretrained_directory
+from keras_sat.measuring import bleu
 
 plt.rcParams["figure.dpi"] = 100
 folder = Path(tempfile.mkdtemp())

@@ -19,7 +19,7 @@
 # \mathbb{R}^D$.
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 tf = import_tensorflow()  # without its startup log
 

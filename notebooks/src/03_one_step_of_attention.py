@@ -28,7 +28,7 @@
 # a projection of this vector, $\mathbf{W}_a\mathbf{a}_i + \mathbf{b}_a$.
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 tf = import_tensorflow()  # without its startup log
 

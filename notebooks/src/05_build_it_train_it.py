@@ -21,7 +21,7 @@
 # [keras_sat/show_attend_tell.py](../keras_sat/show_attend_tell.py), the package's file with the paper's model.
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 tf = import_tensorflow()  # without its startup log
 tf.get_logger().setLevel("ERROR")  # it would warn of each length of captions, see "Train it"

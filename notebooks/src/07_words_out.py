@@ -19,7 +19,7 @@
 # this loop the captioner is *free-running*: it reads the words that it has chosen itself.
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 import_tensorflow()  # without its startup log
 

@@ -20,7 +20,7 @@
 # synthetic scenes: their objects are known, so a program can check whether a caption is *true*.
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 import_tensorflow()  # without its startup log
 
@@ -35,11 +35,7 @@ from nltk.translate.meteor_score import meteor_score
 import keras_sat
 from data_utils import CaptionedImage, draw_scenes, is_true, tokenise
 from data_utils.scenes import COLOURS
-from keras_sat.measuring.bleu import bleu, bleu_counts, bleu_of_counts
-from keras_sat.measuring.cider import cider
-from keras_sat.measuring.meteor import NLTK_WEIGHTS
-from keras_sat.measuring.published import PUBLISHED
-from keras_sat.measuring.rouge import rouge_l
+from keras_sat.measuring import NLTK_WEIGHTS, PUBLISHED, bleu, bleu_counts, bleu_of_counts, cider, rouge_l
 
 plt.rcParams["figure.dpi"] = 100
 

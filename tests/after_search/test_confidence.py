@@ -16,11 +16,10 @@ from keras_sat.after_search.calibration import calibrate, logistic_regression
 from keras_sat.after_search.confidence import Confidence, clues_of, token_probs_of
 from keras_sat.captioner import Captioner
 from keras_sat.commands.caption import LOW_CONFIDENCE, line_of
-from keras_sat.files.saving import save_records
-from keras_sat.looking.display import AttentionDisplay
-from keras_sat.looking.gallery import gallery
-from keras_sat.measuring.calibration_error import Calibration, fraction_named
-from keras_sat.search.ensemble import Ensemble
+from keras_sat.files import save_records
+from keras_sat.looking import AttentionDisplay, gallery
+from keras_sat.measuring import Calibration, fraction_named
+from keras_sat.search import Ensemble
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +208,7 @@ def test_it_does_not_outlive_the_weights(calibrated, scenes):
 
 @pytest.mark.slow
 def test_fit_calibrates_at_the_end(monkeypatch, tmp_path, capsys, without_graphs):
-    monkeypatch.setattr(calibration, "FEWEST_PHOTOS", 3)
+    monkeypatch.setattr(calibration, "FEWEST_DEV_PHOTOS", 3)
     monkeypatch.setattr(calibration, "NUM_FOLDS", 2)
     options = {"epochs": 1, "self_critical_epochs": 1}
     confidence = train(tmp_path / "run", show_progress=True, **options).confidence
@@ -228,7 +227,7 @@ def test_a_failed_calibration_does_not_lose_the_training(monkeypatch, tmp_path, 
     def fail(*arguments, **options):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(calibration, "FEWEST_PHOTOS", 3)
+    monkeypatch.setattr(calibration, "FEWEST_DEV_PHOTOS", 3)
     monkeypatch.setattr(calibration, "calibrate", fail)
     with pytest.warns(UserWarning, match="without a confidence: the disk is full"):
         captioner = train(tmp_path / "run", epochs=1)

@@ -15,7 +15,8 @@ from keras_sat import Captioner, Ensemble, evaluate
 from keras_sat.__main__ import main
 from keras_sat.after_search import consensus
 from keras_sat.after_search.consensus import Consensus
-from keras_sat.files.model_folder import read_model, write_model
+from keras_sat.files import read_model
+from keras_sat.files.model_folder import write_model
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +233,7 @@ def test_the_command_line_builds_and_shows_it(paths, tmp_path, monkeypatch, caps
 
 @pytest.mark.slow
 def test_fit_builds_it(monkeypatch, tmp_path, without_graphs):
-    monkeypatch.setattr(consensus, "FEWEST_PHOTOS", 30)
+    monkeypatch.setattr(consensus, "FEWEST_TRAINING_PHOTOS", 30)
     for _ in range(2):  # the second one is loaded
         captioner = train(tmp_path / "run", epochs=1, consensus_weight=2.0)
         assert len(captioner.consensus.photo_ids) == 32

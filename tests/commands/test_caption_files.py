@@ -15,7 +15,7 @@ from data_utils import DATASETS
 from data_utils.datasets.tables import read_table
 from keras_sat.__main__ import main
 from keras_sat.commands import caption as caption_command
-from keras_sat.search.result import CaptionResult
+from keras_sat.search import CaptionResult
 
 
 class Spoken:

@@ -22,13 +22,13 @@ from keras_sat.captioner import Captioner
 from keras_sat.commands import caption as caption_command
 from keras_sat.commands import paths
 from keras_sat.commands.commands import module_of
+from keras_sat.commands.load_captioner import models_or_default
 from keras_sat.commands.messages import one_line
-from keras_sat.commands.models import models_or_default
-from keras_sat.files.model_folder import pretrained_directory, pretrained_names
-from keras_sat.looking.gallery import GalleryPage
-from keras_sat.network.weight_paths import keras_home
+from keras_sat.files import pretrained_directory, pretrained_names
+from keras_sat.looking import GalleryPage
+from keras_sat.network import keras_home
 from keras_sat.presets import DEFAULT_MODEL
-from keras_sat.scale.ray_data import load_models
+from keras_sat.scale import load_models
 from keras_sat.settings import HEADINGS, SHOWN_IN_HELP, FitSettings, fields_by_heading
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
@@ -711,7 +711,7 @@ def test_does_it_look_at_what_it_names(tmp_path, capsys, quick_meteor):
 
 def test_scores_that_could_not_be_written_are_not_computed(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("mine")
-    monkeypatch.setattr("keras_sat.measuring.evaluate.evaluate", None)
+    monkeypatch.setattr("keras_sat.measuring.evaluation.evaluate", None)
     for out in (tmp_path / "file" / "sub" / "out", tmp_path):
         assert main(["evaluate", "--data", "scenes", "--json", str(out)]) == 2
         error = capsys.readouterr().err

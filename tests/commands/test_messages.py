@@ -9,10 +9,10 @@ from helpers import write_photos
 
 import keras_sat
 from data_utils import CaptionedImage
-from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base import read_sealed_json, write_sealed_json
 from keras_sat import Captioner
 from keras_sat.__main__ import main
-from keras_sat.network.encoders import ENCODERS
+from keras_sat.network import ENCODERS
 
 ENCODER = {"encoder": "mobilenet_v2", "image_size": 8}
 SIZES = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 5}

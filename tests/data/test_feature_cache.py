@@ -9,7 +9,7 @@ import pytest
 from helpers import mean_colour_encoder, write_photos
 
 from data_utils import FeatureCache, load_image
-from data_utils.base.atomic_files import exclusive_lock
+from data_utils.base import exclusive_lock
 from data_utils.photos import digests as photo_digests
 from data_utils.photos.digests import photo_of
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage
-from data_utils.base.atomic_files import read_sealed_json
+from data_utils.base import read_sealed_json
 from data_utils.photos.digests import photo_of
 from data_utils.seen_photos import (
     as_settings,
@@ -18,7 +18,7 @@ from data_utils.seen_photos import (
     union,
 )
 from keras_sat import Captioner, Ensemble
-from keras_sat.files.model_folder import pretrained_directory
+from keras_sat.files import pretrained_directory
 from keras_sat.training.run_record import record_photos, reject_changed_photos
 
 IDS = [f"photo-{number}" for number in range(200)]

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from data_utils import CaptionedImage, Vocabulary
-from data_utils.base.atomic_files import write_sealed_json
+from data_utils.base import write_sealed_json
 from data_utils.captions import tokenise
 from data_utils.vocabulary import MOST_LETTERS_IN_WORD, SPECIAL_TOKENS
 

@@ -19,10 +19,10 @@ from PIL import Image
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from data_utils import draw_scenes, load_image
-from data_utils.base.atomic_files import write_whole
+from data_utils.base import write_whole
 from keras_sat import Captioner
 from keras_sat.__main__ import main
-from keras_sat.export.export import _decoded, _next_version, _stretched
+from keras_sat.export.export_formats import _decoded, _next_version, _stretched
 
 BOTH = ["tf_saved_model", "litert"]
 WORDS = ["a", "red", "blue", "circle", "star", "is", "left", "of"]

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from data_utils import draw_scenes
-from data_utils.features.encode import in_16_bits
-from keras_sat.export.export import exported_searches
+from data_utils.features import in_16_bits
+from keras_sat.export.export_formats import exported_searches
 from keras_sat.export.litert import SIGNATURES, litert_file
 from keras_sat.export.litert_weights import rounded
 

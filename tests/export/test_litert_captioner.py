@@ -15,13 +15,13 @@ import pytest
 from helpers import assert_same_caption, make_captioner
 
 from data_utils import DATASETS, Vocabulary, draw_scenes
-from data_utils.base.atomic_files import exclusive_lock, write_json
+from data_utils.base import exclusive_lock, write_json
 from keras_sat import Captioner, evaluate, load_litert
 from keras_sat.__main__ import main
-from keras_sat.after_search.consensus import Consensus
+from keras_sat.after_search import Consensus
 from keras_sat.export import litert_captioner, litert_engine
 from keras_sat.export.litert_folder import read_litert, write_litert
-from keras_sat.files.model_folder import PRETRAINED
+from keras_sat.files import BUNDLED_MODELS
 
 pytest.importorskip(
     "ai_edge_litert",
@@ -345,7 +345,7 @@ def test_what_cannot_be_made_costs_no_caption(pictures, monkeypatch, capsys, tmp
 
 
 def test_the_folder_of_a_training_is_answered_with_its_model(quick, pictures, capsys, tmp_path):
-    shutil.copytree(PRETRAINED / "scenes-none", tmp_path / "mine" / "model")
+    shutil.copytree(BUNDLED_MODELS / "scenes-none", tmp_path / "mine" / "model")
     assert main(["caption", str(pictures / "04.png"), "--model", str(tmp_path / "mine")]) == 2
     assert f"Did you mean {tmp_path / 'mine' / 'model'}?" in capsys.readouterr().err
 
@@ -369,9 +369,9 @@ def traps(quick, tmp_path, monkeypatch):
     """A current folder in which models, exports and photos have the names of bundled
     captioners.
     """
-    made = litert_captioner.made_folder(PRETRAINED / "scenes")
+    made = litert_captioner.made_folder(BUNDLED_MODELS / "scenes")
     for name in ("flickr8k", "mine"):  # models, and what looks like an export in each
-        shutil.copytree(PRETRAINED / "scenes-none", tmp_path / name)
+        shutil.copytree(BUNDLED_MODELS / "scenes-none", tmp_path / name)
     for name in ("flickr8k", "mine", "scenes"):
         for folder in (tmp_path / name, tmp_path / name / "photo"):
             shutil.copytree(made, folder, dirs_exist_ok=True)
@@ -380,8 +380,8 @@ def traps(quick, tmp_path, monkeypatch):
     return tmp_path
 
 
-MODELS = {None: PRETRAINED / "flickr8k", "flickr8k": Path("flickr8k"), "mine": Path("mine")}
-MODELS |= {name: PRETRAINED / name for name in ("scenes", "scenes-none")}
+MODELS = {None: BUNDLED_MODELS / "flickr8k", "flickr8k": Path("flickr8k"), "mine": Path("mine")}
+MODELS |= {name: BUNDLED_MODELS / name for name in ("scenes", "scenes-none")}
 
 
 def test_both_ways_take_the_same_captioner(traps, monkeypatch):
@@ -405,10 +405,10 @@ def test_an_export_runs_where_it_was_named(traps, pictures):
 
 
 def test_the_digest_that_a_model_claims_is_not_believed(quick, tmp_path):
-    foreign = Path(shutil.copytree(PRETRAINED / "scenes-none", tmp_path / "foreign"))
+    foreign = Path(shutil.copytree(BUNDLED_MODELS / "scenes-none", tmp_path / "foreign"))
     settings = [
         json.loads((folder / "config.json").read_text())
-        for folder in (foreign, PRETRAINED / "scenes")
+        for folder in (foreign, BUNDLED_MODELS / "scenes")
     ]
     write_json(foreign / "config.json", settings[0] | {"digest": settings[1]["digest"]})
     assert litert_captioner.ready_captioner(foreign) is None
@@ -425,7 +425,7 @@ def again(home, quick, tmp_path, monkeypatch):
 
     That costs no time here.
     """
-    content = read_litert(litert_captioner.made_folder(PRETRAINED / "scenes"))
+    content = read_litert(litert_captioner.made_folder(BUNDLED_MODELS / "scenes"))
     times = []
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
 
@@ -450,7 +450,7 @@ DAMAGES = [
 def test_a_damaged_file_is_made_again(again, captioner, pictures, capsys, name, old, new):
     picture = str(pictures / "05.png")
     expected = captioner.caption(picture).caption
-    damaged = litert_captioner.made_folder(PRETRAINED / "scenes") / name
+    damaged = litert_captioner.made_folder(BUNDLED_MODELS / "scenes") / name
     content = damaged.read_bytes()
     damaged.write_bytes(content.replace(old, new))
     assert load_litert("scenes").caption(picture).caption == expected and len(again) == 1
@@ -465,7 +465,7 @@ def test_they_wait_for_the_one_that_makes_the_file(again, monkeypatch):
     """The other one makes the file, and ends, at the moment when this one says that it
     waits.
     """
-    folder = litert_captioner.made_folder(PRETRAINED / "scenes")
+    folder = litert_captioner.made_folder(BUNDLED_MODELS / "scenes")
     kept = folder.rename(folder.with_name("kept"))
     with contextlib.ExitStack() as other:
         other.enter_context(exclusive_lock(folder.parent / ".litert.lock", "is making a file"))

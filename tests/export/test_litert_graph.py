@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, load_litert
 from keras_sat.export import litert_graph
 from keras_sat.export.litert_captioner import is_installed, make_file, ready_captioner
 from keras_sat.export.litert_graph import GRAPH, filled, has_graph, write_graph
-from keras_sat.files.model_folder import PRETRAINED, pretrained_names, read_model
+from keras_sat.files import BUNDLED_MODELS, pretrained_names, read_model
 
 PHOTO = Path(__file__).parents[2] / "docs" / "photo.jpg"
 CAT = Path(litert_graph.__file__).parent / "page" / "examples" / "cat.jpg"
@@ -22,22 +22,22 @@ CAT = Path(litert_graph.__file__).parent / "page" / "examples" / "cat.jpg"
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
     """A bundled captioner in a folder of bundled captioners that a test may change."""
-    monkeypatch.setattr(litert_graph, "PRETRAINED", tmp_path)
-    return Path(shutil.copytree(PRETRAINED / "scenes", tmp_path / "scenes"))
+    monkeypatch.setattr(litert_graph, "BUNDLED_MODELS", tmp_path)
+    return Path(shutil.copytree(BUNDLED_MODELS / "scenes", tmp_path / "scenes"))
 
 
 @pytest.mark.parametrize("name", pretrained_names())
 def test_the_graph_of_each_bundled_captioner_fits_its_weights(name):
     try:
-        content, vocabulary, _, _ = filled(PRETRAINED / name)
+        content, vocabulary, _, _ = filled(BUNDLED_MODELS / name)
     except (OSError, ValueError) as error:
         pytest.fail(f"{error} Run: python benchmarks/flickr8k/bundle.py --graphs")
-    _, words, arrays = read_model(PRETRAINED / name)
+    _, words, arrays = read_model(BUNDLED_MODELS / name)
     assert vocabulary == words and content[4:8] == b"TFL3"
     assert (
         len(content)
         > sum(array.nbytes for array in arrays.values())
-        > 8 * (PRETRAINED / name / GRAPH).stat().st_size
+        > 8 * (BUNDLED_MODELS / name / GRAPH).stat().st_size
     )
 
 
@@ -77,9 +77,11 @@ def test_a_graph_of_other_weights_is_not_run(copy):
 
 
 def test_a_graph_in_another_folder_is_not_run(tmp_path):
-    foreign = Path(shutil.copytree(PRETRAINED / "scenes", tmp_path / "scenes"))
+    foreign = Path(shutil.copytree(BUNDLED_MODELS / "scenes", tmp_path / "scenes"))
     assert (
-        (foreign / GRAPH).exists() and not has_graph(foreign) and has_graph(PRETRAINED / "scenes")
+        (foreign / GRAPH).exists()
+        and not has_graph(foreign)
+        and has_graph(BUNDLED_MODELS / "scenes")
     )
 
 

@@ -13,9 +13,8 @@ from pages import HOSTILE, Page
 from PIL import Image
 
 from data_utils import draw_scenes, tokenise
-from data_utils.base.atomic_files import write_json
-from data_utils.photos.images import load_image
-from data_utils.photos.regions import MARGIN, crop_of
+from data_utils.base import write_json
+from data_utils.photos import MARGIN, crop_of, load_image
 from data_utils.scenes import COLOURS, SHAPES
 from keras_sat import Captioner
 from keras_sat.export.page_export import PAGE, write_page

@@ -24,18 +24,18 @@ import pytest
 from PIL import Image
 
 from data_utils import draw_scenes
-from data_utils.base.atomic_files import write_json, write_whole
-from data_utils.photos.images import load_image
+from data_utils.base import write_json, write_whole
+from data_utils.photos import load_image
 from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.export import caption_script, page_export, page_runtime
-from keras_sat.export.export import caption_py
+from keras_sat.export.export_formats import caption_py
 from keras_sat.export.litert import litert_file
 from keras_sat.export.litert_captioner import export_folder
 from keras_sat.export.litert_folder import read_litert
+from keras_sat.export.local_server import page_server, serve
 from keras_sat.export.page_export import write_page
-from keras_sat.export.page_server import page_server, serve
-from keras_sat.files.model_folder import pretrained_directory
+from keras_sat.files import pretrained_directory
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "keras_sat" / "export" / "page"
@@ -506,7 +506,7 @@ def test_the_server_gives_one_folder_and_nothing_else(page, served, tmp_path, ca
 
 def test_half_sent_requests_end_and_block_nobody(page, served, monkeypatch, capsys):
     port = served(page)
-    monkeypatch.setattr("keras_sat.export.page_server._Handler.timeout", 0.05)
+    monkeypatch.setattr("keras_sat.export.local_server._Handler.timeout", 0.05)
     with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
         slow.sendall(b"GET /main.js HTTP/1.1\r\nHost: ")
         assert ask(port, "/main.js")[0].status == 200
@@ -581,7 +581,7 @@ def test_export_web_and_app(captioner, tmp_path, npm, monkeypatch, capsys):
 
     monkeypatch.setattr(page_export, "write_page", write)
     monkeypatch.setattr(
-        "keras_sat.export.page_server.serve", lambda server, open_browser: server.server_close()
+        "keras_sat.export.local_server.serve", lambda server, open_browser: server.server_close()
     )
     command = [
         "export",

@@ -32,11 +32,11 @@ from PIL import Image
 
 import keras_sat
 from data_utils import DATASETS, FeatureCache, Vocabulary, load_document, load_image
-from data_utils.base.atomic_files import read_json, write_sealed_json
+from data_utils.base import read_json, write_sealed_json
 from keras_sat import Captioner
 from keras_sat.files.checkpoint import read_checkpoint
 from keras_sat.files.model_folder import read_model, write_arrays
-from keras_sat.network.encoders import ENCODERS
+from keras_sat.network import ENCODERS
 
 
 @st.composite

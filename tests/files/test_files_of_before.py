@@ -14,10 +14,10 @@ from PIL import Image
 
 import keras_sat
 from data_utils import FeatureCache
-from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base import read_sealed_json, write_sealed_json
 from data_utils.vocabulary import REGION_TOKEN
 from keras_sat import Captioner
-from keras_sat.export.litert_captioner import LiteRTCaptioner
+from keras_sat.export import LiteRTCaptioner
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDER = GOLDEN / "from_0_1"

@@ -22,7 +22,7 @@ import keras_sat
 from data_utils import make_batches
 from keras_sat import Captioner
 from keras_sat.__main__ import main
-from keras_sat.after_search.consensus import Consensus
+from keras_sat.after_search import Consensus
 
 PHOTO = random_pixels(64, 64, 3)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data_utils import Vocabulary
-from data_utils.base.atomic_files import exclusive_lock
+from data_utils.base import exclusive_lock
 from keras_sat.files.model_folder import read_arrays, read_model, write_model
 
 SETTINGS = {"captioner": {"cell": "gru"}, "feature_shape": [49, 8]}

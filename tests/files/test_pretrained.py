@@ -13,20 +13,18 @@ from PIL import ExifTags, Image, ImageDraw
 
 import keras_sat
 from data_utils import draw_scenes, photos_of_split, tokenise
-from data_utils.base.atomic_files import read_json
-from data_utils.datasets.phrase_boxes import read_boxes
+from data_utils.base import read_json
+from data_utils.datasets import read_boxes
 from keras_sat.commands.demo import report_on
 from keras_sat.files.model_folder import (
-    ENCODERS,
+    BUNDLED_ENCODERS,
     INDEX,
     pretrained_directory,
     pretrained_names,
 )
-from keras_sat.learning.terms import TERMS
-from keras_sat.measuring.bleu import bleu
-from keras_sat.measuring.calibration_error import FRACTION_NAMED, fraction_named
-from keras_sat.measuring.cider import cider
-from keras_sat.measuring.phrase_grounding import figures_of, ground_phrases
+from keras_sat.learning import TERMS
+from keras_sat.measuring import FRACTION_NAMED, bleu, cider, fraction_named
+from keras_sat.measuring.phrase_grounding import ground_phrases, grounding_figures
 from keras_sat.network import encoders
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -64,7 +62,7 @@ def test_each_is_small_and_known_by_name():
     ]
     kinds = ("encoder", INDEX)
     shared = {config["files"].get(kind) for config in configs for kind in kinds}
-    assert {path.name for path in ENCODERS.iterdir()} == shared - {None}
+    assert {path.name for path in BUNDLED_ENCODERS.iterdir()} == shared - {None}
     with pytest.raises(ValueError, match=f"Expected one of: {', '.join(sorted(LARGEST))}"):
         keras_sat.Captioner.from_pretrained("imagenet")
 
@@ -198,7 +196,9 @@ def test_it_looks_at_what_it_names(name, flickr8k_images, real_data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says of how many photos the size is not sure
         boxes = read_boxes(real_data / "flickr8k_boxes.json", chosen)
-    met = figures_of(ground_phrases(keras_sat.Captioner.from_pretrained(name), chosen, boxes))
+    met = grounding_figures(
+        ground_phrases(keras_sat.Captioner.from_pretrained(name), chosen, boxes)
+    )
     assert met["num_phrases"] > 100
     # The model card has the figures of all 1,000.
     assert met["mass"] > 0.5 and met["pointing"] > 0.6
@@ -332,7 +332,7 @@ def test_captions_one_by_one_go_on_past_what_cannot_be_read(tmp_path):
 
 def test_bundled_encoder_weights_are_not_for_saved_captioners(tmp_path):
     weights = tmp_path / "tiny.weights.h5"
-    keras_sat.ENCODERS["tiny"](image_size=16).save_weights(weights)
+    keras_sat.BUNDLED_ENCODERS["tiny"](image_size=16).save_weights(weights)
     frozen = {"encoder_training": "frozen", "encoder_weights": str(weights)}
     make_captioner(encoder="tiny", image_size=16, **frozen).save(tmp_path / "model")
     with pytest.raises(ValueError, match="only for a new captioner, not for a saved one"):

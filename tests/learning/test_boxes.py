@@ -12,7 +12,8 @@ from keras import ops
 
 import keras_sat
 from data_utils import tokenise
-from data_utils.datasets.phrase_boxes import PLACELESS, Boxes, Phrase
+from data_utils.datasets import PLACELESS
+from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from keras_sat import equations
 
 

@@ -12,7 +12,7 @@ from helpers import WORDS, batch_with_boxes, make_captioner, numbers
 from keras import ops
 
 from data_utils import Vocabulary, make_batches
-from data_utils.datasets.phrase_boxes import PLACELESS
+from data_utils.datasets import PLACELESS
 from keras_sat import Captioner, equations
 from keras_sat.learning.guide import Guide, word_detectors
 

@@ -11,11 +11,12 @@ from small_training import SELF_CRITICAL, At, train
 import keras_sat
 from data_utils import DATASETS, Vocabulary, make_batches
 from keras_sat import Captioner, SelfCritical, equations
-from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.files import read_checkpoint
 from keras_sat.learning import self_critical
 from keras_sat.learning.self_critical import CaptionReward, DrawnDropout, mean_of_others
-from keras_sat.measuring.cider import DocumentFrequencies, cider_of_photos
-from keras_sat.search.algorithms import allowed_logits, run_search, special_tokens
+from keras_sat.measuring import DocumentFrequencies
+from keras_sat.measuring.cider_score import cider_of_photos
+from keras_sat.search import allowed_logits, run_search, special_tokens
 from keras_sat.settings import Search
 from keras_sat.training import callbacks
 

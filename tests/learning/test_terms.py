@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import keras_sat
-from keras_sat.learning.terms import TERMS, terms_of
+from keras_sat.learning.all_terms import TERMS, make_terms
 from keras_sat.settings import Loss
 
 FOLDER = Path(keras_sat.__file__).parent
@@ -43,5 +43,5 @@ def test_only_terms_with_a_weight_are_asked_for(monkeypatch):
 
     for option in TERMS.keys() - {"label_smoothing"}:
         monkeypatch.setattr(TERMS[option], "of", refuse)
-    (smoothing,) = terms_of(None, Loss(label_smoothing=0.1))
+    (smoothing,) = make_terms(None, Loss(label_smoothing=0.1))
     assert isinstance(smoothing, TERMS["label_smoothing"]) and smoothing.weight == 0.1

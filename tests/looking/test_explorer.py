@@ -39,9 +39,9 @@ from keras_sat.looking.region_colours import (
     region_colours,
 )
 from keras_sat.looking.trace_plot import LEAST_STRONGEST, PART_COLOURS
-from keras_sat.network.attention import ATTENTIONS, Selection, hard
+from keras_sat.network import ATTENTIONS, Selection, hard
 from keras_sat.network.cells import CELLS, GRUCell
-from keras_sat.search.result import ComparedCaption
+from keras_sat.search import ComparedCaption
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in a cat"

@@ -11,9 +11,9 @@ from pages import HOSTILE, Elements, Page, maps_of
 from PIL import Image
 
 from keras_sat import CaptionResult, gallery
-from keras_sat.looking.gallery import GalleryPage
-from keras_sat.measuring.bleu import bleu_counts, bleu_of_counts
-from keras_sat.measuring.cider import cider_of_photos
+from keras_sat.looking.gallery_page import GalleryPage
+from keras_sat.measuring import bleu_counts, bleu_of_counts
+from keras_sat.measuring.cider_score import cider_of_photos
 
 REFERENCES = [
     ["a dog runs on the grass", "a dog"],

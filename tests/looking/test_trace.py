@@ -11,9 +11,8 @@ import tensorflow as tf
 from helpers import VanillaCell, photo_captioner, random_pixels
 
 from keras_sat import Captioner, Ensemble, equations
-from keras_sat.network.attention import ATTENTIONS, SCORINGS, Attention, Selection
+from keras_sat.network import ATTENTIONS, SCORINGS, Attention, CaptionDecoder, Selection
 from keras_sat.network.cells import CELLS
-from keras_sat.network.decoder import CaptionDecoder
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
 DICTS = {"attention": ATTENTIONS, "scoring": SCORINGS, "cell": CELLS}

@@ -17,8 +17,8 @@ from data_utils.scenes import WordPlace
 from keras_sat import AttentionDisplay, Ensemble, gallery
 from keras_sat.__main__ import main
 from keras_sat.measuring.measured_maps import maps_to_rank, measured_maps
-from keras_sat.measuring.phrase_grounding import figures_of, ground_captions, ground_phrases
-from keras_sat.search.result import CaptionResult
+from keras_sat.measuring.phrase_grounding import ground_captions, ground_phrases, grounding_figures
+from keras_sat.search import CaptionResult
 from keras_sat.settings import MAP_KINDS
 
 GREEDY = {"num_beams": 1, "max_length": 5}
@@ -182,9 +182,9 @@ def test_on_the_boxes_of_phrases(photos, tmp_path):
     for kind in MAP_KINDS:
         expected = result.maps(kind)[2, :, :2].sum()
         sums = ground_phrases(captioner, [image], boxes, map_kind=kind)
-        assert figures_of(sums)["mass"] == pytest.approx(expected, rel=1e-4)
+        assert grounding_figures(sums)["mass"] == pytest.approx(expected, rel=1e-4)
         sums = ground_captions([result], [image], boxes, map_kind=kind)
-        assert figures_of(sums)["mass"] == pytest.approx(expected, rel=1e-4)
+        assert grounding_figures(sums)["mass"] == pytest.approx(expected, rel=1e-4)
         places = [[WordPlace(2, "dog", "noun", (LEFT,), (1, 1))]]
         grounding = keras_sat.ground([result], places, word_classes=None, map_kind=kind)
         assert grounding.mass == pytest.approx(expected, rel=1e-4)
@@ -200,7 +200,7 @@ def test_through_evaluate(photos, quick_meteor):
     options = {"split": "dev", "boxes": boxes, "show_progress": False, **GREEDY}
     with pytest.warns(UserWarning, match="few photos"):
         table = keras_sat.evaluate(captioner, images, map_kind="votes", **options)
-    expected = figures_of(ground_phrases(captioner, images, boxes, map_kind="votes"))
+    expected = grounding_figures(ground_phrases(captioner, images, boxes, map_kind="votes"))
     assert table.grounding["mass"] == pytest.approx(expected["mass"], rel=1e-4)
     assert table.settings["map_kind"] == "votes"
     with pytest.raises(ValueError, match="`map_kind` must be one of"):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from data_utils import CaptionedImage
-from keras_sat.measuring.bleu import bleu
+from keras_sat.measuring.bleu_score import bleu
 from keras_sat.measuring.comparison import compare
-from keras_sat.measuring.evaluate import evaluate_captions
+from keras_sat.measuring.evaluation import evaluate_captions
 
 pytestmark = pytest.mark.usefixtures("quick_meteor")
 WORDS = [

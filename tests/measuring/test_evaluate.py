@@ -9,10 +9,10 @@ from PIL import Image
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
-from keras_sat.measuring import evaluate, scores
-from keras_sat.measuring.bleu import bleu
-from keras_sat.measuring.cider import cider
-from keras_sat.measuring.evaluate import evaluate_captions
+from keras_sat.measuring import evaluation, scores
+from keras_sat.measuring.bleu_score import bleu
+from keras_sat.measuring.cider_score import cider
+from keras_sat.measuring.evaluation import evaluate_captions
 from keras_sat.measuring.published import PUBLISHED
 from keras_sat.measuring.rouge import rouge_l
 from keras_sat.measuring.table import ScoreTable
@@ -228,7 +228,7 @@ def test_scores_of_few_photos_are_told_to_say_little(described):
     with pytest.warns(UserWarning, match="so few photos .* Received: 4 photos") as told:
         evaluate_captions(entries(), few)
     assert len(told) == 1
-    copies = range(evaluate.FEW_PHOTOS)
+    copies = range(evaluation.FEW_PHOTOS)
     many = [replace(few[0], image_id=f"photo{number}") for number in copies]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

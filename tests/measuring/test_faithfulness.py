@@ -20,9 +20,9 @@ from keras_sat.measuring.faithfulness import (
     _blurred,
     _log_probs,
     _masks,
-    as_table,
-    figures_of,
-    measure,
+    faithfulness_figures,
+    faithfulness_table,
+    measure_faithfulness,
 )
 
 
@@ -118,7 +118,7 @@ def test_figures_by_hand():
     sums = np.zeros((2, sum(SIZES)))
     sums[0, :8] = [2, 1.0, 0.2, 0.3, 0.4, 0.0, 3.0, 5.0]
     sums[0, 8:29] = [1.6, *np.full(10, 0.4), *np.full(10, 1.2)]
-    figures = json.loads(json.dumps(figures_of(sums, 196)))
+    figures = json.loads(json.dumps(faithfulness_figures(sums, 196)))
     assert figures["num_words"] == 2 and figures["cells"] == 20
     assert figures["drop"] == dict(zip(CELLS, [0.5, 0.1, 0.15, 0.2, 0.0]))
     assert figures["swap"] == {"uniform": 1.5, "other_photo": 2.5}
@@ -127,15 +127,17 @@ def test_figures_by_hand():
         0.05 + 9 * 0.02 + 0.1 * 0.2 - 0.02, abs=1e-9
     )
     assert figures["pixels"] == {**dict.fromkeys(CELLS), "num_words": 0}
-    assert figures_of(sums[:1], 196)["swap"]["other_photo"] is None
-    nothing = figures_of(0 * sums, 196)
+    assert faithfulness_figures(sums[:1], 196)["swap"]["other_photo"] is None
+    nothing = faithfulness_figures(0 * sums, 196)
     assert (
         nothing["drop"]["attended"]
         is nothing["area"]["most_first"]
         is nothing["curves"]["most_first"][0]
         is None
     )
-    assert as_table({"a": nothing}).count(" -") == 14 and " 0.500" in as_table({"a": figures})
+    assert faithfulness_table({"a": nothing}).count(" -") == 14 and " 0.500" in faithfulness_table(
+        {"a": figures}
+    )
 
 
 @pytest.mark.slow
@@ -164,9 +166,9 @@ def test_words_of_scenes_depend_on_the_objects(name):
 def test_batches_and_empty_captions_change_nothing(photos):
     captioner = photo_captioner()
     words = [["a", "dog", "runs"], [], ["cat", "sleeps", "dog"]]
-    of_photos = measure(captioner, photos, words, pixel_photos=3)
+    of_photos = measure_faithfulness(captioner, photos, words, pixel_photos=3)
     np.testing.assert_array_equal(of_photos[:, 0], [2, 0, 3])
-    again = measure(captioner, photos, words, batch_size=1, pixel_photos=3)
+    again = measure_faithfulness(captioner, photos, words, batch_size=1, pixel_photos=3)
     # The first photo's other one differs.
     np.testing.assert_allclose(again[1:], of_photos[1:], rtol=1e-3, atol=1e-3)
 

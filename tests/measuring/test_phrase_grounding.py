@@ -12,12 +12,12 @@ from data_utils import CaptionedImage
 from data_utils.datasets.phrase_boxes import Boxes, Phrase
 from keras_sat.__main__ import main
 from keras_sat.measuring.phrase_grounding import (
-    as_table,
-    figures_of,
     ground_captions,
     ground_phrases,
+    grounding_figures,
+    grounding_table,
 )
-from keras_sat.search.result import CaptionResult
+from keras_sat.search import CaptionResult
 
 LEFT, CORNER = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 0.75, 0.5)
 DOG = CaptionedImage("a", "a.jpg", ["a black dog chases the ball", "dogs"])
@@ -45,7 +45,7 @@ class Reader:
 
 def test_figures_by_hand():
     grounding = ground_phrases(Reader(), [DOG, CaptionedImage("b", "b.jpg", ["dog"])], BOXES)
-    figures = figures_of(grounding)
+    figures = grounding_figures(grounding)
     # dog: .1 + .3 on the left half, whose cells the peak (bottom right) is not; ball:
     # half of the cell of .3.
     assert figures["num_phrases"] == 2
@@ -69,20 +69,20 @@ def test_words_of_its_own_captions_are_held_against_all_boxes_of_their_phrases()
     )
     maps = np.stack([MAPS[0], MAPS[1], MAPS[0]])
     result = CaptionResult("the dog dogs", ["the", "dog", "dogs"], 0.0, maps)
-    figures = figures_of(ground_captions([result], [DOG], boxes))
+    figures = grounding_figures(ground_captions([result], [DOG], boxes))
     assert figures["num_phrases"] == 2  # "the" is no last content word
     assert figures["mass"] == pytest.approx((0.4 + 0.2 + 0.2 / 2) / 2)
     assert figures["pointing"] == 0.5
 
 
 def test_nothing_to_measure():
-    figures = figures_of(np.zeros((3, 2, 10)))
+    figures = grounding_figures(np.zeros((3, 2, 10)))
     assert (
         figures["num_phrases"] == 0
         and figures["mass"] is None
         and figures["small"]["pointing"] is None
     )
-    assert as_table({"captions": figures}).count(" -") == 18
+    assert grounding_table({"captions": figures}).count(" -") == 18
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 
 from data_utils import CaptionedImage, draw_scenes
 from data_utils.captions import tokenise
-from keras_sat.measuring.bleu import bleu, bleu_counts, bleu_of_counts
-from keras_sat.measuring.cider import cider, cider_of_photos
+from keras_sat.measuring.bleu_score import bleu, bleu_counts, bleu_of_counts
+from keras_sat.measuring.cider_score import cider, cider_of_photos
 from keras_sat.measuring.comparison import compare
-from keras_sat.measuring.evaluate import evaluate_captions
+from keras_sat.measuring.evaluation import evaluate_captions
 from keras_sat.measuring.rouge import rouge_l, rouge_l_of_photos
-from keras_sat.measuring.scores import SCORES, columns, mean_over_photos, named, shown
+from keras_sat.measuring.scores import SCORES, mean_over_photos, score_in_words, score_titles, shown
 from keras_sat.measuring.table import ScoreTable
 
 
@@ -201,6 +201,9 @@ def test_the_names_that_programs_read(quick_meteor, tmp_path):
 
 
 def test_cider_in_three_digits_and_the_others_in_hundredths():
-    assert [shown(name, 0.12345) for name in columns()] == ["12.3"] * 6 + ["0.123"]
-    assert shown("meteor", None) == "-" and named("bleu_4", 0.213) == "BLEU-4 21.3 %"
-    assert named("cider", 0.52) == "CIDEr 0.520" and named("val_loss", 2.0) == "val_loss 2.000"
+    assert [shown(name, 0.12345) for name in score_titles()] == ["12.3"] * 6 + ["0.123"]
+    assert shown("meteor", None) == "-" and score_in_words("bleu_4", 0.213) == "BLEU-4 21.3 %"
+    assert (
+        score_in_words("cider", 0.52) == "CIDEr 0.520"
+        and score_in_words("val_loss", 2.0) == "val_loss 2.000"
+    )

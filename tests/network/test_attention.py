@@ -13,7 +13,7 @@ from keras_sat.network.attention import (
     NoAttention,
     make_attention,
 )
-from keras_sat.network.step import SelectionInputs
+from keras_sat.network.step_records import SelectionInputs
 
 PHOTOS, REGIONS, DIM = 3, 5, 4
 KINDS = [*itertools.product(ATTENTIONS, SCORINGS), ("drawn", "additive"), ("even", "additive")]

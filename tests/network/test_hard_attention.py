@@ -17,7 +17,7 @@ import tensorflow as tf
 from helpers import NO_DROPOUT, make_captioner
 
 from keras_sat import ATTENTIONS, Captioner, equations
-from keras_sat.learning.objective import EXPECTATION_PROBABILITY
+from keras_sat.learning import EXPECTATION_PROBABILITY
 
 REGIONS, DIM, TIME = 3, 4, 3
 WORDS = ["red", "green", "blue"]

@@ -12,7 +12,7 @@ from keras.src.testing import TestCase
 import keras_sat.learning
 import keras_sat.network
 from keras_sat.network.cells import CELLS
-from keras_sat.network.step import Attended, Decoded
+from keras_sat.network.step_records import Attended, Decoded
 
 PHOTOS, ROWS, REGIONS, DIM, TIME, WORDS = 2, 4, 5, 6, 3, 11
 STATE, FEATURES, GRID, MAP, MAPS = (

@@ -7,14 +7,14 @@ from helpers import make_captioner, random_pixels
 from PIL import Image
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, make_batches
-from data_utils.base.atomic_files import read_json, write_sealed_json
-from data_utils.photos.augmentation import jittered
+from data_utils.base import read_json, write_sealed_json
+from data_utils.photos import jittered
 from keras_sat.captioner import Captioner
 from keras_sat.network.encoders import make_encoder
 from keras_sat.network.photo_blur import BlurPhotos, gaussian
-from keras_sat.search.ensemble import Ensemble
+from keras_sat.search import Ensemble
+from keras_sat.training import fit
 from keras_sat.training.photos import _default_cache_dir
-from keras_sat.training.recipe import fit
 
 
 def blurred_by_loops(photo, sigma):

@@ -438,7 +438,7 @@ def test_a_blend_has_one_encoder_and_the_grid_that_was_asked_for(tmp_path):
 
 def test_bundled_captioners_share_equal_encoders(tmp_path, monkeypatch):
     bundled, encoders = tmp_path / "pretrained", tmp_path / "pretrained" / "encoders"
-    for name, path in (("PRETRAINED", bundled), ("ENCODERS", encoders)):
+    for name, path in (("BUNDLED_MODELS", bundled), ("BUNDLED_ENCODERS", encoders)):
         monkeypatch.setattr(model_folder, name, path)
         monkeypatch.setattr(bundle, name, path)
     monkeypatch.setattr(bundle, "converted", lambda directory: (b"a network", None, None, None))

@@ -24,7 +24,7 @@ from PIL import Image
 import data_utils
 from data_utils import draw_scenes
 from keras_sat import Captioner
-from keras_sat.measuring.published import PUBLISHED
+from keras_sat.measuring import PUBLISHED
 
 pytest.importorskip("jupytext", reason="the notebooks need the extra `notebooks`")
 nbformat = pytest.importorskip("nbformat")
@@ -530,7 +530,8 @@ def test_notebooks_in_one_folder_can_build_their_feature_caches_in_reverse_order
 ):
     """In order, `make notebooks-check` builds them."""
     captioner = Captioner.from_pretrained("scenes")
-    names = vars(data_utils) | {"np": np, "tf": tf, "keras": keras, "layers": keras.layers}
+    names = {name: getattr(data_utils, name) for name in data_utils.__all__}
+    names |= {"np": np, "tf": tf, "keras": keras, "layers": keras.layers}
     names |= dict.fromkeys(("trained", "bundled", "scenes_captioner"), captioner)
     names |= {"vocabulary": captioner.vocabulary, "Captioner": Captioner, "Path": Path}
     names |= {"files": importlib.resources.files}

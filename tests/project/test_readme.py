@@ -22,7 +22,7 @@ import keras_sat
 from data_utils import DATASETS
 from keras_sat import ENCODERS
 from keras_sat.__main__ import main
-from keras_sat.commands.parser import parse
+from keras_sat.commands import parse
 from keras_sat.network import attention
 
 IN_THE_ROOT = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]

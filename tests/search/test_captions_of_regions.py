@@ -9,8 +9,7 @@ from PIL import Image
 
 import keras_sat
 from data_utils import FeatureCache, Vocabulary, draw_scenes
-from data_utils.photos.images import load_image
-from data_utils.photos.regions import crop_of
+from data_utils.photos import crop_of, load_image
 from data_utils.vocabulary import REGION_TOKEN
 from keras_sat import AttentionDisplay, Captioner, Ensemble
 from keras_sat.__main__ import main

@@ -7,7 +7,8 @@ import pytest
 
 import keras_sat
 from data_utils import CaptionedImage, FeatureCache, draw_scenes, load_image
-from data_utils.features.encode import LARGEST, encoding_function, in_16_bits
+from data_utils.features import encoding_function, in_16_bits
+from data_utils.features.encode import LARGEST
 
 
 def captions_in_all_ways(name, images, folder):

@@ -18,7 +18,7 @@ from keras_sat import (
     ScoreCaptions,
     ShowCaptions,
 )
-from keras_sat.measuring.bleu import bleu
+from keras_sat.measuring import bleu
 from keras_sat.training import callbacks, epoch_times
 from keras_sat.training.epoch_times import EpochTimes, time_of_day
 from keras_sat.training.history import (

@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 from small_training import run_training, train
 
-from data_utils.base.atomic_files import read_sealed_json
-from keras_sat.files.checkpoint import read_checkpoint
+from data_utils.base import read_sealed_json
+from keras_sat.files import read_checkpoint
 
 
 @pytest.mark.slow

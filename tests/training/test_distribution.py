@@ -17,7 +17,7 @@ from helpers import write_photos
 import keras_sat
 from data_utils import CaptionedImage, Vocabulary, make_batches
 from keras_sat.__main__ import main
-from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.files import read_checkpoint
 from keras_sat.training.distributed import SEED_STRIDE, Cluster, read_tf_config
 from keras_sat.training.run import Run
 

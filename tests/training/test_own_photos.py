@@ -11,12 +11,12 @@ from helpers import all_slow_but, write_photos
 
 import keras_sat
 from data_utils import CaptionedImage
-from data_utils.base.atomic_files import read_sealed_json, write_sealed_json
+from data_utils.base import read_sealed_json, write_sealed_json
 from keras_sat import Captioner, presets
 from keras_sat.__main__ import main
 from keras_sat.after_search import consensus
 from keras_sat.settings import FitSettings
-from keras_sat.training import recipe
+from keras_sat.training import plan, recipe
 from keras_sat.training.distributed import Cluster
 from keras_sat.training.own_words import in_words, own_words, unused_words
 from keras_sat.training.photos import TrainingPhotos
@@ -323,7 +323,7 @@ def test_what_fails_after_training_does_not_lose_it(error, mine, tmp_path, monke
     def fail(*arguments, **options):
         raise error
 
-    monkeypatch.setattr(consensus, "FEWEST_PHOTOS", 4)
+    monkeypatch.setattr(plan, "FEWEST_TRAINING_PHOTOS", 4)
     options = {"data_dir": mine, "output_dir": tmp_path / "run", "epochs": 1}
     build = consensus.Consensus.build
     monkeypatch.setattr(consensus.Consensus, "build", fail)

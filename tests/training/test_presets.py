@@ -8,7 +8,7 @@ from small_training import OPTIONS
 import keras_sat
 from data_utils import DATASETS
 from keras_sat.__main__ import main
-from keras_sat.measuring.published import PUBLISHED
+from keras_sat.measuring import PUBLISHED
 from keras_sat.presets import (
     OWN_PHOTOS,
     PRESETS,

@@ -14,10 +14,11 @@ from small_training import OPTIONS, At, train
 
 import keras_sat
 from data_utils import DATASETS, CaptionedImage, FeatureCache
-from data_utils.base.atomic_files import exclusive_lock, write_sealed_json
+from data_utils.base import exclusive_lock, write_sealed_json
 from keras_sat import Captioner
-from keras_sat.commands.parser import command_parser, parse
-from keras_sat.files.checkpoint import read_checkpoint
+from keras_sat.commands import parse
+from keras_sat.commands.parser import command_parser
+from keras_sat.files import read_checkpoint
 from keras_sat.network.precision import multiplies_bfloat16
 from keras_sat.removed_options import REMOVED
 from keras_sat.settings import FitSettings

@@ -319,7 +319,7 @@ print(f"loss {loss:.3f}; the gradients of all {num_weights} weights agree with d
 # from yours?
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 tf = import_tensorflow()  # without its startup log
 
@@ -370,7 +370,7 @@ for who, number in difference.items():
 
 # %%
 from keras_sat import train_in_numpy
-from keras_sat.export.litert_captioner import load_litert
+from keras_sat.export import load_litert
 
 encoder = load_litert("scenes", num_threads=1)  # a small runtime: not TensorFlow either
 scenes = train_in_numpy.scenes_of_two_objects(6000, seed=10_000)

@@ -13,7 +13,7 @@
 # cache* keeps the vectors on disk, with one row for each photo.
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 tf = import_tensorflow()  # without its startup log
 

@@ -18,7 +18,7 @@
 # a picture.
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 import_tensorflow()  # without its startup log
 
@@ -27,8 +27,7 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from data_utils import draw_scenes
-from data_utils.photos.images import load_image
-from data_utils.photos.regions import MARGIN, Crop
+from data_utils.photos import MARGIN, Crop, load_image
 from keras_sat import AttentionDisplay, Captioner
 
 plt.rcParams["figure.dpi"] = 100

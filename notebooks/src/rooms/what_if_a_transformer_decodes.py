@@ -30,7 +30,7 @@
 # the number of updates stay the same.
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 tf = import_tensorflow()  # without its startup log
 

@@ -21,7 +21,7 @@
 # the paper, and measure the effect of each.
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 import_tensorflow()  # without its startup log
 

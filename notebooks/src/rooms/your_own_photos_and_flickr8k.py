@@ -20,7 +20,7 @@
 # how the bundled captioner was trained on Flickr8k.
 
 # %%
-from data_utils.base.tf_logging import import_tensorflow
+from data_utils.base import import_tensorflow
 
 import_tensorflow()  # without its startup log
 
@@ -42,8 +42,8 @@ from PIL import Image, ImageOps
 import data_utils
 import keras_sat
 from data_utils import draw_scenes, is_true
-from keras_sat.measuring.published import PUBLISHED
-from keras_sat.training.plan import make_plan, this_computer
+from keras_sat.measuring import PUBLISHED
+from keras_sat.training import make_plan, this_computer
 
 plt.rcParams["figure.dpi"] = 100
 folder = Path(tempfile.mkdtemp())

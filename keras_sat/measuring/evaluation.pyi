@@ -4,7 +4,9 @@ import os
 from typing import Any
 
 from data_utils.captions import CaptionedImage
-from keras_sat.measuring.faithfulness import PIXEL_PHOTOS
+from keras_sat.measuring.faithfulness import (
+    PIXEL_PHOTOS,
+)
 from keras_sat.measuring.table import ScoreTable
 
 TOKENISATION = "data_utils.tokenise"

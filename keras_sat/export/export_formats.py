@@ -25,7 +25,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from data_utils.base.atomic_files import (
+from data_utils.base import (
     clear_half_written,
     exclusive_lock,
     whole_folder,
@@ -37,8 +37,8 @@ from keras_sat.checks import checked_path
 from keras_sat.export.litert import as_function, litert_file, outputs_of, save
 from keras_sat.export.litert_folder import write_files, write_litert
 from keras_sat.export.onnx_file import onnx_file
-from keras_sat.files.saving import reject_unbuilt
-from keras_sat.network.fast_twins import without_fast_twins
+from keras_sat.files import reject_unbuilt
+from keras_sat.network import without_fast_twins
 from keras_sat.settings import ALGORITHM_OPTIONS
 
 CAPTION_SCRIPT = Path(__file__).with_name("caption_script.py")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from data_utils.base.atomic_files import read_json
+from data_utils.base import read_json
 from data_utils.captions import CaptionedImage, Skipped, image_id_of
 from data_utils.datasets.assemble import (
     add_caption,

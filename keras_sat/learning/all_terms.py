@@ -10,7 +10,7 @@ from keras_sat.learning.sharpness import Sharpness
 TERMS = {term.option: term for term in (LabelSmoothing, AttentionOnBoxes, Guide, Sharpness)}
 
 
-def terms_of(captioner, loss):
+def make_terms(captioner, loss):
     """Return the list of Terms that these settings, a Loss, add to the objective: only
     those with a weight are asked for.
     """

@@ -15,13 +15,13 @@ def models_or_default(models, data=None):
     """Return the models given by --model, or else the bundled model, even if a local
     folder has its name.
     """
-    from keras_sat.files.model_folder import PRETRAINED
+    from keras_sat.files import BUNDLED_MODELS
 
     if models is not None:
         return models
     name = "scenes" if data == "scenes" else DEFAULT_MODEL
     print(f"keras-sat: no --model given, using {name!r}", file=sys.stderr)
-    return [PRETRAINED / name]
+    return [BUNDLED_MODELS / name]
 
 
 def load_captioner(models, request):
@@ -30,7 +30,7 @@ def load_captioner(models, request):
     It runs on LiteRT where it makes the same captions; else it is a Captioner or an
     Ensemble.
     """
-    from keras_sat.export.litert_captioner import ready_captioner
+    from keras_sat.export import ready_captioner
 
     captioner = ready_captioner(models[0]) if fits_litert(models, request) else None
     if captioner is not None:
@@ -38,7 +38,7 @@ def load_captioner(models, request):
         with contextlib.suppress(ValueError):
             captioner.search_for("caption", request.search)
             return captioner, True
-    from keras_sat.scale.ray_data import load_models  # takes longer to import
+    from keras_sat.scale import load_models  # takes longer to import
 
     return load_models(models, request.encoder_weights), False
 
@@ -47,7 +47,7 @@ def fits_litert(models, request):
     """Return whether LiteRT can be used: it supports one model, its own weights,
     default search, short sentences, no votes and no traces.
     """
-    from keras_sat.export.litert_captioner import is_installed
+    from keras_sat.export import is_installed
 
     default = Search()
     is_default_search = request.search in ({}, {"num_beams": default.resolved_num_beams()})
@@ -60,7 +60,7 @@ def fits_litert(models, request):
 
 def prepare_litert(model):
     """Write the LiteRT file of a model, which can then be used without TensorFlow."""
-    from keras_sat.export.litert_captioner import is_made, make_file
+    from keras_sat.export import is_made, make_file
 
     if is_made(model):
         return

@@ -4,7 +4,7 @@ measured that is saved with it.
 Dependencies are imported where they are used, which keeps `--help` fast.
 """
 
-from data_utils.base.foreign_text import visible
+from data_utils.base import visible
 from keras_sat.commands.flags import MODEL_HELP, add_data, add_options, add_values
 from keras_sat.settings import Encoder
 
@@ -26,10 +26,10 @@ def folder_to_change(model, output_dir):
 
     Raise ValueError before anything is captioned.
     """
-    from keras_sat.files.hub import is_on_hub
-    from keras_sat.files.model_folder import (
-        PRETRAINED,
+    from keras_sat.files import (
+        BUNDLED_MODELS,
         is_keras_file,
+        is_on_hub,
         model_directory,
         reject_taken_folder,
     )
@@ -42,7 +42,7 @@ def folder_to_change(model, output_dir):
         )
     if output_dir is not None:
         reject_taken_folder(output_dir)
-    elif folder.parent == PRETRAINED or is_on_hub(model):
+    elif folder.parent == BUNDLED_MODELS or is_on_hub(model):
         raise ValueError(
             "A bundled or downloaded model cannot be changed. For a copy, pass a folder as "
             f"--output-dir. Received: {visible(model)}"
@@ -52,7 +52,7 @@ def folder_to_change(model, output_dir):
 
 def folder_of_records(folder, output_dir):
     """Return the folder to save into: the model's own, or a copy in --output-dir."""
-    from keras_sat.files.model_folder import copy_of_model
+    from keras_sat.files import copy_of_model
 
     return folder if output_dir is None else copy_of_model(folder, output_dir)
 
@@ -61,9 +61,9 @@ def read_model_and_photos(folder, data, split, cache_dir, encoder_weights, readi
     """Return the captioner in a folder, the photos of a split that have captions, and
     the FeatureCache in --cache-dir, or None.
     """
-    from data_utils.datasets.read import read_data
+    from data_utils.datasets import read_data
     from keras_sat.captioner import Captioner
-    from keras_sat.measuring.evaluate import described_photos, open_cache
+    from keras_sat.measuring import described_photos, open_cache
 
     captioner = Captioner.load(folder, encoder_weights=encoder_weights)
     images = described_photos(read_data(data, **reading), split)

@@ -8,19 +8,24 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from data_utils.base.atomic_files import read_json
-from data_utils.base.foreign_text import brief
-from data_utils.base.progress import Progress
+from data_utils.base import Progress, brief, read_json
 from data_utils.captions import CaptionedImage, image_id_of, reject_long_caption, tokenise
-from data_utils.datasets.phrase_boxes import read_boxes
-from data_utils.datasets.read import photos_of_split, read_data
-from data_utils.photos.read import readable_photos
+from data_utils.datasets import photos_of_split, read_boxes, read_data
+from data_utils.photos import readable_photos
 from keras_sat.bounds import one_of
-from keras_sat.measuring.faithfulness import PIXEL_PHOTOS, measure, reject_unfit
-from keras_sat.measuring.faithfulness import figures_of as faithfulness_figures
+from keras_sat.measuring.faithfulness import (
+    PIXEL_PHOTOS,
+    faithfulness_figures,
+    measure_faithfulness,
+    reject_unfit_captioner,
+)
 from keras_sat.measuring.leakage import check_training_photos, warn_of_copies_in_training
-from keras_sat.measuring.phrase_grounding import GROUNDING, ground_captions, ground_phrases
-from keras_sat.measuring.phrase_grounding import figures_of as grounding_figures
+from keras_sat.measuring.phrase_grounding import (
+    GROUNDING,
+    ground_captions,
+    ground_phrases,
+    grounding_figures,
+)
 from keras_sat.measuring.published import PUBLISHED
 from keras_sat.measuring.region_nouns import region_nouns
 from keras_sat.measuring.scores import SCORES
@@ -192,7 +197,7 @@ def _check_arguments(captioner, boxes, regions, map_kind, faithfulness, pixel_ph
     if map_kind != "attention":
         captioner.engine.check(votes=True)
     if faithfulness:
-        reject_unfit(captioner, pixel_photos)
+        reject_unfit_captioner(captioner, pixel_photos)
     if regions and boxes is None:
         raise ValueError(
             "Regions require `boxes`, which they are taken from. Received: regions=True "
@@ -209,7 +214,7 @@ def open_cache(cache, captioner):
     """Return a FeatureCache, given one or its folder; None without a cache."""
     if not isinstance(cache, (str, Path)):
         return cache
-    from data_utils.features.cache import FeatureCache
+    from data_utils.features import FeatureCache
 
     return FeatureCache.open(cache, encoder=captioner.encoder_model)
 
@@ -433,7 +438,7 @@ def _add_faithfulness(table, captioner, images, results, options):
     }
     photos, figures = dict(table.photos), {}
     for name, words in captions.items():
-        photo_sums = measure(captioner, images, words, **options)
+        photo_sums = measure_faithfulness(captioner, images, words, **options)
         photos[name] = photo_sums.round(6).tolist()
         figures[name] = faithfulness_figures(photo_sums, captioner.num_regions)
     return dataclasses.replace(table, photos=photos, **figures)

@@ -5,14 +5,18 @@ search and to sort by scores.
 import os
 from pathlib import Path
 
-from data_utils.base.atomic_files import write_whole
+from data_utils.base import write_whole
 from keras_sat.looking import player
 from keras_sat.looking.display import AttentionDisplay, photo_of_result
 from keras_sat.looking.player import as_json, escaped, fill
-from keras_sat.measuring.bleu import bleu_counts, bleu_of_counts
-from keras_sat.measuring.cider import cider_of_photos
-from keras_sat.measuring.scores import columns, named
-from keras_sat.search.result import CaptionResult
+from keras_sat.measuring import (
+    bleu_counts,
+    bleu_of_counts,
+    cider_of_photos,
+    score_in_words,
+    score_titles,
+)
+from keras_sat.search import CaptionResult
 
 TEMPLATE = Path(__file__).with_name("gallery.html")
 LARGEST_SIDE, QUALITY = 320, 70  # in pixels, and of the JPEG: photos are small here
@@ -79,7 +83,7 @@ class GalleryPage:
         # HTML of each photo; for each picture that cannot be read, why
         self.photos, self.errors = [], []
         # Those that all photos have.
-        self.orders = {"order": "Original order", **columns(), CONFIDENCE: "Confidence"}
+        self.orders = {"order": "Original order", **score_titles(), CONFIDENCE: "Confidence"}
 
     def add(self, name, result, image, references=(), **scores):
         """Add a photo with its CaptionResult, its human captions and its scores."""
@@ -88,7 +92,7 @@ class GalleryPage:
             image, result.words, maps, result.from_photo, map_kind=self.map_kind
         )
         data = player.figure_data(display, largest_side=LARGEST_SIDE, quality=QUALITY)
-        score_texts = [named(key, value) for key, value in scores.items()]
+        score_texts = [score_in_words(key, value) for key, value in scores.items()]
         if result.confidence is not None:
             score_texts.append(f"confidence {100 * result.confidence:.0f} %")
             scores[CONFIDENCE] = result.confidence

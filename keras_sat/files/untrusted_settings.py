@@ -4,7 +4,7 @@
 
 import contextlib
 
-from keras_sat.network.attention import ATTENTIONS
+from keras_sat.network import ATTENTIONS
 
 SIZES = ("num_layers", "embedding_dim", "hidden_dim", "attention_dim", "feature_projection_dim")
 
