@@ -467,8 +467,11 @@ class Search(BeamSearch):
 
     def greedy(self):
         """Return the greedy search with the same rules."""
-        of_sampling = {"temperature": None, "top_k": None, "top_p": None}
-        return dataclasses.replace(self, num_beams=1, num_results=1, **of_sampling)
+        return dataclasses.replace(self.without_sampling(), num_beams=1, num_results=1)
+
+    def without_sampling(self):
+        """Return the search by beams with the same rules."""
+        return dataclasses.replace(self, temperature=None, top_k=None, top_p=None)
 
     def for_graph(self, with_consensus=False):
         """Return the Search with which `keras_sat.search.algorithms.run_search` is

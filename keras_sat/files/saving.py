@@ -142,7 +142,8 @@ def _made_from(settings, kind, vocabulary, encoder, encoder_weights, has_encoder
         options["encoder"] = encoder
     elif is_custom:
         options["encoder"] = None
-    captioner = kind(vocabulary, **{**options, "grid_shape": None})
+    options["grid_shape"] = None  # `_restore_encoder` sets it: the saved grid counts
+    captioner = kind(vocabulary, **options)
     captioner.build(((None, *settings["feature_shape"]), (None, None)))
     return captioner
 
@@ -154,7 +155,7 @@ def _restore_encoder(settings, captioner, encoder, encoder_weights, has_encoder)
         captioner.photo_encoder.name = options["encoder"]
         captioner.photo_encoder.is_custom = settings["has_own_encoder"]
     is_read = captioner.photo_encoder.is_frozen and not has_encoder
-    captioner.photo_encoder.remember(
+    captioner.photo_encoder.set_saved_state(
         weights=encoder_weights if encoder_weights and is_read else options["encoder_weights"],
         grid_shape=None if options["grid_shape"] is None else saved_grid,
         saved_grid=saved_grid,

@@ -29,13 +29,13 @@ def adapted(captioner, vocabulary, options):
     adapted = type(captioner)(vocabulary, settings, **{"name": captioner.name, **others})
     old, new = captioner.settings.encoder, adapted.settings.encoder
     has_its_grid = new.grid == old.grid
-    adapted.photo_encoder.remember(
+    adapted.photo_encoder.set_saved_state(
         weights=options.get("encoder_weights", old.encoder_weights),
         grid_shape=new.grid_shape,
         saved_grid=captioner.rows_and_columns(),
         from_captioner=captioner.photo_encoder.is_saved,
     )
-    if not has_its_grid:  # after `remember`, which sets the encoder's weights
+    if not has_its_grid:  # after `set_saved_state`, which sets the encoder's weights
         adapted.photo_encoder.saved_grid = tuple(adapted.encoder_model.output_shape[1:3])
     feature_shape = (
         captioner.feature_shape if has_its_grid else adapted.photo_encoder.features_shape[1:]

@@ -264,9 +264,7 @@ def _as_carried_out(captioner, search, batch_size):
     """Return a Search of beams with all that the captioner decides: their number, and
     whether there is a consensus.
     """
-    search = dataclasses.replace(
-        search, temperature=None, top_k=None, top_p=None, batch_size=batch_size
-    )
+    search = dataclasses.replace(search.without_sampling(), batch_size=batch_size)
     uses_consensus = captioner.uses_consensus(search)
     return dataclasses.replace(
         search,

@@ -239,7 +239,7 @@ class PhotoEncoder:
         """Note where weights that are in memory come from, see `encoder_weights`."""
         self.settings = dataclasses.replace(self.settings, encoder_weights=weights)
 
-    def remember(self, *, weights, grid_shape, saved_grid, from_captioner):
+    def set_saved_state(self, *, weights, grid_shape, saved_grid, from_captioner):
         """Store the encoder settings of a loaded or adapted captioner."""
         self.from_captioner = from_captioner
         self.saved_grid = tuple(saved_grid)
