@@ -9,6 +9,7 @@ a file before Keras does: nothing is made of it that it does not have the weight
 """
 
 import json
+import math
 import os
 import re
 import shutil
@@ -33,7 +34,7 @@ RECORDS = "records.json"  # among the assets
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"  # Keras' names in the archive
 REGISTERED_NAME = "keras_sat>Captioner"
 EXPECTED = "a file that Captioner.save wrote"
-# Of a file that Keras reads without `load_file`: 128 MB in one matrix.
+# Of a file that Keras reads without `load_file`: 128 MB in one matrix of the decoder.
 MOST_NUMBERS = 2**25
 MOST_CONFIG_BYTES = 50_000_000
 MOST_COMPRESSION = 100  # weights that were rounded take a third to a half of their size
@@ -110,10 +111,26 @@ def _reject_other_file(path):
     is_captioner = model["registered_name"] == REGISTERED_NAME or hasattr(made_class, "caption")
     if not is_captioner:
         raise ValueError(f"this is a {str(model['class_name'])[:80]}, not a captioner.")
-    options = {**model["config"], "encoder": None}  # which Keras checks
-    vocabulary = options.pop("vocabulary")
+    options = dict(model["config"])
+    vocabulary, encoder = options.pop("vocabulary"), options.pop("encoder")
     feature_shape = model["build_config"]["feature_shape"]
-    reject_claims(options, feature_shape, len(vocabulary), num_bytes // 4)
+    num_stored = num_bytes // 4
+    reject_claims(options, feature_shape, len(vocabulary), num_stored)
+    num_described = _num_weights(encoder) if isinstance(encoder, dict) else 0
+    if num_described > num_stored:
+        raise ValueError(
+            "its encoder is larger than the stored weights: it describes "
+            f"{num_described} numbers, and {num_stored} are stored."
+        )
+
+
+def _num_weights(config):
+    """Return the number of numbers in the weights of a serialized model, without
+    allocating memory for them.
+    """
+    with keras.StatelessScope(initialize_variables=False):
+        model = keras.saving.deserialize_keras_object(config, safe_mode=True)
+    return sum(math.prod(variable.shape) for variable in model.variables)
 
 
 def _reason_of(error):

@@ -361,6 +361,16 @@ LAMBDA = {
 }
 
 
+def wide_encoder():
+    """Return the configuration of an encoder with 2 ** 31 numbers, 8 GB."""
+    photos = keras.Input((32, 32, 3))
+    encoder = keras.Model(photos, keras.layers.Conv2D(4, 1, strides=2)(photos))
+    config = keras.saving.serialize_keras_object(encoder)
+    _, convolution = config["config"]["layers"]
+    convolution["config"]["filters"] = 2**29
+    return config
+
+
 UNKNOWN = {"module": "mine", "class_name": "Mine", "config": {}, "registered_name": "Mine"}
 
 
@@ -375,6 +385,7 @@ UNKNOWN = {"module": "mine", "class_name": "Mine", "config": {}, "registered_nam
         ({"feature_shape": [4, 66], "rows_and_columns": [2, 2]}, "Received: .*4, 66"),
         ({"encoder": LAMBDA, "encoder_training": "frozen"}, "a Lambda layer, whose code"),
         ({"encoder": UNKNOWN, "encoder_training": "frozen"}, "class 'Mine' is not known"),
+        ({"encoder": wide_encoder(), "encoder_training": "frozen"}, "encoder is larger than the"),
         ({"attention": "keen"}, "`attention` must be one of"),
         ({"vocabulary": ["a", "dog"]}, "embedding"),
         ({"surprise": 1}, "has no such option"),
