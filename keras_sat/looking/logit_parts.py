@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_sat import equations
-from keras_sat.looking.trace_steps import share_of
+from keras_sat.looking.trace_steps import share_of, tolerance_of
 
 
 class ReadoutSum(NamedTuple):
@@ -64,13 +64,33 @@ def readout_sum(readout, reading):
     activation = readout.activate.activation
     word_vectors = ops.convert_to_tensor(readout.word_logits.kernel)
     bias = ops.convert_to_tensor(readout.word_logits.bias)
+    summed = sum(summands.values())
+    slopes = equations.secant_slopes(summed, activation)
+    bias = equations.bias_of_logits(activation, word_vectors, bias)
+    _check_logits(bias + equations.part_of_logits(summed, slopes, word_vectors), reading, readout)
     return ReadoutSum(
         summands=summands,
-        slopes=equations.secant_slopes(sum(summands.values()), activation),
+        slopes=slopes,
         context_readout=context_readout,
         word_vectors=word_vectors,
-        bias=equations.bias_of_logits(activation, word_vectors, bias),
+        bias=bias,
     )
+
+
+def _check_logits(expected, reading, readout):
+    """Raise ValueError if the logits of a step are not the sum of their parts: a
+    decoder or readout of one's own may compute them in another way.
+    """
+    difference = ops.max(ops.abs(expected - reading.logits))
+    largest = ops.max(ops.abs(reading.logits))
+    # False for NaN, which a trace rejects later.
+    if float(difference) > tolerance_of(readout) * float(largest):
+        raise ValueError(
+            "Traces and votes would be wrong: the logits are computed otherwise than they assume. "
+            f"Expected: those of Readout. Received: logits that differ by {float(difference):.2g}, "
+            f"readout={type(readout).__qualname__}. Its captions and attention maps are right: "
+            "leave out votes and traces."
+        )
 
 
 def logit_parts(summed, row, t, word_ids):

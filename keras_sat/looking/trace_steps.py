@@ -51,6 +51,13 @@ def share_of(reading):
     return ops.ones_like(reading.context[..., :1])
 
 
+def tolerance_of(layer):
+    """Return the relative error of a layer's products: in half precision they have only
+    two digits, in TF32 three.
+    """
+    return 1e-3 if layer.compute_dtype == "float32" else 3e-2
+
+
 def _stacked(*times):
     """Stack tensors (rows, dim) to (rows, time, dim) in float32; keep None."""
     if times[0] is None:
@@ -62,8 +69,6 @@ def _check_context(decoder, reading, features):
     """Raise ValueError if the photo's part of z_t is not what votes share out among the
     regions: a decoder of one's own may compute it in another way.
     """
-    # In half precision, weights and products have only two digits; TF32 has three.
-    tolerance = 1e-3 if decoder.compute_dtype == "float32" else 3e-2
     features = ops.cast(features, "float32")
     rows, time, regions = reading.selection.shape
     selection = ops.reshape(reading.selection, (rows * time, regions))
@@ -71,7 +76,8 @@ def _check_context(decoder, reading, features):
     attended = ops.reshape(attended, reading.context.shape)
     context = share_of(reading) * attended + reading.sentinel_context
     difference = ops.max(ops.abs(context - reading.context))
-    if float(difference) > tolerance * float(ops.max(ops.abs(features))):  # False for NaN
+    largest = float(ops.max(ops.abs(features)))
+    if float(difference) > tolerance_of(decoder) * largest:  # False for NaN
         raise ValueError(
             f"Traces and votes would be wrong: {type(decoder).__name__} computes its context "
             "otherwise than they assume. Expected: the selected regions' sum, gated or mixed with "
