@@ -23,6 +23,7 @@ import itertools
 import numpy as np
 
 from data_utils.base import Progress
+from keras_sat.after_search.rare_ngrams import NUM_ORDERS, RareNgrams, of_length_1
 from keras_sat.checks import reject_few_photos
 from keras_sat.search import ComparedCaption, caption_score
 
@@ -36,7 +37,6 @@ FAMILIAR = (0.005, 0.03)  # quantiles of the norms of photos' vectors
 NUM_PHOTOS, NUM_CAPTIONS = 10, 20  # the nearest ones; of their captions those that count
 NUM_NEAREST = 5  # photos that a result names
 TEMPERATURE, OTHERS = 5.0, 0.1  # of the beams' probabilities; the weight of their similarities
-NUM_ORDERS = 4  # of the n-grams
 LENGTH_SPREAD = 6.0  # in words, as in CIDEr-D
 TEXT = {"encoding": "utf-8", "errors": "surrogatepass"}
 DAMAGED = "The index of training photos is damaged. Build it again with `keras-sat index`."
@@ -77,6 +77,10 @@ class Consensus:
         if not len(self._captions) == len(self.photo_ids) == len(self._vectors):
             raise ValueError(DAMAGED)
 
+    @functools.cached_property
+    def _rare_ngrams(self):
+        return RareNgrams(self._captions, len(self.vocabulary))
+
     def _unpacked_captions(self, text):
         """Return a list of captions for each photo, from the text of all photos."""
         *photos, rest = text.split(chr(self.vocabulary.pad_token_id))
@@ -108,7 +112,7 @@ class Consensus:
         )
         means = [features.mean(axis=0) for _, features in features_of_images]
         mean = np.mean(means, axis=0, dtype=np.float32)  # (feature_dim,)
-        units = _of_length_1(means - mean)  # (photos, feature_dim)
+        units = of_length_1(means - mean)  # (photos, feature_dim)
         projection = _projection(units)
         vectors = units @ projection  # (photos, dims)
         # Of photos unknown to the projection.
@@ -136,7 +140,7 @@ class Consensus:
             search: Search.
         """
         means = np.asarray(features).mean(axis=1)
-        vectors = _of_length_1(means - self._mean) @ self._projection  # (photos, dims)
+        vectors = of_length_1(means - self._mean) @ self._projection  # (photos, dims)
         low, high = self._limits
         familiarity = np.clip((np.linalg.norm(vectors, axis=1) - low) / (high - low), 0, 1)
         weights = search.consensus_weight * familiarity  # (photos,)
@@ -204,71 +208,13 @@ class Consensus:
         num_ours = len(captions)
         texts = [_as_text(self.vocabulary, words) for words in captions]
         texts += itertools.chain(*(self._captions[photo] for photo in photos))
-        vectors = self._ngram_vectors(texts, num_ours)  # (texts, n-grams)
+        vectors = self._rare_ngrams.vectors(texts, num_ours)  # (texts, n-grams)
         lengths = np.array([len(text) for text in texts])
         differences = lengths[:num_ours, None] - lengths
         alike = np.exp(-(differences**2) / (2 * LENGTH_SPREAD**2))  # (captions, texts)
         alike *= vectors[:num_ours] @ vectors.T / NUM_ORDERS
         greatest = np.sort(alike[:, num_ours:], axis=1)[:, -NUM_CAPTIONS:]
         return greatest.mean(axis=1), alike[:, :num_ours]
-
-    def _ngram_vectors(self, texts, num_ours):
-        """Return vectors of the n-grams in texts, of length 1 for each order.
-
-        Those n-grams are left out that none of the first `num_ours` texts has: they
-        change no product with these texts.
-        """
-        vectors = []
-        owners = np.arange(len(texts))
-        for (keys, rows), (known_keys, rarity) in zip(self._ngrams(texts, owners), self._rarities):
-            keys, columns = np.unique(keys, return_inverse=True)
-            places = np.searchsorted(known_keys, keys)
-            values = np.where(known_keys[places] == keys, rarity[places], rarity[-1])
-            order_vectors = np.zeros((len(texts), len(keys)), np.float32)
-            order_vectors[rows, columns] = values[columns]
-            our_columns = np.unique(columns[rows < num_ours])
-            vectors.append(_of_length_1(order_vectors)[:, our_columns])
-        return np.concatenate(vectors, axis=1)
-
-    @functools.cached_property
-    def _rarities(self):
-        """For each order, the sorted keys of the photos' n-grams, and log(photos /
-        photos with this n-gram).
-        """
-        num_photos = len(self.photo_ids)
-        captions = [*itertools.chain(*self._captions)]
-        owners = np.repeat(np.arange(num_photos), [len(texts) for texts in self._captions])
-        rarities = []
-        for keys, photos in self._ngrams(captions, owners):
-            # Equal keys together, in the order of their photos.
-            order = np.argsort(keys, kind="stable")
-            keys, photos = keys[order], photos[order]
-            is_new, is_new_photo = np.ones((2, len(keys)), bool)
-            is_new[1:] = keys[1:] != keys[:-1]
-            is_new_photo[1:] = is_new[1:] | (photos[1:] != photos[:-1])
-            starts = np.flatnonzero(is_new)
-            counts = np.add.reduceat(is_new_photo, starts, dtype=int)
-            # So that every key has a place among them.
-            known_keys = np.append(keys[starts], np.uint64(2**64 - 1))
-            rarities.append((known_keys, np.log(num_photos / np.append(counts, 1))))
-        return rarities
-
-    def _ngrams(self, captions, owners):
-        """For each order, yield the keys of all n-grams in captions (texts), and the
-        owners of their captions.
-        """
-        codes = "".join(captions).encode("utf-32-le", TEXT["errors"])
-        ids = np.frombuffer(codes, "<u4").astype(np.uint64)
-        # The number of each word's caption.
-        numbers = np.repeat(np.arange(len(captions)), [len(text) for text in captions])
-        vocabulary_size = len(self.vocabulary)
-        keys = ids
-        for order in range(NUM_ORDERS):
-            first_numbers = numbers[: len(keys)]
-            is_within_caption = first_numbers == numbers[order:]
-            yield keys[is_within_caption], owners[first_numbers[is_within_caption]]
-            # Distinct for up to 65,536 words.
-            keys = keys[:-1] * vocabulary_size + ids[order + 1 :]
 
 
 def _check_arrays(arrays, feature_dim):
@@ -326,8 +272,3 @@ def _projection(units):
     """Return the principal axes of vectors, (feature_dim, dims)."""
     _, axes = np.linalg.eigh(units.T @ units)  # the most important last
     return axes[:, -min(DIMS, len(axes) // 4) :]
-
-
-def _of_length_1(vectors):
-    """Divide vectors (..., dim) by their length."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-9)
