@@ -55,7 +55,7 @@ def warn_of_copies(train, others, splits, records, stacklevel):
 
     Args:
         splits: of the others, for the message, such as "dev and test".
-        records: dict from image ids, if known, to `photo_digests.PHOTO`.
+        records: dict from image ids, if known, to `photos.PHOTO`.
     """
 
     def digest_of(image):

@@ -28,12 +28,12 @@ from keras_sat.network.step_records import DecoderState as DecoderState
 from keras_sat.network.step_records import Step as Step
 from keras_sat.presets import PRESETS as PRESETS
 from keras_sat.scale.ray_data import distributed_caption as distributed_caption
-from keras_sat.search.algorithms import SearchResult as SearchResult
 from keras_sat.search.algorithms import beam_search as beam_search
 from keras_sat.search.algorithms import greedy_search as greedy_search
 from keras_sat.search.algorithms import sample_search as sample_search
 from keras_sat.search.ensemble import Ensemble as Ensemble
 from keras_sat.search.result import CaptionResult as CaptionResult
+from keras_sat.search.result import SearchResult as SearchResult
 from keras_sat.training.callbacks import BeginWithExpectations as BeginWithExpectations
 from keras_sat.training.callbacks import DrawAttention as DrawAttention
 from keras_sat.training.callbacks import KeepTraining as KeepTraining

@@ -219,7 +219,7 @@ def _in_dtype(grids, dtype, image_ids):
     if not is_finite.all():
         raise ValueError(
             f"The features of the photo {image_ids[np.argmin(is_finite)]!r} exceed the range of "
-            f"{dtype}. Build with dtype='float32'."
+            f"{dtype}. Build the cache with FeatureCache.build(..., dtype='float32')."
         )
     return grids
 

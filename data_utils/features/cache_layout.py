@@ -24,8 +24,8 @@ from data_utils.photos import PHOTO, find_changes
 
 FORMAT_VERSION = 3
 WAY_OUT = (
-    "Build with verify=True (--verify) to re-encode damaged rows; if that does not help, "
-    "remove the folder."
+    "Remove the folder, and its photos are encoded again; or let `keras-sat features --verify` "
+    "(FeatureCache.build with verify=True) encode the damaged rows alone."
 )
 ROW = np.dtype([("done", "u1"), ("checksum", "<u4"), ("photo", PHOTO)])
 

@@ -26,6 +26,7 @@ class AttentionOnBoxes(Term):
 
     option = "box_weight"
     needs = "boxes"
+    counts_in_rewards = True
 
     @classmethod
     def of(cls, captioner, loss):

@@ -20,7 +20,6 @@ from keras import ops
 
 from data_utils.batches import TrainingBatch
 from keras_sat import equations
-from keras_sat.learning.boxes import AttentionOnBoxes
 from keras_sat.learning.metrics import ObjectiveValue
 from keras_sat.learning.replicas import draw_for_photos, photos_with_words, share_of_mean
 from keras_sat.measuring import DocumentFrequencies, cider_of_vectors
@@ -96,9 +95,7 @@ class SelfCritical:
             "reward": (ops.reshape(drawn_rewards, (-1,)), is_caption),
             "baseline_reward": (ops.reshape(baseline, (-1,)), is_caption),
         }
-        terms = [
-            term for term in captioner.paper_objective.terms if isinstance(term, AttentionOnBoxes)
-        ]
+        terms = [term for term in captioner.paper_objective.terms if term.counts_in_rewards]
         if terms and covered is not None:
             input_ids, target_ids, token_weights = (
                 as_rows(x) for x in (input_ids, target_ids, token_weights)

@@ -10,12 +10,15 @@ class Term:
         is_measured: whether the metric "loss" includes it, also in validation.
             Otherwise it supervises attention, and is used only in training, and only if
             attention chooses regions.
+        counts_in_rewards: whether self-critical epochs use it, on the captions that
+            people wrote.
         layers: Keras layers on the features, trained with the captioner but not saved.
     """
 
     option = None
     needs = None
     is_measured = False
+    counts_in_rewards = False
     layers = ()
 
     def __init__(self, weight):

@@ -11,7 +11,7 @@ from keras import layers, ops
 from keras_sat import equations
 
 # Inside a step of the fast loop: a dict from LoopDense to the function that computes
-# x W; None elsewhere. See `keras_sat.network.fast_loop`.
+# x W; None elsewhere. See `keras_sat.network.loop_over_time`.
 late_products = contextvars.ContextVar("late_products", default=None)
 
 

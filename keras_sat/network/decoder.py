@@ -4,7 +4,9 @@ show_attend_tell.py for a minimal one.
 `step` is the whole of one step, from the previous word to the logits of the next, and
 returns everything that it computes: searches, traces and votes read it. `call` and
 `unroll` process given captions, for training: embedding and readout run on all words at
-once, and whole_captions.py loops over `attend_and_advance`.
+once, and whole_captions.py loops over `attend_and_advance`. If attention comes after
+the cells, the loop has `advance` alone, and `attend` runs on all words at once. So a
+decoder of your own overrides these three, and not `step`.
 
 Two variants are not the paper's. With `attends="after"`, the cells read the previous
 word before the decoder attends; with a sentinel, part of the context may come from

@@ -2,8 +2,8 @@
 
 `plain_loop` says what they do, in ten lines. `fast_loop` does the same faster, because
 it computes outside the loop whatever is not recurrent, the gradients of matrices too
-(`keras_sat.network.fast_loop`), and because captions leave it when they have ended. One
-graph serves captions of any length.
+(`keras_sat.network.loop_over_time`), and because captions leave it when they have
+ended. One graph serves captions of any length.
 
 Gain: for the LSTM alone (64 captions of 12 words, 512 units, forwards and backwards),
 the plain loop takes 1.4 times as long, and keras.layers.LSTM 2.5 times. In a whole
@@ -16,7 +16,7 @@ import keras
 from keras import ops
 
 from keras_sat.network.cells import LoopDense, LSTMCell
-from keras_sat.network.fast_loop import loop_over_time
+from keras_sat.network.loop_over_time import loop_over_time
 from keras_sat.network.step_records import DecoderState, SelectionInputs
 
 

@@ -290,6 +290,9 @@ class KeepTraining(keras.callbacks.Callback):
             return
         figures = {name: float(value) for name, value in logs.items()}
         with _ctrl_c_delayed():
+            # A process that is killed between model and checkpoint trains this epoch
+            # again. Where that gives another, worse result, as it may on a GPU, the
+            # model stays that of the first time.
             epochs = [*self.epochs, {**figures, "seconds": time.monotonic() - self._started}]
             known = [*self.before, *epochs]
             if best_epoch(known, self.monitored) == len(known) - 1:

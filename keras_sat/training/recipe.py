@@ -196,8 +196,8 @@ def fit(
         with exclusive_lock(folder / "lock", f"is training in {folder}"):
             captioner, epochs = initial_model, []
             for phase in plan.phases:
-                options = {"start": captioner, "callbacks": callbacks, "deadline": deadline}
-                run = Run(plan, phase, photos, cluster, folder, **options)
+                shared = {"callbacks": callbacks, "deadline": deadline}
+                run = Run(plan, phase, photos, cluster, folder, start=captioner, **shared)
                 train = train_on_words if phase == plan.words else train_on_rewards
                 captioner = train(run)
                 epochs += run.epochs

@@ -175,6 +175,10 @@ def record_arguments(output_dir, described, epochs, *, has_ended=False):
 def _as_written_today(recorded, described, folder):
     """Return the record of a run, which an earlier version may have written, as this
     version would have written it.
+
+    An option that is gone, and had no effect, is left out; one that is new has its
+    default: {"epochs": 3, "consistency_epochs": 0} from before `minutes` becomes
+    {"epochs": 3, "minutes": None}.
     """
     recorded = record_without_removed(folder, recorded)
     if recorded.get("initial_model") is not None and "initial_options" not in recorded:

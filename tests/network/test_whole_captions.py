@@ -8,7 +8,7 @@ from helpers import all_slow_but
 from keras import ops
 
 from keras_sat.network.cells import LoopDense, late_products
-from keras_sat.network.fast_loop import loop_over_time
+from keras_sat.network.loop_over_time import loop_over_time
 
 TIME, PHOTOS, CAPTIONS, DIM = 4, 2, 3, 5
 ROWS = PHOTOS * CAPTIONS
