@@ -13,11 +13,8 @@ stop. In a batch with captions of several lengths, shorter captions are padded w
 
 from __future__ import annotations
 
-import functools
 import itertools
-import math
 import numbers
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,16 +22,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from data_utils.base import brief, import_tensorflow
+from data_utils.batch_groups import GROUPINGS
+from data_utils.batch_sources import CachedFeatures, Photos
 from data_utils.captions import CaptionedImage, Skipped
 from data_utils.datasets import CellBoxes
 from data_utils.features import FeatureCache, reading_options
-from data_utils.photos import height_and_width, jittered, load_image, view_of
+from data_utils.photos import jittered
 from data_utils.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-KEPT_BYTES = 1_000_000_000  # up to this size, decoded photos stay in memory between epochs
 
 
 class TrainingBatch(NamedTuple):
@@ -145,10 +142,10 @@ def make_batches(
     if not images:
         raise ValueError(f"There are no captions to train on. Received: split={split!r}")
     if caches:
-        source = _CachedFeatures(caches, images)
+        source = CachedFeatures(caches, images)
         num_views = len(caches)
     else:
-        source = _Photos(images, image_size)
+        source = Photos(images, image_size)
     share_numbers, num_shares = ([0], 1) if shares is None else shares
     batches = _Batches(
         images=images,
@@ -175,27 +172,14 @@ def _as_list(cache):
     return cache if isinstance(cache, (list, tuple)) else [cache]
 
 
-class Row(NamedTuple):
-    """A row of a batch: a photo with one or all of its captions.
-
-    Attributes:
-        photo: the index of the photo.
-        captions: list of the indices of its captions, filled with None up to the number
-            of captions that another photo of the batch has.
-    """
-
-    photo: int
-    captions: list
-
-
 @dataclass
 class _Batches:
     """The batches of all epochs; see `make_batches` for the other attributes.
 
     Attributes:
         captions: for each image, a dict from the index of a caption to its word ids.
-        source: _CachedFeatures or _Photos.
-        grouping: _OneLength or _WholeImages.
+        source: CachedFeatures or Photos.
+        grouping: OneLength or WholeImages.
         epochs: iterator of the numbers of the epochs.
         share_numbers, num_shares: which of how many parts of each batch are yielded.
     """
@@ -367,152 +351,3 @@ def _captions_as_ids(images, vocabulary, caches):
             captions.append(ids)
     skipped.warn("make_batches")
     return kept, captions
-
-
-# === Which captions share a batch ===
-
-
-class _OneLength:
-    """Group captions of equal length into batches; `members` are numbers of captions.
-
-    Attributes:
-        captions_axis: the axis of the captions in a row: none.
-    """
-
-    captions_axis = ()
-
-    def __init__(self, captions, batch_size):
-        self.places = [(photo, number) for photo, ids in enumerate(captions) for number in ids]
-        lengths = np.array([len(captions[photo][number]) for photo, number in self.places])
-        self.same_length = [np.flatnonzero(lengths == length) for length in np.unique(lengths)]
-        self.batch_size = batch_size
-
-    def plan(self, rng):
-        """Return the batches of one epoch as a list of arrays of members, in random
-        order, or in a fixed order if `rng` is None.
-        """
-        batches = []
-        for members in self.same_length:
-            members = members if rng is None else rng.permutation(members)
-            starts = range(0, len(members), self.batch_size)
-            batches += [members[start : start + self.batch_size] for start in starts]
-        return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
-
-    def rows(self, members):
-        """Return the Row of each member of a batch."""
-        places = [self.places[member] for member in members]
-        return [Row(photo, [caption]) for photo, caption in places]
-
-
-class _WholeImages:
-    """Group photos of similar length, with all their captions, longest first, into
-    batches; `members` are numbers of photos.
-
-    Attributes:
-        captions_axis: the axis of the captions in a row: one, of any length.
-    """
-
-    captions_axis = (-1,)
-
-    def __init__(self, captions, batch_size):
-        self.order = [sorted(ids, key=lambda number: -len(ids[number])) for ids in captions]
-        lengths = [[len(words) for words in ids.values()] for ids in captions]
-        self.num_captions = np.array([len(numbers) for numbers in lengths])
-        self.longest = np.array([max(numbers) for numbers in lengths])
-        self.num_words = np.array([sum(numbers) for numbers in lengths])
-        self.batch_size = batch_size
-
-    def plan(self, rng):
-        """Return the batches of one epoch as a list of arrays of members, in random
-        order, or in a fixed order if `rng` is None.
-        """
-        # Sorting by number of captions first makes every epoch have as many batches;
-        # the noise mixes similar lengths.
-        noise = 0.0 if rng is None else rng.uniform(0, 8, len(self.order))
-        batches, batch, size = [], [], 0
-        for photo in np.lexsort((self.num_words + noise, self.longest, self.num_captions)):
-            if batch and size + self.num_captions[photo] > self.batch_size:
-                batches.append(np.array(batch))
-                batch, size = [], 0
-            batch.append(photo)
-            size += self.num_captions[photo]
-        batches.append(np.array(batch))
-        return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
-
-    def rows(self, members):
-        """Return the Row of each member of a batch, all of the same length."""
-        most = self.num_captions[members].max()
-        rows = []
-        for photo in members:
-            captions = self.order[photo]
-            rows.append(Row(photo, captions + [None] * (most - len(captions))))
-        return rows
-
-
-GROUPINGS = {"length": _OneLength, "image": _WholeImages}
-
-
-# === What the captions are about ===
-
-
-class _CachedFeatures:
-    """The features of photos, from one cache for each view.
-
-    Attributes:
-        shape, dtype: those of one photo's features, (regions, feature_dim).
-    """
-
-    def __init__(self, caches, images):
-        ids = [image.image_id for image in images]
-        self.views = [(cache, cache.rows_of(ids)) for cache in caches]
-        first = caches[0]
-        rows, columns = first.grid_shape
-        self.shape = (rows * columns, first.feature_dim)
-        self.dtype = first.manifest["dtype"]
-
-    def rows(self, photos, views):
-        """Return the features (photos, regions, feature_dim) of photos, each in the
-        view with this number.
-        """
-        if len(self.views) == 1:
-            cache, cache_rows = self.views[0]
-            return cache.features_of_rows(cache_rows[photos])
-        features = np.empty((len(photos), *self.shape), self.dtype)
-        for view in np.unique(views):
-            cache, cache_rows = self.views[view]
-            has_view = views == view
-            features[has_view] = cache.features_of_rows(cache_rows[photos[has_view]])
-        return features
-
-
-class _Photos:
-    """The photos themselves.
-
-    Attributes:
-        shape, dtype: those of one photo, (height, width, 3).
-    """
-
-    dtype = "uint8"
-
-    def __init__(self, images, image_size):
-        size = height_and_width(image_size)
-        self.shape = (*size, 3)
-        self.images = images
-
-        def read_photo(number):
-            return load_image(images[number].image_path, size)
-
-        fit_in_memory = len(images) * math.prod(self.shape) <= KEPT_BYTES
-        are_files = isinstance(images[0].image_path, (str, os.PathLike))
-        keeps_them = fit_in_memory and are_files
-        self.read_photo = functools.cache(read_photo) if keeps_them else read_photo
-
-    def rows(self, photos, views):
-        """Return the photos with these numbers, (photos, height, width, 3), each in the
-        view with this number.
-        """
-        pictures = [
-            view_of(self.read_photo(photo), view, self.images[photo].image_id)
-            for photo, view in zip(photos, views)
-        ]
-        return np.stack(pictures)

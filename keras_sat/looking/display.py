@@ -14,17 +14,15 @@ import numpy as np
 
 from data_utils.base import brief, visible, write_whole
 from data_utils.datasets import content_positions
-from data_utils.photos import crop_of, load_image
 from keras_sat.bounds import one_of
 from keras_sat.checks import checked_path
 from keras_sat.looking.dots import dots_on_photo
+from keras_sat.looking.panels import draw_map, draw_title, shrink_to_printed_size, write_note
 from keras_sat.looking.player import player_frame, player_page
-from keras_sat.looking.sheet import WIDTH, font_size, sheet
+from keras_sat.looking.sheet import WIDTH, sheet
+from keras_sat.looking.shown_photo import as_photo, photo_of_result
 from keras_sat.looking.spotlight import (
-    CASING,
-    CASING_WIDTH,
     FROM_MEMORY,
-    LINE,
     UNIFORM,
     is_grey,
     light_of,
@@ -38,10 +36,6 @@ from keras_sat.settings import MAP_KINDS
 
 MEMORY_NOTE = "from memory"
 NO_VOTES_NOTE = "no positive votes"
-LINE_WIDTH = 1.2  # points
-LARGEST_SIDE = 1024  # pixels: a larger photo is shrunk, since every word has a panel of that size
-STEEPEST_ASPECT = 5  # a longer panorama would be drawn as a line
-SAME_PHOTO = 2  # grey levels: the mean difference below which two readings show the same photo
 VECTOR = ("pdf", "svg", "svgz", "ps", "eps")
 
 
@@ -92,7 +86,7 @@ class AttentionDisplay:
             )
         one_of(*MAP_KINDS).check("map_kind", self.map_kind)
         # As dataclasses do where they are frozen.
-        object.__setattr__(self, "image", _as_photo(self.image))
+        object.__setattr__(self, "image", as_photo(self.image))
         object.__setattr__(self, "words", words)
         object.__setattr__(self, "attention_weights", maps)
 
@@ -230,7 +224,7 @@ class AttentionDisplay:
         panels = np.ravel(ax)  # of the photo and of each word
         self._draw(panels, self.positions(words), look, shares)
         if self.map_kind == "votes":
-            _write_note(panels[0], "votes")
+            write_note(panels[0], "votes")
         return ax
 
     @staticmethod
@@ -404,54 +398,6 @@ class AttentionDisplay:
         return player_frame(self)
 
 
-def draw_map(panel, display, position, look="spotlight"):
-    """Draw the photo of an AttentionDisplay as the word at `position` lights it, with
-    the outline.
-    """
-    from matplotlib.collections import LineCollection
-    from matplotlib.patheffects import Normal, Stroke
-
-    photo, lines, note = display.lit(position, look)
-    panel.set_axis_off()
-    panel.imshow(photo)
-    casing = Stroke(linewidth=CASING_WIDTH * LINE_WIDTH, foreground=np.divide(CASING, 255))
-    collection = LineCollection(
-        lines,
-        colors=[np.divide(LINE, 255)],
-        linewidths=LINE_WIDTH,
-        clip_on=False,
-        path_effects=[casing, Normal()],
-    )
-    panel.add_collection(collection, autolim=False)
-    _write_note(panel, note)
-
-
-def size_of_text(panel):
-    """Return the size of text, in points, on the figure of a panel."""
-    return font_size(panel.figure.bbox.width / panel.figure.dpi)
-
-
-def draw_title(panel, text, **style):
-    """Set a panel's title, in the size of text on its figure."""
-    panel.set_title(text, parse_math=False, size=size_of_text(panel), pad=3, **style)
-
-
-def _write_note(panel, note):
-    """Write white text in a black box at the bottom of a panel; "" writes nothing."""
-    panel.text(
-        0.5,
-        0.05,
-        note,
-        ha="center",
-        va="bottom",
-        transform=panel.transAxes,
-        bbox={"facecolor": "black", "linewidth": 0, "pad": 2},
-        color="white",
-        size=max(8, 0.8 * size_of_text(panel)),
-        style="italic",
-    )
-
-
 def _note_on(displays, look):
     """Return what the line and the discs in the panels of AttentionDisplays are."""
     enclosed = {"attention": "the attention", "votes": "the positive votes"}
@@ -485,18 +431,6 @@ def _share_text(share):
     return f"{round(100 * share) or '< 1'} % of the photo"
 
 
-def shrink_to_printed_size(panel, dpi):
-    """Shrink the pictures of a panel that have more than `dpi` pixels per inch."""
-    box = panel.get_window_extent()
-    size = [max(1, round(side / panel.figure.dpi * dpi)) for side in (box.height, box.width)]
-    for image in panel.images:
-        pixels = image.get_array()
-        if pixels.shape[0] > size[0] or pixels.shape[1] > size[1]:
-            # Lines are drawn in the coordinates of the pixels as they were.
-            image.set_extent(image.get_extent())
-            image.set_data(load_image(pixels, size))
-
-
 def _below_each_other(displays, rows):
     """Spread the positions of each display over columns, so that equal words are in the
     same one; others are None.
@@ -521,26 +455,6 @@ def _below_each_other(displays, rows):
     return [[places.get(number) for _, places in columns] for number in range(len(displays))]
 
 
-def photo_of_result(result):
-    """Return the photo of a CaptionResult, or the crop of a region, in its own shape if
-    its file can be read.
-
-    Otherwise, or if another photo has taken the file's place since, return
-    `result.image`.
-    """
-    if result.image_path is None:
-        return result.image
-    image = crop_of(result.image_path, result.region)
-    try:
-        photo = load_image(image)
-        if result.image is None:
-            return photo
-        seen = load_image(image, result.image.shape[:2]).astype(int)
-    except (OSError, ValueError):
-        return result.image
-    return photo if np.abs(seen - result.image).mean() < SAME_PHOTO else result.image
-
-
 def _as_display(display, image):
     """Return an AttentionDisplay of an AttentionDisplay or a CaptionResult.
 
@@ -557,15 +471,3 @@ def path_ending_in(ending, path):
     if path.suffix.lower() != ending:
         raise ValueError(f"Expected a file name ending in {ending}. Received: {str(path)!r}")
     return path
-
-
-def _as_photo(image):
-    """Return a photo as uint8 (height, width, 3), with sides up to LARGEST_SIDE pixels
-    and a bounded aspect ratio.
-    """
-    image = load_image(image)
-    longest = max(image.shape[:2])
-    scale = min(LARGEST_SIDE / longest, 1)
-    sides = [max(side, longest / STEEPEST_ASPECT) for side in image.shape[:2]]
-    size = tuple(round(side * scale) for side in sides)
-    return image if size == image.shape[:2] else load_image(image, size)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from data_utils.base import write_whole
 from keras_sat.looking import player
-from keras_sat.looking.display import AttentionDisplay, photo_of_result
+from keras_sat.looking.display import AttentionDisplay
 from keras_sat.looking.player import as_json, escaped, fill
+from keras_sat.looking.shown_photo import photo_of_result
 from keras_sat.measuring import (
     bleu_counts,
     bleu_of_counts,

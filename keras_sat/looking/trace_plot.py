@@ -13,14 +13,9 @@ from matplotlib.patheffects import withStroke
 
 from data_utils.base import visible
 from keras_sat.looking.decision import percent
-from keras_sat.looking.display import (
-    AttentionDisplay,
-    draw_map,
-    draw_title,
-    photo_of_result,
-    size_of_text,
-)
+from keras_sat.looking.display import AttentionDisplay
 from keras_sat.looking.dots import AGAINST, FOR, dots_on_photo
+from keras_sat.looking.panels import draw_map, draw_title, size_of_text
 from keras_sat.looking.sheet import (
     GAP,
     MARGIN,
@@ -30,6 +25,7 @@ from keras_sat.looking.sheet import (
     wrapped,
     wrapped_text,
 )
+from keras_sat.looking.shown_photo import photo_of_result
 from keras_sat.looking.votes import LEAST_STRONGEST
 
 MOST_BARS = 10

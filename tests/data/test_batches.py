@@ -6,7 +6,8 @@ import pytest
 from helpers import mean_colour_encoder, write_photos
 
 from data_utils import CaptionedImage, FeatureCache, Vocabulary, load_image, make_batches
-from data_utils.batches import GROUPINGS, inputs_and_targets
+from data_utils.batch_groups import GROUPINGS
+from data_utils.batches import inputs_and_targets
 from data_utils.photos.views import view_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*end of sequence.*")
@@ -165,7 +166,7 @@ def test_photos_for_a_trained_encoder(scene_images, scene_vocabulary, where, mon
     if where == "in memory":
         images = [replace(image, image_path=load_image(image.image_path)) for image in images]
     if where == "on the disk":
-        monkeypatch.setattr("data_utils.batches.KEPT_BYTES", 0)
+        monkeypatch.setattr("data_utils.batch_sources.KEPT_BYTES", 0)
     options = {"image_size": (32, 48), "group_by": "length"}
     dataset = make_batches(images, scene_vocabulary, **options)
     assert dataset.element_spec[0][0].shape.as_list() == [None, 32, 48, 3]

@@ -15,8 +15,8 @@ from PIL import Image
 
 from data_utils import load_image
 from keras_sat import AttentionDisplay, CaptionResult, gallery, plot_history
-from keras_sat.looking.display import shrink_to_printed_size
 from keras_sat.looking.dots import dots_on_photo
+from keras_sat.looking.panels import shrink_to_printed_size
 from keras_sat.looking.sheet import font_size
 from keras_sat.looking.spotlight import CASING, LINE, NAN_COLOUR, half_level, spotlight
 from keras_sat.training.history import Curves
