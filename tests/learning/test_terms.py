@@ -1,6 +1,7 @@
-"""Beyond the paper: each idea names its source and gain."""
+"""The terms of the loss; and each idea from after the paper names its source and gain."""
 
 import ast
+import inspect
 from pathlib import Path
 
 import pytest
@@ -10,20 +11,15 @@ from keras_sat.learning.all_terms import TERMS, make_terms
 from keras_sat.settings import Loss
 
 FOLDER = Path(keras_sat.__file__).parent
-IDEAS = [
-    FOLDER / f"{name}.py"
-    for name in (
-        "after_search/calibration",
-        "after_search/confidence",
-        "after_search/consensus",
-        "learning/boxes",
-        "learning/guide",
-        "learning/label_smoothing",
-        "learning/self_critical",
-        "learning/sharpness",
-        "search/ensemble",
-    )
+OTHER_IDEAS = [
+    "after_search/calibration.py",
+    "after_search/confidence.py",
+    "after_search/consensus.py",
+    "learning/self_critical.py",
+    "search/ensemble.py",
 ]
+IDEAS = [Path(inspect.getfile(term)) for term in TERMS.values()]
+IDEAS += [FOLDER / name for name in OTHER_IDEAS]
 
 
 @pytest.mark.parametrize("path", IDEAS, ids=lambda path: path.stem)
