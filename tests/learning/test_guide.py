@@ -59,7 +59,7 @@ def make_guide(weight=0.5):
 
 
 def read(attention_weights, token_weights):
-    """Return what the guide takes of a Reading."""
+    """Return what the guide takes of TeacherForced captions."""
     return SimpleNamespace(
         attention_weights=attention_weights, extras={}, token_weights=token_weights
     )

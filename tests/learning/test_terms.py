@@ -1,4 +1,4 @@
-"""The terms of the loss; and each idea from after the paper names its source and gain."""
+"""Terms of the loss; each idea from after the paper names its source and its gain."""
 
 import ast
 import inspect
