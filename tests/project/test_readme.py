@@ -250,7 +250,7 @@ def test_what_extends_the_packages_runs(in_empty_folder, monkeypatch):
         "top two": attention.ATTENTIONS,
         "pairs": attention.ATTENTIONS,
         "shades": DATASETS,
-        "dog": keras_sat.SCORES,
+        "exact": keras_sat.SCORES,
     }
     for name, entries in added.items():
         monkeypatch.setitem(entries, name, None)  # removed again at the end
