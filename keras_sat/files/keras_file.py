@@ -126,9 +126,9 @@ def _reject_other_file(path):
 
 def _num_weights(config):
     """Return the number of numbers in the weights of a serialized model, without
-    allocating memory for them.
+    allocating memory for them: in a graph that is never run, variables have no values.
     """
-    with keras.StatelessScope(initialize_variables=False):
+    with tf.Graph().as_default():
         model = keras.saving.deserialize_keras_object(config, safe_mode=True)
     return sum(math.prod(variable.shape) for variable in model.variables)
 
