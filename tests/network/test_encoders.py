@@ -46,7 +46,7 @@ def test_the_default_grid_at_the_default_size(name):
     )
 
 
-@pytest.mark.parametrize("name", all_slow_but("mobilenet_v2", APPLICATIONS))
+@pytest.mark.parametrize("name", all_slow_but("vgg16", APPLICATIONS))
 def test_equal_to_the_application_after_its_own_preprocess_input(name, photo, tmp_path):
     application, module, layer, _ = APPLICATIONS[name]
     network = getattr(keras.applications, application)(
@@ -74,8 +74,9 @@ def save_legacy(network, path, prefix=""):
 
 @pytest.mark.parametrize("include_top, prefix", [(False, ""), (True, "model_weights")])
 def test_the_h5_files_that_keras_applications_downloads(tmp_path, include_top, prefix):
-    options = {"input_shape": (64, 64, 3)} if not include_top else {}
-    network = keras.applications.MobileNetV2(include_top=include_top, weights=None, **options)
+    network = keras.applications.MobileNetV2(
+        include_top=include_top, weights=None, input_shape=(64, 64, 3)
+    )
     save_legacy(network, tmp_path / "mobilenet_v2.h5", prefix)
     encoder = ENCODERS["mobilenet_v2"](weights=tmp_path / "mobilenet_v2.h5", image_size=64)
     loaded = [layer for layer in encoder.layers if isinstance(layer, keras.Model)][0]
@@ -87,19 +88,14 @@ def test_the_h5_files_that_keras_applications_downloads(tmp_path, include_top, p
 
 
 def test_weights_of_something_else_are_rejected(tmp_path):
-    network = keras.applications.MobileNetV2(
-        include_top=False, weights=None, input_shape=(64, 64, 3)
-    )
-    network.save_weights(tmp_path / "mobilenet.weights.h5")
-    save_legacy(network, tmp_path / "mobilenet.h5")
-    (tmp_path / "torn.weights.h5").write_bytes(
-        (tmp_path / "mobilenet.weights.h5").read_bytes()[:5000]
-    )
+    tiny = ENCODERS["tiny"]()
+    tiny.save_weights(tmp_path / "tiny.weights.h5")
+    save_legacy(tiny, tmp_path / "tiny.h5")
+    (tmp_path / "torn.weights.h5").write_bytes((tmp_path / "tiny.weights.h5").read_bytes()[:5000])
     (tmp_path / "text.h5").write_text("no weights")
-    for name in ("mobilenet.weights.h5", "mobilenet.h5", "torn.weights.h5", "text.h5"):
+    for name in ("tiny.weights.h5", "tiny.h5", "torn.weights.h5", "text.h5"):
         with pytest.raises(ValueError, match=f"does not contain the weights of vgg16.*{name}"):
             ENCODERS["vgg16"](weights=tmp_path / name, image_size=64)
-    tiny = ENCODERS["tiny"]()
     tiny.set_weights([np.full_like(array, np.nan) for array in tiny.get_weights()])
     tiny.save_weights(tmp_path / "nan.weights.h5")
     with pytest.raises(ValueError, match="some weights are NaN or infinite.*nan.weights.h5"):
@@ -185,23 +181,25 @@ def test_mobilenet_is_cut_between_blocks():
         "mobilenet_v2", start="block_12_add", layer="out_relu", weights=None, image_size=64
     )
     assert top.input_shape == (None, 4, 4, 96) and top.output_shape == (None, 2, 2, 1280)
-    for start in ("block_12_expand", "no_layer", "out_relu"):
+    for name, start, layer in (
+        ("mobilenet_v2", "block_12_expand", "block_15_add"),
+        ("tiny", "no_layer", None),
+        ("tiny", "coordinates", "conv2"),
+    ):
         with pytest.raises(
             ValueError, match=f"cannot be cut after this layer.*Received: layer='{start}'"
         ):
-            make_encoder_top(
-                "mobilenet_v2", start=start, layer="block_15_add", weights=None, image_size=64
-            )
+            make_encoder_top(name, start=start, layer=layer, weights=None, image_size=64)
 
 
 def test_what_keras_tells_of_a_download_does_not_mix_with_captions(monkeypatch, capsys):
-    application = keras.applications.MobileNetV2
+    application = keras.applications.VGG16
 
     def telling(weights, **options):
         print("Downloading data from ...")
         return application(weights=None, **options)
 
-    monkeypatch.setattr(keras.applications, "MobileNetV2", telling)
-    ENCODERS["mobilenet_v2"](image_size=32)
+    monkeypatch.setattr(keras.applications, "VGG16", telling)
+    ENCODERS["vgg16"](image_size=32)
     output, error = capsys.readouterr()
     assert output == "" and "Downloading data" in error

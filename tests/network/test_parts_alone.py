@@ -38,9 +38,12 @@ def policy(request):
     keras.mixed_precision.set_dtype_policy(before)
 
 
-def assert_trains_and_loads(model, inputs, targets, path, **compiled):
-    """Train a model for a step, save it, load it, and compare what both predict."""
-    model.compile("sgd", **compiled)
+def assert_trains_and_loads(model, inputs, targets, path, *, jit_compile=False, **compiled):
+    """Train a model for a step, save it, load it, and compare what both predict.
+
+    Step by step, or compiled by XLA, which takes seconds.
+    """
+    model.compile("sgd", jit_compile=jit_compile, run_eagerly=not jit_compile, **compiled)
     before = [weight.numpy() for weight in model.trainable_variables]
     model.fit(inputs, targets, verbose=0)
     assert all(
@@ -57,7 +60,6 @@ ways = pytest.mark.parametrize(
     [
         ("float32", False),
         pytest.param("mixed_bfloat16", True, marks=pytest.mark.slow),
-        pytest.param("float32", True, marks=pytest.mark.slow),
     ],
     indirect=["policy"],
 )

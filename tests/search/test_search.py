@@ -188,11 +188,9 @@ def test_unknown_words_come_only_if_allowed():
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.7])
-@pytest.mark.parametrize("seed", range(2))
-def test_wide_beams_find_the_best_of_all_captions(seed, length_penalty):
-    model, num_beams = Model(seed), WORDS**LONGEST // 4
-    search = tf.function(beam_search)
-    result = search(
+def test_wide_beams_find_the_best_of_all_captions(length_penalty):
+    model, num_beams = Model(), WORDS**LONGEST // 4
+    result = beam_search(
         model.step,
         model.state(num_beams),
         num_beams=num_beams,
@@ -211,7 +209,7 @@ def test_wide_beams_find_the_best_of_all_captions(seed, length_penalty):
 @pytest.mark.parametrize("num_beams", [1, 3])
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_narrow_beams_are_those_of_the_plain_python_search(num_beams, length_penalty):
-    for seed in range(5):
+    for seed in range(2):
         model = Model(seed)
         options = {
             "num_beams": num_beams,
@@ -333,13 +331,11 @@ def test_words_are_left_where_the_most_probable_ones_are_blocked():
         assert np.isfinite(found.log_probs[0, 0]) and len(set(tokens)) == len(tokens) > 7
 
 
-@pytest.mark.parametrize(
-    ("num_beams", "size"), all_slow_but((3, 2), [(1, 1), (3, 1), (3, 2), (3, 3)])
-)
+@pytest.mark.parametrize(("num_beams", "size"), all_slow_but((3, 2), [(1, 1), (3, 2), (3, 3)]))
 def test_no_caption_repeats_itself(num_beams, size):
     rules = RepetitionRules(no_repeat_ngram=size)
     options, repeating = {**OPTIONS, "max_length": 9}, 0
-    for seed in range(4):
+    for seed in range(2):
         model = Model(seed, end_bias=-6.0)
         free = beam_search(model.step, model.state(num_beams), num_beams=num_beams, **options)
         found = beam_search(
@@ -361,7 +357,7 @@ def test_no_caption_repeats_itself(num_beams, size):
 def test_no_word_follows_itself_or_a_word_between(num_beams):
     joining, echoes, found_echoes = UNK + 1, 0, 0
     rules = RepetitionRules(joining_token_id=joining)
-    for seed in range(6):
+    for seed in range(2):
         model = Model(seed, end_bias=-6.0)
         options = {**OPTIONS, "max_length": 9, "num_beams": num_beams}
         if num_beams == 1:
@@ -382,8 +378,7 @@ def has_echo(tokens, joining):
 
 
 @pytest.mark.slow
-def test_a_captioner_passes_it_on(scene_images):
-    captioner = Captioner.from_pretrained("scenes")
+def test_a_captioner_passes_it_on(captioner, scene_images):
     photos = [image.image_path for image in scene_images[:12]]
     free = captioner.caption(photos, num_beams=1)
     assert any(says_again(result.words, 1) for result in free)  # "a red circle left of a blue star"
@@ -403,18 +398,17 @@ def test_the_joining_word_is_an_option():
     options = {**OPTIONS, "max_length": 9, "rules": rules}
     expected = greedy_search(model.step, model.state(), **options)
     np.testing.assert_array_equal(found.token_ids, expected.token_ids)
-    captioner = Captioner.from_pretrained("scenes").adapted(no_repeat_around="a")
+    captioner = Captioner(words, encoder=None, no_repeat_around="a")
     assert captioner.search_settings.for_graph().no_repeat_around == "a"
     with pytest.raises(ValueError, match="one word"):
         Search(no_repeat_around="black and")
 
 
-@pytest.mark.parametrize("size", all_slow_but(2, [1, 2, 20]))
+@pytest.mark.parametrize("size", [1, 2, 20])
 def test_greedy_captions_repeat_nothing_either(size):
     options = {**OPTIONS, "max_length": 9, "rules": RepetitionRules(no_repeat_ngram=size)}
-    for seed in range(3):
-        model = Model(seed, end_bias=-6.0)
-        greedy = greedy_search(model.step, model.state(), **options)
-        one = beam_search(model.step, model.state(), num_beams=1, **options)
-        np.testing.assert_array_equal(greedy.token_ids, one.token_ids)
-        np.testing.assert_allclose(greedy.log_probs, one.log_probs, rtol=1e-5)
+    model = Model(end_bias=-6.0)
+    greedy = greedy_search(model.step, model.state(), **options)
+    one = beam_search(model.step, model.state(), num_beams=1, **options)
+    np.testing.assert_array_equal(greedy.token_ids, one.token_ids)
+    np.testing.assert_allclose(greedy.log_probs, one.log_probs, rtol=1e-5)
