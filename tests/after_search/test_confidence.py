@@ -108,8 +108,8 @@ def test_calibration_measures_the_error():
     plt.close(figure)
 
 
-def test_a_captioner_is_calibrated(calibrated, scenes, tmp_path):
-    captioner, measured = calibrated
+def test_a_captioner_is_calibrated(calibrated, captioner, scenes, tmp_path):
+    bundled, (captioner, measured) = captioner, calibrated
     assert (
         len(measured.confidences) == 120
         and measured.are_right.mean() > 0.9
@@ -125,7 +125,6 @@ def test_a_captioner_is_calibrated(calibrated, scenes, tmp_path):
     assert alone.confidence == pytest.approx(results[0].confidence, abs=1e-4)
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8)
     # Calibrated on scenes of which some captions are wrong.
-    bundled = Captioner.from_pretrained("scenes")
     assert all(result.confidence < 0.1 for result in bundled.caption([np.zeros_like(noise), noise]))
     assert captioner.attend(scenes[0].image_path, "a red circle").confidence is None
     assert Ensemble([captioner, captioner]).caption(scenes[0].image_path).confidence is None
@@ -141,9 +140,9 @@ def test_a_captioner_is_calibrated(calibrated, scenes, tmp_path):
 def test_the_captioner_has_its_own_confidence_while_it_is_calibrated_again(
     calibrated, scenes, monkeypatch
 ):
-    captioner = calibrated[0].adapted()
-    captioner.confidence = first = calibrated[0].confidence
-    seen = []
+    captioner, seen = calibrated[0], []
+    first = captioner.confidence
+    monkeypatch.setattr(captioner, "confidence", first)  # and again in the end
 
     def recorded(word_probs, features):
         seen.append(captioner.confidence)
@@ -155,8 +154,10 @@ def test_the_captioner_has_its_own_confidence_while_it_is_calibrated_again(
     assert captioner.confidence is not first
 
 
-def test_photos_that_cannot_serve(calibrated, scenes, tmp_path):
-    captioner = calibrated[0].adapted()
+def test_photos_that_cannot_serve(calibrated, scenes, tmp_path, monkeypatch):
+    captioner = calibrated[0]
+    for name in ("confidence", "training_photos"):  # as they were in the end
+        monkeypatch.setattr(captioner, name, getattr(captioner, name))
     without_captions = [dataclasses.replace(image, captions=[]) for image in scenes[:30]]
     dev = [dataclasses.replace(image, split="dev") for image in scenes[30:]]
     with pytest.raises(ValueError, match="at least 100 photos .* 90 photos of 'dev'"):
@@ -176,7 +177,7 @@ def test_copies_of_two_photos_are_too_alike(calibrated, scenes):
         dataclasses.replace(scenes[number % 2], image_id=f"copy{number}") for number in range(120)
     ]
     with pytest.raises(ValueError, match="too alike .* of which 2 have different"):
-        calibrate(calibrated[0].adapted(), copies, show_progress=False)
+        calibrate(calibrated[0], copies, show_progress=False)
 
 
 def test_it_is_saved_with_the_captioner(calibrated, scenes, saved):
@@ -195,6 +196,7 @@ def test_it_is_saved_with_the_captioner(calibrated, scenes, saved):
     assert again.adapted().confidence is None  # it will be trained further
 
 
+@pytest.mark.usefixtures("without_graphs")
 @pytest.mark.slow
 def test_it_does_not_outlive_the_weights(calibrated, scenes):
     captioner = calibrated[0].adapted()

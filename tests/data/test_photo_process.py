@@ -38,7 +38,7 @@ def test_another_process_reads_the_same_pixels(tmp_path):
     ):
         with pytest.raises(ValueError, match=reason):
             process.load(tmp_path / name, (16, 16))
-    running = process._process
+    running = process._process  # private: how it ends is seen only here
     process.close()
     assert running.returncode == 0, (
         "it ends with its input, and therefore with a worker that is killed"
@@ -68,7 +68,7 @@ def test_a_photo_that_is_never_read_is_given_up(tmp_path, crashes):
     expected = load_image(tmp_path / "one.png", (16, 16))
     process = PhotoProcess()
     np.testing.assert_array_equal(process.load(tmp_path / "one.png", (16, 16)), expected)
-    endless, process.deadline_s = process._process, 0.1
+    endless, process.deadline_s = process._process, 0.1  # private, as above
     with pytest.raises(ValueError, match="endless.png: the picture was not read within 0.1 s"):
         process.load(tmp_path / "endless.png", (16, 16))
     assert endless.returncode not in (None, 0), "it was killed"

@@ -28,8 +28,10 @@ SMALL = {
     "embedding_dim": 4,
     "hidden_dim": 4,
     "attention_dim": 4,
+    "image_size": 16,
     "epochs": 1,
     "num_beams": 1,
+    "max_length": 4,
     "show_progress": False,
 }
 

@@ -123,6 +123,7 @@ def boxes_of_scenes(images):
     return Boxes(phrases)
 
 
+@pytest.mark.usefixtures("without_graphs")
 @pytest.mark.slow
 def test_fit_takes_boxes_to_words_and_to_rewards(scene_images, tmp_path):
     images = [image for image in scene_images if image.split == "train"][:6]

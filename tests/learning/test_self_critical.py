@@ -77,7 +77,7 @@ def flat(gradients):
 
 @pytest.mark.parametrize(
     ("reward_baseline", "kind"),
-    [("greedy", {}), ("others", {}), ("greedy", {"attention": "none", "cell": "gru"})],
+    [("greedy", {}), ("others", {"attention": "none", "cell": "gru"})],
 )
 @pytest.mark.slow
 def test_the_mean_of_drawn_gradients_is_that_of_the_expected_reward(

@@ -94,6 +94,7 @@ def test_resampled_bleu_is_bleu_of_the_drawn_photos(images):
     """The counts of photos that were drawn twice count twice: checked with BLEU of that
     very corpus.
     """
+    # `compare` draws photos itself, and shows only intervals of many draws.
     from keras_sat.measuring.comparison import _scores_of_draws
 
     table = table_of(images, 0.5)

@@ -14,6 +14,9 @@ import keras_sat
 from data_utils import draw_scenes
 from keras_sat import Captioner, Ensemble, equations
 from keras_sat.__main__ import main
+
+# The figures are sums over all words: which cells are replaced, what is blurred and the
+# probability of one word are seen in these private functions alone.
 from keras_sat.measuring.faithfulness import (
     CELLS,
     SIZES,

@@ -104,9 +104,8 @@ def scenes_with_boxes(scene_images, tmp_path):
     return dev, path
 
 
-def test_through_evaluate_files_and_compare(scenes_with_boxes, tmp_path, quick_meteor):
+def test_through_evaluate_files_and_compare(captioner, scenes_with_boxes, tmp_path, quick_meteor):
     dev, path = scenes_with_boxes
-    captioner = keras_sat.Captioner.from_pretrained("scenes")
     options = {"split": "dev", "num_beams": 1, "show_progress": False}
     table = keras_sat.evaluate(captioner, dev, boxes=path, regions=True, **options)
     assert table.grounding["num_phrases"] > 0 and 0 < table.grounding["mass"] < 1

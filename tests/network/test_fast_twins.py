@@ -145,14 +145,6 @@ def test_forced_maps_replace_the_selection_in_both_loops(options):
     assert not np.array_equal(free[NAMES.index("selection")], selection)
 
 
-@pytest.mark.slow
-def test_the_loop_with_fused_scores_is_the_plain_one():
-    """In float32 and of such a size that XLA is used too."""
-    decoder = make_decoder(attention_dim=2**9, dtype="float32", regions=2**6)
-    assert decoder.attention_layer.score_method == "fused"
-    assert_twins_agree(decoder, regions=2**6, tolerance=2e-4)
-
-
 def test_the_decoder_says_which_loop_it_uses():
     decoder = make_decoder()
     assert decoder.uses_fast_loop

@@ -13,9 +13,7 @@ from keras_sat.network.finer_grid import rows_and_columns_of, with_grid, without
 EXACT = {
     ("vgg16", 64): (0, 0),
     ("resnet50", 64): (0, 0),
-    ("mobilenet_v2", 64): (1, 1),
     ("mobilenet_v2", (96, 64)): (1, 1),
-    ("efficientnet_lite0", 64): (1, 1),
     ("efficientnet_lite0", 96): (1, 1),
     ("efficientnet_lite2", 68): (0, 0),  # an odd number of cells before the last stride
 }

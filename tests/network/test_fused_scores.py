@@ -42,9 +42,7 @@ def no_shortcut(monkeypatch):
     monkeypatch.delattr(equations, "additive_scores")
 
 
-@pytest.mark.parametrize(
-    "captions, in_graph", all_slow_but((3, True), [(1, False), (1, True), (3, False), (3, True)])
-)
+@pytest.mark.parametrize("captions, in_graph", all_slow_but((3, True), [(1, False), (3, True)]))
 def test_scores_and_gradients_are_those_of_the_equation(captions, in_graph):
     right_scores, right_gradients = scores_and_gradients(
         equations.additive_scores, arguments(captions)
@@ -95,8 +93,8 @@ def test_sizes_that_are_small_unknown_or_cannot_be_cut_are_left_to_the_equation(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype, tolerance", [("bfloat16", 0.02), ("float16", 0.01)])
-def test_half_precision_is_computed_in_float32_and_rounded_last(dtype, tolerance, no_shortcut):
+def test_half_precision_is_computed_in_float32_and_rounded_last(no_shortcut):
+    dtype, tolerance = "bfloat16", 0.02
     given = arguments(2, dtype)
     scores, gradients = scores_and_gradients(scores_by_fused_code, given)
     right, right_gradients = scores_and_gradients(
@@ -126,13 +124,8 @@ def test_a_step_that_is_compiled_as_a_whole_is_that_of_the_equation(attends):
     def run():
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(decoder(tf.constant(features), tf.constant(ids)).logits ** 2)
-        weights = [
-            decoder.attention_layer.feature_projection.kernel,
-            *decoder.attention_layer.trainable_variables[-2:],
-        ]
-        return loss, *map(
-            tf.convert_to_tensor, tape.gradient(loss, [weight.value for weight in weights])
-        )
+        weights = [weight.value for weight in decoder.trainable_variables]
+        return loss, *map(tf.convert_to_tensor, tape.gradient(loss, weights))
 
     with without_fast_twins():
         right = run()

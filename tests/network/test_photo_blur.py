@@ -140,6 +140,7 @@ def test_features_have_a_folder_for_each_encoder_with_the_name_of_earlier_versio
     options, name, tmp_path
 ):
     captioner = Captioner(["a"], **options)
+    # `fit` would encode photos, with MobileNetV2 too.
     assert _default_cache_dir(captioner, tmp_path, tmp_path / "run") == tmp_path / name
 
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -9,11 +11,13 @@ from keras_sat.network.precision import multiplies_bfloat16, resolved_dtype
 
 
 @pytest.fixture
-def machine(monkeypatch):
+def machine(monkeypatch, tmp_path):
     """Return a function that sets what TensorFlow and Linux tell of the machine."""
 
-    def tell(flags=(), capabilities=()):
-        monkeypatch.setattr(precision, "_processor_flags", lambda: set(flags))
+    def tell(flags=(), capabilities=(), *, cpuinfo="flags\t\t: {}\n\nflags\t\t: fpu\n"):
+        if cpuinfo is not None:
+            (tmp_path / "cpuinfo").write_text(cpuinfo.format(" ".join(flags)))
+        monkeypatch.setattr(precision, "Path", lambda path: tmp_path / Path(path).name)
         gpus = list(range(len(capabilities)))
         monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: gpus)
         monkeypatch.setattr(
@@ -49,22 +53,14 @@ def test_auto_is_bfloat16_where_the_device_multiplies_it(
     ]
 
 
-def test_the_flags_are_those_that_linux_tells(tmp_path):
-    (tmp_path / "cpuinfo").write_text(
-        "processor\t: 0\nflags\t\t: fpu avx512_bf16\n\nprocessor\t: 1\nflags\t\t: fpu\n"
-    )
-    assert precision._processor_flags(tmp_path / "cpuinfo") == {"fpu", "avx512_bf16"}
-    (tmp_path / "arm").write_text("processor\t: 0\nFeatures\t: fp asimd\n")
-    assert (
-        precision._processor_flags(tmp_path / "arm")
-        == precision._processor_flags(tmp_path / "none")
-        == set()
-    )
+@pytest.mark.parametrize("cpuinfo", ["processor\t: 0\nFeatures\t: fp amx_bf16\n", None])
+def test_a_machine_that_tells_no_flags_has_none(machine, cpuinfo):
+    machine(cpuinfo=cpuinfo)
+    assert multiplies_bfloat16() is False
 
 
-@pytest.mark.parametrize("flags, computes", [(["amx_bf16"], "bfloat16"), ([], "float32")])
-def test_a_captioner_trains_in_it_and_its_weights_are_float32(machine, tmp_path, flags, computes):
-    machine(flags)
+def test_a_captioner_trains_in_it_and_its_weights_are_float32(machine, tmp_path):
+    machine(["amx_bf16"])
     captioner = Captioner(
         ["a", "dog"], encoder=None, hidden_dim=4, embedding_dim=4, attention_dim=4, dtype="auto"
     )
@@ -74,7 +70,7 @@ def test_a_captioner_trains_in_it_and_its_weights_are_float32(machine, tmp_path,
     assert np.isfinite(
         captioner.train_step(((features, ids), ids, np.ones((2, 3), np.float32)))["loss"]
     )
-    assert captioner.decoder.compute_dtype == captioner.adapter.compute_dtype == computes
+    assert captioner.decoder.compute_dtype == captioner.adapter.compute_dtype == "bfloat16"
     assert {
         keras.backend.standardize_dtype(weight.dtype) for weight in captioner.decoder.weights
     } == {"float32"}

@@ -377,6 +377,9 @@ def test_a_list_that_is_gone_or_changed_is_noticed(tmp_path):
     assert photo_list.list_of_photos(output, settings) == photos
 
 
+# Workers make rows and parts: without a cluster, only private functions do.
+
+
 @pytest.mark.extras
 def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
     rows = [

@@ -11,6 +11,8 @@ from helpers import assert_same_caption, photo_captioner, random_pixels
 from keras_sat import Ensemble
 from keras_sat.__main__ import main
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
+
 
 @pytest.fixture
 def photos():

@@ -11,17 +11,12 @@ import keras_sat
 from data_utils import FeatureCache, Vocabulary, draw_scenes
 from data_utils.photos import crop_of, load_image
 from data_utils.vocabulary import REGION_TOKEN
-from keras_sat import AttentionDisplay, Captioner, Ensemble
+from keras_sat import AttentionDisplay, Ensemble
 from keras_sat.__main__ import main
 from keras_sat.settings import Search
 
 LEFT, RIGHT = (0.0, 0.0, 0.5, 1.0), (0.5, 0.5, 1.0, 1.0)
 SAME = {"log_prob": {"rtol": 1e-5}, "maps": {"atol": 1e-6}}
-
-
-@pytest.fixture(scope="module")
-def captioner():
-    return Captioner.from_pretrained("scenes")
 
 
 @pytest.fixture(scope="module")

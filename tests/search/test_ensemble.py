@@ -122,6 +122,7 @@ def unknown_encoder(seed):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_meteor")
 def test_photos_are_encoded_once_for_members_with_the_same_encoder(tmp_path, monkeypatch):
     shared, other = unknown_encoder(0), unknown_encoder(1)
     members = [

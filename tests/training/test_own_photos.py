@@ -272,9 +272,7 @@ def test_the_cross_entropy_from_before_is_that_of_the_captioner_and_it_resumes(
 @pytest.mark.usefixtures("bundled_with_consensus", "without_graphs", "quick_meteor")
 @pytest.mark.parametrize(
     "train, dev, test",
-    all_slow_but(
-        (5, 1, 0), [(1, 0, 0), (1, 1, 1), (2, 1, 0), (5, 1, 0), (20, 8, 1), (99, 2, 0), (101, 0, 1)]
-    ),
+    all_slow_but((5, 1, 0), [(1, 0, 0), (1, 1, 1), (5, 1, 0), (101, 0, 1)]),
 )
 def test_a_folder_of_any_size_is_trained_and_captions(train, dev, test, tmp_path, capsys):
     folder = write_folder(tmp_path / "mine", train=train, dev=dev, test=test)

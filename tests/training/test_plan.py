@@ -106,7 +106,7 @@ def test_wrong_options_are_told_without_photos(computer):
 def test_the_example_of_the_docs(capsys):
     page = TRAINING.read_text(encoding="utf-8")
     code, expected = re.search(
-        r"```python\n(from keras_sat\.training\.plan.*?)```\n\n```text\n(.*?)```", page, re.DOTALL
+        r"```python\n(from keras_sat\.training import .*?)```\n\n```text\n(.*?)```", page, re.DOTALL
     ).groups()
     exec(compile(code, TRAINING.name, "exec"), {})
     said = capsys.readouterr().out

@@ -161,6 +161,7 @@ def test_python_and_the_command_line_take_the_preset_of_the_data_set(
     def asked(options, **arguments):
         options = options_to_set(options, **arguments)
         encoder = default_encoder(given["data"])
+        # Further on, `fit` would read the data set, which is not here.
         _, settings = _preset_of(given["data"], options, **arguments, encoder=encoder)
         seen.append({**settings, **options})
         raise ValueError("that is all")

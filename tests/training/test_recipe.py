@@ -140,44 +140,47 @@ def test_other_arguments_are_rejected_and_named(whole_training, tmp_path):
     )
 
 
-@pytest.mark.usefixtures("without_graphs")
-def test_one_device_trains_with_the_fit_of_keras(tmp_path, monkeypatch):
-    calls = []
+TWO_EPOCHS = {"schedule": "constant", "warmup_steps": 0, "splits": ["train"], "batch_size": 80}
+
+
+@pytest.fixture
+def two_epochs(tmp_path_factory, without_graphs, monkeypatch):
+    """A training of two epochs: its folder, the callbacks that Keras' own `fit` received
+    after one of ours, and how many epochs were saved when the line of each was printed.
+    """
+    folder, calls, epochs_saved = tmp_path_factory.mktemp("two"), [], {}
+    ours = keras.callbacks.Callback()
     keras_fit = keras.Model.fit
 
     def fit(model, batches, **options):
-        calls.append(options["callbacks"])
+        calls.append(options["callbacks"][options["callbacks"].index(ours) + 1 :])
         return keras_fit(model, batches, **options)
-
-    monkeypatch.setattr(keras.Model, "fit", fit)
-    train(tmp_path, epochs=1, splits=["train"], batch_size=80)
-    (callbacks,) = calls
-    assert isinstance(callbacks[-2], keras_sat.KeepTraining), "after what `fit` was given"
-    with pytest.raises(ValueError, match="On one device, use `Captioner.fit`"):
-        Cluster().fit(None, None)
-
-
-@pytest.mark.usefixtures("without_graphs")
-def test_the_line_of_an_epoch_comes_after_its_checkpoint(tmp_path, monkeypatch):
-    epochs_saved = {}
 
     class Screen(io.StringIO):
         def write(self, text):
             if epoch := re.match(r"epoch (\d)/2: loss", text):
-                epochs_saved[int(epoch[1])] = len(read_checkpoint(tmp_path / "checkpoint")[0])
+                epochs_saved[int(epoch[1])] = len(read_checkpoint(folder / "checkpoint")[0])
 
-    monkeypatch.setattr("sys.stdout", Screen())
-    train(tmp_path, epochs=2, splits=["train"], batch_size=80, show_progress=True)
-    assert epochs_saved == {1: 1, 2: 2}
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.Model, "fit", fit)
+        patch.setattr("sys.stdout", Screen())
+        train(folder, epochs=2, callbacks=[ours], show_progress=True, **TWO_EPOCHS)
+    return folder, calls, epochs_saved
 
 
-@pytest.mark.usefixtures("without_graphs")
-def test_more_epochs_continue_as_if_it_had_never_stopped(tmp_path):
-    options = {"schedule": "constant", "warmup_steps": 0, "splits": ["train"], "batch_size": 80}
-    train(tmp_path / "two", epochs=1, **options)
-    train(tmp_path / "two", epochs=2, **options)
-    train(tmp_path / "whole", epochs=2, **options)
-    assert_same_end(tmp_path / "whole", tmp_path / "two")
+def test_more_epochs_continue_as_if_it_had_never_stopped(two_epochs, tmp_path):
+    folder, calls, epochs_saved = two_epochs
+    (callbacks,) = calls
+    assert any(isinstance(after, keras_sat.KeepTraining) for after in callbacks)
+    assert epochs_saved == {1: 1, 2: 2}, "the line of an epoch comes after its checkpoint"
+    for epochs in (1, 2):
+        train(tmp_path, epochs=epochs, **TWO_EPOCHS)
+    assert_same_end(folder, tmp_path)
+
+
+def test_one_device_trains_with_the_fit_of_keras():
+    with pytest.raises(ValueError, match="On one device, use `Captioner.fit`"):
+        Cluster().fit(None, None)
 
 
 def test_arguments_that_are_objects_are_the_same_in_every_process():
@@ -468,6 +471,7 @@ def test_errors(options, message, tmp_path, monkeypatch):
 
 
 def test_learning_rates():
+    # Of a training of so many steps, which would take minutes.
     assert phases._learning_rate(0.1, "constant", 0, 100) == 0.1
     cosine, warm = (
         phases._learning_rate(0.1, "cosine", 10, 110),
@@ -488,7 +492,7 @@ def test_the_command_line_offers_what_fit_takes():
     assert arguments == {"command": "fit", "data": "scenes", "epochs": 3}
     known = {*inspect.signature(keras_sat.fit).parameters} - {"options"}
     known |= {*FitSettings.names()}
-    actions = command_parser("fit")._actions
+    actions = command_parser("fit")._actions  # argparse lists them nowhere else
     offered = {action.dest for action in actions} - {"help", "help_all", "gpus", "hosts"}
     assert {*REMOVED} < offered  # to say what is there instead
     offered -= {*REMOVED}
