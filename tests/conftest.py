@@ -149,6 +149,16 @@ def scene_cache(scene_images, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def eight(tmp_path_factory):
+    """Eight photos with a caption each, their vocabulary and the cache of their
+    features.
+    """
+    from eight_photos import write_eight
+
+    return write_eight(tmp_path_factory.mktemp("eight"))
+
+
+@pytest.fixture(scope="session")
 def training_and_its_half(tmp_path_factory):
     from small_training import At, train
 

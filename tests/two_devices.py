@@ -1,5 +1,5 @@
-"""Run by test_captioner.py in a process of its own: Keras' own fit on two logical CPUs
-and on one device.
+"""Run by learning/test_training.py in a process of its own: Keras' own fit on two
+logical CPUs and on one device.
 """
 
 import json

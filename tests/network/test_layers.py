@@ -146,6 +146,6 @@ def test_no_layer_is_left_out():
 def test_a_layer_passes_the_test_of_keras(name):
     arguments = {"init_kwargs": {}, **LAYERS[name]}
     # Its check of training calls a layer with one argument: those with more are trained
-    # in test_captioner.py.
+    # in tests/learning/test_training.py.
     arguments["run_training_check"] = not isinstance(arguments["input_shape"], dict)
     TestCase().run_layer_test(layers()[name.split()[0]], **arguments)

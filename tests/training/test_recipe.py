@@ -145,8 +145,9 @@ TWO_EPOCHS = {"schedule": "constant", "warmup_steps": 0, "splits": ["train"], "b
 
 @pytest.fixture
 def two_epochs(tmp_path_factory, without_graphs, monkeypatch):
-    """A training of two epochs: its folder, the callbacks that Keras' own `fit` received
-    after one of ours, and how many epochs were saved when the line of each was printed.
+    """A training of two epochs: its folder, the callbacks that Keras' own `fit`
+    received after one of ours, and how many epochs were saved when the line of each was
+    printed.
     """
     folder, calls, epochs_saved = tmp_path_factory.mktemp("two"), [], {}
     ours = keras.callbacks.Callback()
