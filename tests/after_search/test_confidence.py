@@ -20,6 +20,7 @@ from keras_sat.files import save_records
 from keras_sat.looking import AttentionDisplay, gallery
 from keras_sat.measuring import Calibration, fraction_named
 from keras_sat.search import Ensemble
+from keras_sat.training import plan, recipe
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +211,8 @@ def test_it_does_not_outlive_the_weights(calibrated, scenes):
 
 @pytest.mark.slow
 def test_fit_calibrates_at_the_end(monkeypatch, tmp_path, capsys, without_graphs):
-    monkeypatch.setattr(calibration, "FEWEST_DEV_PHOTOS", 3)
+    for module in (calibration, plan):
+        monkeypatch.setattr(module, "FEWEST_DEV_PHOTOS", 3)
     monkeypatch.setattr(calibration, "NUM_FOLDS", 2)
     options = {"epochs": 1, "self_critical_epochs": 1}
     confidence = train(tmp_path / "run", show_progress=True, **options).confidence
@@ -229,8 +231,9 @@ def test_a_failed_calibration_does_not_lose_the_training(monkeypatch, tmp_path, 
     def fail(*arguments, **options):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(calibration, "FEWEST_DEV_PHOTOS", 3)
-    monkeypatch.setattr(calibration, "calibrate", fail)
+    for module in (calibration, plan):
+        monkeypatch.setattr(module, "FEWEST_DEV_PHOTOS", 3)
+    monkeypatch.setattr(recipe, "calibrate", fail)
     with pytest.warns(UserWarning, match="without a confidence: the disk is full"):
         captioner = train(tmp_path / "run", epochs=1)
     assert captioner.confidence is None and len(captioner.history["loss"]) == 1

@@ -17,6 +17,7 @@ from keras_sat.after_search import consensus
 from keras_sat.after_search.consensus import Consensus
 from keras_sat.files import read_model
 from keras_sat.files.model_folder import write_model
+from keras_sat.training import plan
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +235,8 @@ def test_the_command_line_builds_and_shows_it(paths, tmp_path, monkeypatch, caps
 
 @pytest.mark.slow
 def test_fit_builds_it(monkeypatch, tmp_path, without_graphs):
-    monkeypatch.setattr(consensus, "FEWEST_TRAINING_PHOTOS", 30)
+    for module in (consensus, plan):
+        monkeypatch.setattr(module, "FEWEST_TRAINING_PHOTOS", 30)
     for _ in range(2):  # the second one is loaded
         captioner = train(tmp_path / "run", epochs=1, consensus_weight=2.0)
         assert len(captioner.consensus.photo_ids) == 32

@@ -321,7 +321,8 @@ def test_what_fails_after_training_does_not_lose_it(error, mine, tmp_path, monke
     def fail(*arguments, **options):
         raise error
 
-    monkeypatch.setattr(plan, "FEWEST_TRAINING_PHOTOS", 4)
+    for module in (consensus, plan):
+        monkeypatch.setattr(module, "FEWEST_TRAINING_PHOTOS", 4)
     options = {"data_dir": mine, "output_dir": tmp_path / "run", "epochs": 1}
     build = consensus.Consensus.build
     monkeypatch.setattr(consensus.Consensus, "build", fail)
