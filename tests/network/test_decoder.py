@@ -19,7 +19,7 @@ KNOWN = ("soft", "hard", "none"), ("additive", "dot", "bilinear"), ("lstm", "gru
 HEADINGS = [
     kind for kind in itertools.product(*KNOWN) if kind[0] != "none" or kind[1] == "additive"
 ]
-# Each attention, scoring and cell: the options below do not ask which of them it is.
+# Each attention, scoring and cell: other options do not ask which of them it is.
 SOME = [("soft", "additive", "lstm"), ("hard", "dot", "gru"), ("soft", "bilinear", "gru")]
 SOME += [("none", "additive", "lstm")]
 pytestmark = pytest.mark.usefixtures("attentions_of_our_own")
@@ -65,7 +65,7 @@ def test_forward_pass_is_that_of_the_paper(attention):
 
 @pytest.mark.parametrize(
     "kind, options",
-    [*itertools.product(HEADINGS, [AFTER_READING]), *itertools.product(SOME, OPTIONS)],
+    [*itertools.product(HEADINGS, [AFTER_READING]), *itertools.product(SOME[:2], OPTIONS)],
 )
 def test_forward_pass_of_variants_is_that_of_their_transcription(kind, options):
     decoder = make_decoder(*kind, **options)

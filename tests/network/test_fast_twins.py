@@ -108,8 +108,8 @@ def assert_twins_agree(decoder, *, tolerance=1e-6, **options):
 
 AFTER_READING = {"attends": "after", "sentinel": True, "num_layers": 3}
 QUICK = [
-    *((*kind, {"num_layers": 3}) for kind in KINDS[::2]),
-    *((*kind, AFTER_READING) for kind in KINDS[1::4]),
+    *((*kind, {"num_layers": 3}) for kind in KINDS[::3]),
+    *((*kind, AFTER_READING) for kind in KINDS[1::5]),
 ]
 OPTIONS = [{}, {"attends": "after"}, {"sentinel": True}]
 ALL = [(*kind, options) for kind in KINDS for options in ({"num_layers": 3}, AFTER_READING)]

@@ -140,7 +140,7 @@ def test_other_arguments_are_rejected_and_named(whole_training, tmp_path):
     )
 
 
-TWO_EPOCHS = {"schedule": "constant", "warmup_steps": 0, "splits": ["train"], "batch_size": 80}
+TWO_EPOCHS = {"schedule": "constant", "warmup_steps": 0, "splits": ["train"], "batch_size": 160}
 
 
 @pytest.fixture
