@@ -77,10 +77,10 @@ def export(captioner, directory, formats, **options):
             "TensorFlow cannot load from a path that contains [. Choose another folder. "
             f"Received: {str(directory)!r}"
         )
-    _next_version(directory)  # rejects an unsuitable folder before writing anything into it
+    next_version(directory)  # rejects an unsuitable folder before writing anything into it
     onnx = onnx_file(captioner, beams) if "onnx" in formats else None  # may fail too
     with exclusive_lock(directory / ".lock", f"is exporting into {directory}"):
-        folder = _next_version(directory)
+        folder = next_version(directory)
         clear_half_written(folder)
         with whole_folder(folder) as temporary:
             if "tf_saved_model" in formats:
@@ -133,7 +133,7 @@ def check_captioner(captioner, *, in_float32):
         )
 
 
-def _next_version(directory):
+def next_version(directory):
     """Return the path for the next numbered export in a folder."""
     versions = [0]
     for path in directory.iterdir() if directory.exists() else ():
@@ -150,7 +150,7 @@ def _next_version(directory):
     return directory / str(max(versions) + 1)
 
 
-def _stretched(photos, size):
+def stretched_photos(photos, size):
     """Resize photos exactly as `load_image` does, one axis after the other.
 
     `tf.image.resize`, rounded after each axis, was off by one in 1 % of the pixels and
@@ -180,7 +180,7 @@ def _stretched_to(photos, length):
     return tf.cast(tf.reshape(rounded, shape), tf.uint8)
 
 
-def _decoded(content, size):
+def decoded_photo(content, size):
     """Decode a JPEG or PNG file as `load_image` does: (height, width, 3).
 
     Large JPEGs are decoded at reduced size, and all JPEGs with the accurate DCT:
@@ -227,10 +227,10 @@ def _write_saved_model(captioner, directory, search):
     shared = as_function(with_words, tf.TensorSpec((None, *size, 3), tf.uint8))
 
     def serve(images):
-        return shared(_stretched(images, size))
+        return shared(stretched_photos(images, size))
 
     def photo_of(content):
-        return _stretched(_decoded(content, size)[None], size)[0]
+        return stretched_photos(decoded_photo(content, size)[None], size)[0]
 
     def serve_jpeg(image_bytes):
         return shared(

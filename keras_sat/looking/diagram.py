@@ -407,9 +407,9 @@ def code_of(box):
     """Return the numbers of a Box's lines in show_attend_tell.py, and their text, in
     which "..." stands for lines that are left out between them.
     """
-    lines = _paper_lines()
+    lines = _lines_of_file(PAPER_FILE)
     if box.function == END_OF_FILE:
-        last = max(statement.end_lineno for statement in _paper_tree().body)
+        last = max(statement.end_lineno for statement in _tree_of_file(PAPER_FILE).body)
         numbers = [n for n in range(last + 1, len(lines) + 1) if lines[n - 1].strip()]
     else:
         numbers = _lines_of(_function(box.function), box.variables)
@@ -424,18 +424,18 @@ def code_of(box):
 
 
 @functools.cache
-def _paper_lines():
-    return PAPER_FILE.read_text(encoding="utf-8").splitlines()
+def _lines_of_file(path):
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 @functools.cache
-def _paper_tree():
-    return ast.parse(PAPER_FILE.read_text(encoding="utf-8"))
+def _tree_of_file(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def _function(dotted_name):
     """Return the definition of a function such as "ShowAttendTell.attend"."""
-    found = _paper_tree()
+    found = _tree_of_file(PAPER_FILE)
     for name in dotted_name.split("."):
         found = next(part for part in found.body if getattr(part, "name", None) == name)
     return found
@@ -445,7 +445,7 @@ def _lines_of(function, variables):
     """Return the numbers of the lines that assign some variables, each with the comment
     above it.
     """
-    lines, numbers = _paper_lines(), set()
+    lines, numbers = _lines_of_file(PAPER_FILE), set()
     for statement in ast.walk(function):
         if not _assigned(statement) & {*variables}:
             continue

@@ -69,7 +69,7 @@ def region_colours(words_of_steps):
     usable = [
         colour
         for colour in PALETTE
-        if all(_distance(colour, named) >= NEAREST for named in colours.values())
+        if all(colour_distance(colour, named) >= NEAREST for named in colours.values())
     ]
     for word in wanted:
         if word in colours:
@@ -82,7 +82,7 @@ def region_colours(words_of_steps):
     return colours
 
 
-def _distance(first, second):
+def colour_distance(first, second):
     """Return how different two colours "#rrggbb" look: their distance in CIELAB."""
     return float(np.linalg.norm(_lab(first) - _lab(second)))
 

@@ -22,7 +22,7 @@ from data_utils import draw_scenes, load_image
 from data_utils.base import write_whole
 from keras_sat import Captioner
 from keras_sat.__main__ import main
-from keras_sat.export.export_formats import _decoded, _next_version, _stretched
+from keras_sat.export.export_formats import decoded_photo, next_version, stretched_photos
 
 BOTH = ["tf_saved_model", "litert"]
 WORDS = ["a", "red", "blue", "circle", "star", "is", "left", "of"]
@@ -179,7 +179,7 @@ def test_the_lines_of_the_readme(exported, scenes, monkeypatch, capsys):
 @pytest.mark.parametrize("height, width", [(64, 48), (200, 301), (20, 31), (1, 1), (2, 300)])
 def test_pixels_of_any_size_are_stretched_bit_for_bit(height, width):
     photos = np.random.default_rng(0).integers(0, 256, (3, height, width, 3), dtype=np.uint8)
-    stretched = _stretched(tf.constant(photos), (64, 48)).numpy()
+    stretched = stretched_photos(tf.constant(photos), (64, 48)).numpy()
     np.testing.assert_array_equal(stretched, [load_image(photo, (64, 48)) for photo in photos])
 
 
@@ -191,8 +191,8 @@ def test_files_are_decoded_bit_for_bit(name, size, scenes, tmp_path):
         tmp_path / name,
         **({"progressive": True, "subsampling": 0} if "progressive" in name else {}),
     )
-    decoded = _decoded(tf.constant((tmp_path / name).read_bytes()), (64, 64))
-    stretched = _stretched(decoded[None], (64, 64))[0].numpy()
+    decoded = decoded_photo(tf.constant((tmp_path / name).read_bytes()), (64, 64))
+    stretched = stretched_photos(decoded[None], (64, 64))[0].numpy()
     np.testing.assert_array_equal(stretched, load_image(tmp_path / name, 64))
 
 
@@ -355,10 +355,10 @@ def test_bad_use_is_rejected_before_anything_is_written(folder, options, message
 
 
 def test_the_next_export_has_the_next_number(tmp_path):
-    assert _next_version(tmp_path / "new") == tmp_path / "new" / "1"
+    assert next_version(tmp_path / "new") == tmp_path / "new" / "1"
     for name in ("4", "10", ".11.0123abcd.part"):  # a killed process left the last one
         (tmp_path / name).mkdir()
-    assert _next_version(tmp_path) == tmp_path / "11"
+    assert next_version(tmp_path) == tmp_path / "11"
 
 
 # As TensorFlow's own writers say it; beyond `ulimit -f` it is an OutOfRangeError, with

@@ -332,7 +332,7 @@ def test_captions_one_by_one_go_on_past_what_cannot_be_read(tmp_path):
 
 def test_bundled_encoder_weights_are_not_for_saved_captioners(tmp_path):
     weights = tmp_path / "tiny.weights.h5"
-    keras_sat.BUNDLED_ENCODERS["tiny"](image_size=16).save_weights(weights)
+    keras_sat.ENCODERS["tiny"](image_size=16).save_weights(weights)
     frozen = {"encoder_training": "frozen", "encoder_weights": str(weights)}
     make_captioner(encoder="tiny", image_size=16, **frozen).save(tmp_path / "model")
     with pytest.raises(ValueError, match="only for a new captioner, not for a saved one"):

@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 import pytest
 from helpers import random_pixels
+from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -67,8 +68,6 @@ def sentence(figure):
 
 
 def test_a_large_photo_and_a_panel_for_each_content_word(display, photo):
-    from matplotlib import pyplot as plt
-
     axes = display.plot()
     assert titles(axes) == ["", "dog", "runs", "red", "ball"]
     figure = axes[0].figure
@@ -82,6 +81,7 @@ def test_a_large_photo_and_a_panel_for_each_content_word(display, photo):
         (line,) = panel.collections
         np.testing.assert_allclose(line.get_color()[0][:3], np.divide(LINE, 255))
         casing, _ = line.get_path_effects()
+        # Matplotlib has no public name for the options of a path effect.
         np.testing.assert_allclose(casing._gc["foreground"], np.divide(CASING, 255))
         assert casing._gc["linewidth"] > 1.5 * line.get_linewidth()[0]
         assert len(line.get_segments()) >= 1 and not panel.axison
@@ -96,8 +96,6 @@ def test_a_large_photo_and_a_panel_for_each_content_word(display, photo):
 
 @pytest.mark.parametrize("width", [3.3, 7])
 def test_text_has_eight_points_and_fits_a_figure_of_any_width(display, width):
-    from matplotlib import pyplot as plt
-
     words = [
         "photographers",
         "wearing",
@@ -194,7 +192,8 @@ def test_a_word_from_memory_has_no_map(photo, tmp_path):
         axes[1].images[0].get_array(), spotlight(photo, np.zeros((40, 60)))
     )
     assert axes[1].collections[0].get_segments() == [] != axes[2].collections[0].get_segments()
-    above = sentence(display._new_axes(Figure, width=7)[0].figure)
+    above = sentence(display.plot(width=7)[0].figure)
+    plt.close("all")
     assert above[1] == ("dog", True, "italic") and above[2] == ("runs", True, "normal")
     with pytest.raises(ValueError, match="2 words, .* 3 numbers"):
         AttentionDisplay(photo, ["a", "dog"], maps_of(2), np.ones(3))
@@ -322,8 +321,6 @@ def test_compare_takes_photos(photo, maps):
 
 
 def test_panels_can_say_how_much_of_the_photo_they_show(photo, tmp_path):
-    from matplotlib import pyplot as plt
-
     maps = np.zeros((4, 4, 5))
     maps[0, 1, 2] = maps[1, 0, 0] = maps[1, 3, 4] = 1
     maps[2] = 1 / 20
@@ -380,9 +377,8 @@ def test_photos_have_200_pixels_per_printed_inch_or_fewer(ending, tmp_path):
     photo = np.random.default_rng(0).integers(0, 256, (200, 300, 3), dtype=np.uint8)
     display = AttentionDisplay(photo, WORDS, maps_of(len(WORDS)))
     path = tmp_path / f"a.{ending}"
-    inches = np.array(
-        [panel.get_position().width * 3.3 for panel in display._new_axes(Figure, width=3.3)]
-    )
+    inches = np.array([panel.get_position().width * 3.3 for panel in display.plot(width=3.3)])
+    plt.close("all")
     display.save(path, width=3.3)
     assert [width for width, _ in images_in(path)] == pytest.approx(
         np.minimum(200 * inches, 300), abs=0.51
@@ -397,7 +393,8 @@ def test_photos_have_200_pixels_per_printed_inch_or_fewer(ending, tmp_path):
 def test_lines_stay_where_they_are_if_a_photo_is_shrunk():
     photo = np.random.default_rng(0).integers(0, 256, (600, 900, 3), dtype=np.uint8)
     display = AttentionDisplay(photo, WORDS, maps_of(len(WORDS)))
-    axes = display.plot(display._new_axes(Figure, width=3.3))
+    axes = display.plot(width=3.3)
+    plt.close("all")
     for panel, position in zip(axes[1:], display.positions()):
         shrink_to_printed_size(panel, 200)
         (image,) = panel.images
@@ -465,8 +462,6 @@ def test_an_empty_caption(photo, tmp_path):
 
 
 def test_soft_and_hard_one_above_the_other(photo):
-    from matplotlib import pyplot as plt
-
     words = ["a", "red", "dog", "runs"]
     soft = CaptionResult("a red dog runs", words, -1.0, maps_of(4), image=photo)
     hard = AttentionDisplay(photo, ["the", "dog", "walks", "home"], maps_of(4))
@@ -524,8 +519,6 @@ def test_votes_are_discs_on_the_photo_so_that_a_row_of_them_can_be_told_apart(ph
 
 
 def test_a_caption_that_is_the_same_as_above_is_written_once_and_the_line_is_explained(photo):
-    from matplotlib import pyplot as plt
-
     words, maps = ["a", "red", "dog"], maps_of(3)
     attention, votes = (
         AttentionDisplay(photo, words, maps, map_kind=kind) for kind in ("attention", "votes")
@@ -546,8 +539,6 @@ def test_a_caption_that_is_the_same_as_above_is_written_once_and_the_line_is_exp
 
 
 def test_equal_words_are_below_each_other(photo):
-    from matplotlib import pyplot as plt
-
     displays = [
         AttentionDisplay(photo, words, maps_of(len(words)))
         for words in (["man", "red", "shirt", "riding", "bicycle"], ["man", "riding", "bicycle"])
@@ -590,8 +581,6 @@ def test_the_curves_of_a_training():
 
 
 def test_the_history_that_fit_returns():
-    from matplotlib import pyplot as plt
-
     history = Curves(
         [{"cross_entropy": 3.0, "val_bleu_1": 0.3}, {"cross_entropy": 2.0, "val_bleu_1": 0.4}]
     )

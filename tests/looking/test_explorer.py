@@ -35,13 +35,15 @@ from keras_sat.looking.region_colours import (
     NAMED_COLOURS,
     OTHERS,
     PALETTE,
-    _distance,
+    colour_distance,
     region_colours,
 )
+from keras_sat.looking.trace import Trace
 from keras_sat.looking.trace_plot import LEAST_STRONGEST, PART_COLOURS
 from keras_sat.network import ATTENTIONS, Selection, hard
 from keras_sat.network.cells import CELLS, GRUCell
 from keras_sat.search import ComparedCaption
+from keras_sat.settings import Search
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
 CAPTION = "a dog runs in a cat"
@@ -69,15 +71,34 @@ def trace(request, photo):
 
 
 @pytest.fixture(scope="module")
-def plain(photo):
-    """The trace of a captioner as in the paper."""
-    return photo_captioner().trace(photo, CAPTION)
+def plain_captioner():
+    """A captioner as in the paper, which no test may change."""
+    return photo_captioner()
+
+
+@pytest.fixture(scope="module")
+def plain(plain_captioner, photo):
+    """Its trace."""
+    return plain_captioner.trace(photo, CAPTION)
+
+
+@pytest.fixture(scope="module")
+def plain_file(plain, tmp_path_factory):
+    """The page of this trace."""
+    path = tmp_path_factory.mktemp("explorer") / "new" / "trace.html"
+    plain.save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def plain_page(plain_file):
+    return plain_file.read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
 def hostile(photo):
     captioner = photo_captioner(words=[*WORDS, *HOSTILE])
-    trace = captioner.trace(photo, CAPTION, num_words=len(captioner.vocabulary))
+    trace = captioner.trace(photo, "a dog", num_words=len(captioner.vocabulary))
     assert {*HOSTILE} <= {candidate.word for candidate in trace.steps[0].top}
     return trace
 
@@ -133,8 +154,8 @@ def test_the_context_is_the_one_that_the_photo_gives(plain):
         np.testing.assert_allclose(plain.context(t), expected, atol=1e-5)
 
 
-def test_each_other_word_of_a_search_has_what_would_have_followed(plain):
-    for t, shown in enumerate(data_of(explorer_page(plain))["steps"]):
+def test_each_other_word_of_a_search_has_what_would_have_followed(plain, plain_page):
+    for t, shown in enumerate(data_of(plain_page)["steps"]):
         others = {other.word: other.caption for other in plain.alternatives(t, 100)}
         found = {its["word"]: its["followed"] for its in shown["candidates"]}
         assert found.pop(shown["word"]) is None
@@ -160,11 +181,10 @@ def test_without_attention_there_are_no_scores_to_show(photo):
     assert "has no attention" in page
 
 
-def test_a_given_caption_is_not_said_to_be_searched_for(plain):
+def test_a_given_caption_is_not_said_to_be_searched_for(plain, plain_page):
     assert plain.choice_rule.kind == "given"
-    page = explorer_page(plain)
-    assert page.count(search_in_words(plain.choice_rule)) == 1, "not at every word"
-    for shown, step in zip(data_of(page)["steps"], plain.steps):
+    assert plain_page.count(search_in_words(plain.choice_rule)) == 1, "not at every word"
+    for shown, step in zip(data_of(plain_page)["steps"], plain.steps):
         decided = shown["decided"]
         assert decided["reason"].startswith("You gave this caption") and not decided["captions"]
         assert f"“{step.top[0].word}”" in decided["reason"]
@@ -204,10 +224,10 @@ def test_a_beam_search_shows_both_captions_with_their_scores(photo):
         ({"num_beams": 5}, ChoiceRule("beam", num_beams=5), "5 best beginnings"),
     ],
 )
-def test_the_search_is_named(plain, search, expected, text):
-    options = plain._captioner.search_for("trace", search)
-    assert rule_of(plain._captioner, options, is_given=False) == expected
-    assert rule_of(plain._captioner, options, is_given=True) == ChoiceRule("given")
+def test_the_search_is_named(plain_captioner, search, expected, text):
+    options = plain_captioner.search_for("trace", search)
+    assert rule_of(plain_captioner, options, is_given=False) == expected
+    assert rule_of(plain_captioner, options, is_given=True) == ChoiceRule("given")
     assert text in search_in_words(expected)
 
 
@@ -290,35 +310,37 @@ def test_the_reason_of_greedy_search_and_of_samples(plain, monkeypatch):
     assert "would repeat" in decision_at(plain, t, others)["reason"]
 
 
-def test_a_word_that_a_search_may_not_repeat(plain):
-    before = plain._search
-    plain._search = dataclasses.replace(before, no_repeat_around="in", no_repeat_ngram=2)
-    words = plain.words  # a dog runs in a cat
-    assert plain.repeats(2, "dog") and not plain.repeats(2, "cat"), "twice in a row"
-    assert plain.repeats(4, "runs") and not plain.repeats(4, "dog"), "around in"
-    assert plain.repeats(5, "dog") and words[:2] == ["a", "dog"], "a pair of words"
-    plain._search = before
+def test_a_word_that_a_search_may_not_repeat(plain_captioner, plain, photo):
+    search = Search(num_beams=1, no_repeat_around="in", no_repeat_ngram=2)
+    features = plain_captioner.encode(photo[None])
+    sizes = {"num_words": 1, "num_alternatives": 1}
+    trace = Trace(plain_captioner, plain.result, features, search=search, **sizes)
+    assert trace.words == ["a", "dog", "runs", "in", "a", "cat"]
+    assert trace.repeats(2, "dog") and not trace.repeats(2, "cat"), "twice in a row"
+    assert trace.repeats(4, "runs") and not trace.repeats(4, "dog"), "around in"
+    assert trace.repeats(5, "dog"), "a pair of words"
     assert not any(plain.repeats(5, word) for word in WORDS)
 
 
-def test_special_words_are_explained_where_they_stand(plain):
-    for shown in data_of(explorer_page(plain))["steps"]:
+def test_special_words_are_explained_where_they_stand(plain_page):
+    for shown in data_of(plain_page)["steps"]:
         words = {shown["previous"], *(its["word"] for its in shown["candidates"])}
         for word in ("<start>", "<unk>", "<end>"):
             assert (f"“{word}”" in shown["special"]) == (word in words)
 
 
-def test_a_page_needs_nothing_else(plain):
-    page = explorer_page(plain)
-    without_data = re.sub(r'base64,[^"]*|<script type="application/json".*?</script>', "", page)
+def test_a_page_needs_nothing_else(plain_page):
+    without_data = re.sub(
+        r'base64,[^"]*|<script type="application/json".*?</script>', "", plain_page
+    )
     link = 'href="https://arxiv.org/abs/1502.03044"'  # is followed only if it is clicked
     assert without_data.count(link) == 1
     without_data = without_data.replace(link, "")
     assert not re.search(r"https?:|//[a-z]|@import|url\(|\beval\b|innerHTML|\{\{", without_data)
-    sources = re.findall(r'(?:src|href)="([^"#]+)"', page.replace(link, ""))
+    sources = re.findall(r'(?:src|href)="([^"#]+)"', plain_page.replace(link, ""))
     assert len(sources) == 1 and sources[0].startswith("data:image/")
-    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
-    assert player.policy(script) in page
+    script = re.search(r"<script>(.*?)</script>", plain_page, re.DOTALL)[1]
+    assert player.policy(script) in plain_page
 
 
 def test_words_and_titles_are_escaped(hostile):
@@ -328,13 +350,13 @@ def test_words_and_titles_are_escaped(hostile):
     assert elements("title")[0][1] == HOSTILE[0]
     assert {*HOSTILE} <= {its["word"] for its in data_of(page)["steps"][0]["candidates"]}
     ((attributes, _),) = Elements(hostile._repr_html_())("iframe")
-    assert attributes["srcdoc"] == explorer_page(hostile)
+    after_title = page.partition("</title>")[2]
+    assert attributes["srcdoc"].partition("</title>")[2] == after_title
     assert attributes["sandbox"] == "allow-scripts"
 
 
-def test_save_writes_the_page_to_an_html_file_only(plain, tmp_path):
-    plain.save(tmp_path / "new" / "trace.html")
-    assert (tmp_path / "new" / "trace.html").read_text("utf-8") == explorer_page(plain)
+def test_save_writes_the_page_to_an_html_file_only(plain, plain_page, tmp_path):
+    assert plain_page == explorer_page(plain)
     with pytest.raises(ValueError, match="ending in .html"):
         plain.save(tmp_path / "trace.png")
 
@@ -375,11 +397,7 @@ def test_the_lines_follow_the_file(plain, tmp_path, monkeypatch):
     from keras_sat.looking import diagram
 
     monkeypatch.setattr(diagram, "PAPER_FILE", tmp_path / "moved.py")
-    for cached in (diagram._paper_lines, diagram._paper_tree):
-        cached.cache_clear()
     assert code_of(box)[1] == "alpha = changed(e)"
-    for cached in (diagram._paper_lines, diagram._paper_tree):
-        cached.cache_clear()
 
 
 def test_boxes_say_where_a_network_differs_from_the_paper(photo):
@@ -435,11 +453,11 @@ def test_formulas_break_at_operators_outside_parentheses():
     assert typeset("the encoder `my_net` and h_t").count("<sub>") == 1
 
 
-def test_what_memory_is_depends_on_the_network(plain):
+def test_what_memory_is_depends_on_the_network(plain, plain_page):
     def memory(**options):
         return memory_in_words(plain.network | options)
 
-    assert data_of(explorer_page(plain))["memory"] == memory()
+    assert data_of(plain_page)["memory"] == memory()
     assert "LSTM" in memory() and "sentinel" not in memory()
     assert "which it reads at each step" in memory(attends_after=True)
     assert "GRU" in memory(cell="gru") and "sentinel" in memory(sentinel=True)
@@ -457,17 +475,17 @@ def test_a_word_has_one_colour_at_all_steps():
         assert len(set(theirs)) == len(theirs), "words that meet differ"
 
 
-def test_words_have_other_colours_than_parts_and_signs(plain):
-    style = explorer_page(plain).partition("</style>")[0]
+def test_words_have_other_colours_than_parts_and_signs(plain_page):
+    style = plain_page.partition("</style>")[0]
     hues = re.findall(r"--(?:previous|memory|photo|bias): (#\w{6})", style)
     assert len(hues) == 8, "light and dark"
-    assert min(_distance(one, part) for one in PALETTE for part in hues) >= 20
+    assert min(colour_distance(one, part) for one in PALETTE for part in hues) >= 20
 
 
 def test_the_colours_of_words_can_be_told_apart():
-    assert _distance("#000000", "#ffffff") == pytest.approx(100, abs=0.1)
-    assert min(_distance(*pair) for pair in itertools.combinations(PALETTE, 2)) >= 50
-    assert min(_distance(colour, OTHERS) for colour in PALETTE) >= 20
+    assert colour_distance("#000000", "#ffffff") == pytest.approx(100, abs=0.1)
+    assert min(colour_distance(*pair) for pair in itertools.combinations(PALETTE, 2)) >= 50
+    assert min(colour_distance(colour, OTHERS) for colour in PALETTE) >= 20
 
 
 def test_words_of_five_places_have_colours():
@@ -482,9 +500,8 @@ def test_more_words_than_colours():
     assert {*colours} < {*words}
 
 
-def test_the_page_and_the_plot_have_the_same_colours(plain):
-    page = explorer_page(plain)
-    assert all(colour in page for colour in PART_COLOURS.values())
+def test_the_page_and_the_plot_have_the_same_colours(plain_page):
+    assert all(colour in plain_page for colour in PART_COLOURS.values())
 
 
 # === Damaged networks ===
@@ -560,13 +577,17 @@ def test_what_does_not_go_with_an_explorer(command, tmp_path, capsys, options, m
 
 
 @pytest.fixture
-def opened(browser, tmp_path):
-    """A function that opens the explorer of a trace, whose photo is then in view."""
+def opened(browser, plain_file, tmp_path):
+    """A function that opens the explorer of a trace or of the plain one; its photo is
+    then in view.
+    """
     browser.set_window_size(1200, 1000)
 
-    def show(trace):
-        trace.save(tmp_path / "trace.html")
-        browser.get((tmp_path / "trace.html").as_uri())
+    def show(trace=None):
+        path = plain_file if trace is None else tmp_path / "trace.html"
+        if trace is not None:
+            trace.save(path)
+        browser.get(path.as_uri())
         return Explorer(browser)
 
     return show
@@ -627,7 +648,7 @@ def exact(text):
 
 @pytest.mark.slow
 def test_thirty_words_show_the_numbers_of_the_trace(opened, plain):
-    page, number = opened(plain), 0
+    page, number = opened(), 0
     for t, step in enumerate(plain.steps):
         page.word(t).click()
         assert page.root == (str(t), step.word)
@@ -651,8 +672,8 @@ def test_thirty_words_show_the_numbers_of_the_trace(opened, plain):
     assert number >= 30
 
 
-def test_maps_of_all_kinds_are_drawn(opened, plain):
-    page = opened(plain)
+def test_maps_of_all_kinds_are_drawn(opened):
+    page = opened()
     drawn = set()
     labels = {"photo": "Photo", "scores": "Scores", "attention": "Attention", "votes": "Votes"}
     labels["places"] = "Regions"
@@ -665,15 +686,15 @@ def test_maps_of_all_kinds_are_drawn(opened, plain):
     assert len(drawn) == 5
 
 
-def test_the_photo_can_be_seen_alone(opened, plain):
-    page = opened(plain)
+def test_the_photo_can_be_seen_alone(opened):
+    page = opened()
     page.mode("photo")
     assert not np.array(page.drawn())[..., 3].any(), "nothing is drawn over it"
     assert page.text("photo-sum") == "" and page.text("scale") == ""
 
 
 def test_votes_are_the_dots_that_python_draws(opened, plain):
-    page = opened(plain)
+    page = opened()
     votes = plain.votes(int(page.root[0]))
     rows, columns = votes.shape
     drawn = page.drawn()
@@ -693,7 +714,7 @@ def test_votes_are_the_dots_that_python_draws(opened, plain):
 
 
 def test_regions_have_the_colours_of_their_legend(opened, plain):
-    page = opened(plain)
+    page = opened()
     page.mode("places")
     t = int(page.root[0])
     words, _ = plain.places(t)
@@ -715,7 +736,7 @@ def test_regions_have_the_colours_of_their_legend(opened, plain):
 
 
 def test_a_word_stands_on_the_largest_connected_area_of_its_regions(opened, plain):
-    page = opened(plain)
+    page = opened()
     rows, columns = plain.places(0)[0].shape
     words = [["a"] * columns for _ in range(rows)]
     words[0][0] = words[-1][-1] = words[-1][-2] = "b"
@@ -731,7 +752,7 @@ def test_a_word_stands_on_the_largest_connected_area_of_its_regions(opened, plai
 
 
 def test_another_word_shows_its_votes_and_what_would_have_followed(opened, plain):
-    page = opened(plain)
+    page = opened()
     t = int(page.root[0])
     page.mode("attention")
     before = page.pixels()
@@ -753,7 +774,7 @@ def test_another_word_shows_its_votes_and_what_would_have_followed(opened, plain
 def test_it_is_used_by_keyboard(opened, plain):
     from selenium.webdriver import Keys
 
-    page = opened(plain)
+    page = opened()
     page.word(1).send_keys(Keys.ARROW_RIGHT)
     assert page.root[0] == "2"
     page.press(Keys.END)
@@ -772,10 +793,10 @@ def test_it_is_used_by_keyboard(opened, plain):
     assert not page.find('[data-numbers="softmax"] .sat-mark').is_displayed()
 
 
-def test_the_row_of_maps_is_used_by_keyboard(opened, plain):
+def test_the_row_of_maps_is_used_by_keyboard(opened):
     from selenium.webdriver import Keys
 
-    page = opened(plain)
+    page = opened()
     page.find('[data-map="votes"]').send_keys(Keys.ARROW_RIGHT)
     assert page.pressed() == "places"
     page.press(Keys.HOME)
@@ -789,10 +810,10 @@ def test_the_row_of_maps_is_used_by_keyboard(opened, plain):
         assert stops == 1
 
 
-def test_a_click_keeps_a_place_and_escape_lets_it_go(opened, plain):
+def test_a_click_keeps_a_place_and_escape_lets_it_go(opened):
     from selenium.webdriver import Keys
 
-    page = opened(plain)
+    page = opened()
     height = "return document.querySelector('.sat-look').offsetHeight"
     before = page.browser.execute_script(height)
     page.point_at(0.01, 0.01)
@@ -813,7 +834,7 @@ def test_a_click_keeps_a_place_and_escape_lets_it_go(opened, plain):
 
 @pytest.mark.slow
 def test_a_tap_reads_a_square_of_a_grid_and_of_a_strip(opened, plain):
-    page = opened(plain)
+    page = opened()
     page.open_boxes()
     tap = (
         "const grid = document.querySelector(arguments[0]), box = grid.getBoundingClientRect();"
@@ -831,7 +852,7 @@ def test_a_tap_reads_a_square_of_a_grid_and_of_a_strip(opened, plain):
 
 
 def test_another_word_than_the_one_said_is_named_with_the_way_back(opened, plain):
-    page = opened(plain)
+    page = opened()
     t, said = page.root
     other = plain.alternatives(int(t))[0].word
     assert page.text("state").startswith(f"Step {int(t) + 1} of")
@@ -851,7 +872,7 @@ def test_another_word_than_the_one_said_is_named_with_the_way_back(opened, plain
 def test_another_word_stands_in_the_caption_until_escape_goes_back(opened, plain):
     from selenium.webdriver import Keys
 
-    page = opened(plain)
+    page = opened()
     t, said = page.root
     other = plain.alternatives(int(t))[0].word
     page.choose(other)
@@ -872,8 +893,8 @@ def test_another_word_stands_in_the_caption_until_escape_goes_back(opened, plain
 
 
 @pytest.mark.slow
-def test_what_the_map_shows_stands_above_it_in_the_first_view(opened, plain):
-    page = opened(plain)
+def test_what_the_map_shows_stands_above_it_in_the_first_view(opened):
+    page = opened()
     for name in ("votes", "attention", "scores", "places"):
         page.mode(name)
         stage = page.find('[data-role="stage"]')
@@ -890,8 +911,8 @@ def test_what_the_map_shows_stands_above_it_in_the_first_view(opened, plain):
 
 
 @pytest.mark.slow
-def test_shown_sums_add_up(opened, plain):
-    page = opened(plain)
+def test_shown_sums_add_up(opened):
+    page = opened()
     script = "return arguments[0].map(([total, ...values]) => addingUp(total, values))"
     sums = [[10.88, 1.302, 7.298, 2.203, 0.077], [5.02, 1.304, 3.714], [1, 0.335, 0.335, 0.33]]
     sums += [[-0.0004, 0.0001, -0.0005], [0, 0, 0]]
@@ -904,7 +925,7 @@ def test_shown_sums_add_up(opened, plain):
 
 @pytest.mark.slow
 def test_a_summary_says_what_the_word_comes_from_and_why_it_was_said(opened, plain):
-    page = opened(plain)
+    page = opened()
     for t in (1, 2):
         page.word(t).click()
         summary = page.text("summary")
@@ -917,7 +938,7 @@ def test_a_summary_says_what_the_word_comes_from_and_why_it_was_said(opened, pla
 
 
 def test_a_summary_of_another_word_is_about_that_word(opened, plain):
-    page = opened(plain)
+    page = opened()
     t, said = int(page.root[0]), page.root[1]
     reason = decision_at(plain, t, plain.alternatives(t, 100))["reason"]
     for candidate in plain.steps[t].top:
@@ -931,7 +952,7 @@ def test_a_summary_of_another_word_is_about_that_word(opened, plain):
 
 
 def test_the_votes_and_uniform_attention_sum_to_the_photo_below_the_map(opened, plain):
-    page = opened(plain)
+    page = opened()
     t, word = int(page.root[0]), page.root[1]
     photo_part, votes, of_mean = page.exact_numbers("photo-sum")
     assert photo_part == pytest.approx(plain.candidate(t, word).parts["photo"], abs=1e-4)
@@ -959,8 +980,8 @@ def test_where_nothing_was_read_the_photo_is_shown_and_a_sentence_on_it(opened, 
     assert page.text("nothing") == "" and len({empty, lit, page.pixels()}) == 3
 
 
-def test_numbers_in_prose_are_short(opened, plain):
-    page = opened(plain)
+def test_numbers_in_prose_are_short(opened):
+    page = opened()
     texts = page.browser.execute_script(
         "const find = (x) => [short(x), signed(x)].join(' ');"
         "return [0, 3.14159, -0.0123, 2.7e-5, -1e-12, 123.456].map(find)"
@@ -1001,9 +1022,9 @@ def test_other_networks_are_shown_too(opened, photo, kind):
     assert page.root[0] == "3" and page.text("places")
 
 
-def test_narrow_and_dark(opened, plain, browser):
+def test_narrow_and_dark(opened, browser):
     browser.set_window_size(1200, 900)
-    page = opened(plain)
+    page = opened()
     light = page.find("body").value_of_css_property("background-color")
     dark = {"name": "prefers-color-scheme", "value": "dark"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [dark]})
@@ -1011,7 +1032,7 @@ def test_narrow_and_dark(opened, plain, browser):
     assert not page.find('[data-role="copy"]').is_displayed()
     narrow = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
-    page = opened(plain)
+    page = opened()
     assert page.find('[data-role="copy"]').is_displayed(), "the map stands by what changes it"
     browser.execute_script("document.querySelectorAll('details').forEach((one) => one.open = true)")
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
@@ -1023,11 +1044,10 @@ def test_narrow_and_dark(opened, plain, browser):
     assert browser.execute_script(unnamed) == 0
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_what_a_map_shows_stands_in_one_line(opened, plain, browser, width):
-    sizes = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600}
+def test_what_a_map_shows_stands_in_one_line_of_a_telephone(opened, browser):
+    sizes = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sizes)
-    page = opened(plain)
+    page = opened()
     script = (
         "const scale = document.querySelector('.sat-scale');"
         "const lines = [...scale.children].map((one) => one.getBoundingClientRect());"
@@ -1044,7 +1064,7 @@ def test_what_a_map_shows_stands_in_one_line(opened, plain, browser, width):
 def test_no_word_is_cut_where_the_line_of_words_begins(opened, plain, browser):
     narrow = {"width": 320, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
-    page = opened(plain)
+    page = opened()
     script = (
         "const line = document.querySelector('.sat-words').getBoundingClientRect();"
         "return [...document.querySelectorAll('button[data-step]')].map((one) => {"
@@ -1058,8 +1078,8 @@ def test_no_word_is_cut_where_the_line_of_words_begins(opened, plain, browser):
         assert edges[t][0] >= 0 and edges[t][1] <= edges[t][2], "the word itself is seen"
 
 
-def test_all_it_shows_stands_under_a_sentence(opened, plain):
-    page = opened(plain)
+def test_all_it_shows_stands_under_a_sentence(opened):
+    page = opened()
     page.open_boxes()
     sections = page.browser.find_elements("css selector", ".sat-trace section")
     assert len(sections) == 3
