@@ -48,14 +48,14 @@ def operations_of(function):
         for path in Path(folder).rglob("*.xplane.pb"):
             for plane in xplane_pb2.XSpace.FromString(path.read_bytes()).planes:
                 for line in plane.lines:
-                    for event, own in _own_durations(line.events):
+                    for event, own in own_durations(line.events):
                         name = re.sub(r"\d+", "#", plane.event_metadata[event.metadata_id].name)
                         own_seconds[name] += own / 1e12
                         counts[name] += 1
     return own_seconds, counts
 
 
-def _own_durations(events):
+def own_durations(events):
     """Return (event, picoseconds without those of the events inside it) of one thread's
     events.
     """

@@ -33,6 +33,9 @@ from keras_sat.settings import HEADINGS, SHOWN_IN_HELP, FitSettings, fields_by_h
 from keras_sat.training import recipe
 from keras_sat.training.history import Curves
 
+# To trace a graph of each search takes longer than the search.
+pytestmark = pytest.mark.usefixtures("without_graphs")
+
 
 def help_of(*arguments):
     shown = io.StringIO()
@@ -323,11 +326,11 @@ def test_caption_goes_on_past_what_it_cannot_read(whole_training, pictures, caps
         "--model",
         str(folder / "model"),
         "--max-length",
-        "6",
+        "3",
     ]
     assert main(command) == 2
     output, error = capsys.readouterr()
-    expected = [captioner.caption(path, max_length=6) for path in every[:2]]
+    expected = [captioner.caption(path, max_length=3) for path in every[:2]]
     assert output == "".join(f"{path}\t{result.caption}\n" for path, result in zip(every, expected))
     assert error.count("\n") == 1 and error.startswith("keras-sat: ")
     assert every[2] in error and every[3] in error and "notes.txt" not in error
@@ -355,6 +358,8 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(
         str(whole_training[0] / "model"),
         "--num-beams",
         "1",
+        "--max-length",
+        "2",
     ]
     assert main([*command, "--plot", str(drawn)]) == 2
     output, error = capsys.readouterr()
@@ -810,6 +815,8 @@ def test_recursive(whole_training, pictures, capsys):
         str(whole_training[0] / "model"),
         "--num-beams",
         "1",
+        "--max-length",
+        "3",
     ]
     assert main(command) == 0
     output, error = capsys.readouterr()

@@ -14,6 +14,7 @@ from keras_sat import Captioner
 from keras_sat.__main__ import main
 from keras_sat.network import ENCODERS
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
 ENCODER = {"encoder": "mobilenet_v2", "image_size": 8}
 SIZES = {"embedding_dim": 3, "hidden_dim": 4, "attention_dim": 5}
 SEARCH = {"num_beams": 1, "max_length": 2}
@@ -75,7 +76,6 @@ def test_weights_that_are_missing_are_passed_as_the_message_says(call, weights, 
     assert call(saved, **{advised(error.value): weights}) is not None
 
 
-@pytest.mark.usefixtures("without_graphs")
 def test_fit_takes_the_weights_as_its_message_says(weights, tmp_path):
     images = [CaptionedImage(split, PHOTO, ["a dog", "a dog"], split) for split in ("train", "dev")]
     options = {**ENCODER, **SIZES, "epochs": 1, "max_length": 2, "output_dir": tmp_path / "run"}

@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import re
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -49,8 +50,7 @@ def test_the_help_of_a_command_says_what_it_is_and_shows_its_flags(command):
     shown = help_of(command)
     assert f"keras-sat {command}" in shown
     assert shown.partition("\n\n")[2].startswith(module_of(command).DESCRIPTION.split("\n")[0])
-    shown_flags = [flag for flag in command_parser(command)._option_string_actions if flag in shown]
-    assert len(shown_flags) > 2
+    assert re.search(r"^  (-\w, )?--(?!help)\w", shown, re.MULTILINE)
 
 
 def test_the_whole_help_names_each_command_and_loads_none():
@@ -70,8 +70,8 @@ def test_no_help_loads_what_takes_long_to_load():
 @each_command
 def test_only_the_command_that_is_called_gets_its_flags(command):
     parsers = build_parser(command).commands
-    assert len(parsers.pop(command)._actions) > 1
-    assert not any(parser._actions for parser in parsers.values())
+    assert "[" in parsers.pop(command).format_usage()
+    assert not any("[" in parser.format_usage() for parser in parsers.values())
 
 
 def test_only_the_command_that_is_called_is_loaded():
@@ -92,6 +92,7 @@ def test_a_photo_may_have_the_name_of_a_command(monkeypatch):
 
 @each_command
 def test_a_command_takes_what_its_flags_give(command):
+    # Argparse has no public list of what a parser takes.
     destinations = {action.dest for action in command_parser(command)._actions}
     given = dict.fromkeys(destinations - {"help", "help_all"})
     inspect.signature(module_of(command).run).bind(**given)

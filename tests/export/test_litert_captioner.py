@@ -214,16 +214,25 @@ def test_many_photos_in_parallel_give_the_same_in_their_order(quick, pictures, m
         (path, getattr(result, "caption", None))
         for path, result in quick.caption_each(paths, errors="yield")
     ]
+    made = []
+
+    class Interpreter(litert_engine.Interpreter):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(arguments)
+
+    monkeypatch.setattr(litert_engine, "Interpreter", Interpreter)
+    parallel = load_litert("scenes", num_threads=3)
     paths, expected = paths * 5, expected * 5
     assert len(paths) >= litert_engine.FEWEST_IN_PARALLEL
-    found = quick.caption_each(paths, errors="yield")
+    found = parallel.caption_each(paths, errors="yield")
     assert [(path, getattr(result, "caption", None)) for path, result in found] == expected
     with pytest.raises(ValueError, match="not a picture"):
-        quick.caption(paths)
-    assert len(quick.engine._interpreters) == quick.engine._num_threads
+        parallel.caption(paths)
+    assert len(made) == 1 + 3, "one for a few photos, and one in each thread"
     right = [quick.attend(paths[0], "a circle").log_prob] * len(paths)
     found = [
-        result.log_prob for _, result in quick.attend_each([paths[0]] * len(paths), "a circle")
+        result.log_prob for _, result in parallel.attend_each([paths[0]] * len(paths), "a circle")
     ]
     assert found == pytest.approx(right, abs=1e-5)
 
@@ -429,11 +438,11 @@ def again(home, quick, tmp_path, monkeypatch):
     times = []
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
 
-    def convert(directory, folder):
+    def convert(directory):
         times.append(directory)
-        write_litert(folder, *content)
+        return content
 
-    monkeypatch.setattr(litert_captioner, "_convert", convert)
+    monkeypatch.setattr(litert_captioner, "filled", convert)
     litert_captioner.make_file("scenes")
     times.clear()
     return times

@@ -157,7 +157,7 @@ def test_files_of_captions(file, tmp_path):
     name, content = READERS[file]
     path = tmp_path / file
     if content is None:
-        write_copy_of_data_set(name, tmp_path)
+        write_copy_of_data_set(name, tmp_path, num_photos=5)
     else:
         write_photos(tmp_path, ["0.jpg", "1.jpg"])
         path.write_bytes(content)
@@ -428,15 +428,16 @@ def test_a_grid_that_is_not_the_models(grid, model_dir):
         Captioner.load(model_dir)
 
 
-@pytest.mark.parametrize("path", [None, 8, ""], ids=repr)
-def test_what_is_no_path(path):
+def test_what_is_no_path(without_graphs):
     captioner = photo_captioner()
-    trace = captioner.trace(random_pixels(16, 16, 3))
+    trace = captioner.trace(random_pixels(16, 16, 3), "dog")
     display = keras_sat.AttentionDisplay.from_result(trace.result)
     takers = [Captioner.load, captioner.save, captioner.export, trace.save]
     takers += [display.save, display.to_html, display.animate]
-    takers += [] if path is None else [Captioner.from_pretrained]  # None: the bundled one
-    for take in takers:
+    calls = [(take, path) for take in takers for path in (None, 8, "")]
+    # None is the bundled one.
+    calls += [(Captioner.from_pretrained, path) for path in (8, "")]
+    for take, path in calls:
         with pytest.raises(ValueError, match=rf"must be the path of.*Received: \w+={path!r}$"):
             take(path)
 

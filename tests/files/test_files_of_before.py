@@ -19,6 +19,7 @@ from data_utils.vocabulary import REGION_TOKEN
 from keras_sat import Captioner
 from keras_sat.export import LiteRTCaptioner
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
 GOLDEN = Path(__file__).parents[1] / "golden"
 FOLDER = GOLDEN / "from_0_1"
 maker = module_in([GOLDEN], "make_from_0_1")

@@ -82,9 +82,7 @@ def server(tmp_path, monkeypatch):
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         # HF_ENDPOINT is read when the library is imported
         endpoint = f"http://127.0.0.1:{server.server_port}"
-        template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(
-            constants._HF_DEFAULT_ENDPOINT, endpoint
-        )
+        template = re.sub("^https://[^/]+", endpoint, constants.HUGGINGFACE_CO_URL_TEMPLATE)
         settings = {
             "ENDPOINT": endpoint,
             "HUGGINGFACE_CO_URL_TEMPLATE": template,

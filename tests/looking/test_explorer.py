@@ -97,6 +97,7 @@ def plain_page(plain_file):
 
 @pytest.fixture(scope="module")
 def hostile(photo):
+    """A trace whose candidates are hostile words too."""
     captioner = photo_captioner(words=[*WORDS, *HOSTILE])
     trace = captioner.trace(photo, "a dog", num_words=len(captioner.vocabulary))
     assert {*HOSTILE} <= {candidate.word for candidate in trace.steps[0].top}
@@ -176,7 +177,7 @@ def test_a_page_has_the_hooks_that_programs_read(plain):
 
 
 def test_without_attention_there_are_no_scores_to_show(photo):
-    page = explorer_page(photo_captioner(attention="none").trace(photo, CAPTION))
+    page = explorer_page(photo_captioner(attention="none").trace(photo, "a dog"))
     assert "disabled" in Elements(page)("button", data_map="scores")[0][0]
     assert "has no attention" in page
 

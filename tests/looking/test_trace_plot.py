@@ -62,7 +62,7 @@ def test_the_first_panel_is_the_map_of_attention(trace):
 
 
 def test_a_step_from_memory_has_no_map(photo):
-    trace = photo_captioner(sentinel=True).trace(photo, CAPTION)
+    trace = photo_captioner(sentinel=True).trace(photo, "a dog")
     for t, step in enumerate(trace.steps):
         attention, _, _ = trace.plot(t).axes
         notes = [text.get_text() for text in attention.texts]
@@ -134,7 +134,7 @@ def test_the_third_panel_stacks_the_parts_of_each_logit(trace):
 
 
 def test_the_word_said_is_bold_and_a_word_that_is_asked_for_has_a_bar(photo):
-    trace = photo_captioner().trace(photo, CAPTION, num_words=1)
+    trace = photo_captioner().trace(photo, "a dog", num_words=1)
     step = trace.steps[0]
     asked = next(word for word in ("cat", "sleeps") if word not in [c.word for c in step.top])
     _, _, panel = trace.plot(0, asked).axes
@@ -156,14 +156,14 @@ def test_at_most_ten_words_and_those_asked_for_have_bars(photo):
 
 
 def test_without_attention_the_map_is_everywhere(photo):
-    trace = photo_captioner(attention="none", context_gate=False).trace(photo, CAPTION)
+    trace = photo_captioner(attention="none", context_gate=False).trace(photo, "a dog")
     attention, _, _ = trace.plot(0).axes
     assert attention.get_title() == "attention"
     assert [text.get_text() for text in attention.texts] == ["everywhere"]
 
 
 def test_a_part_that_the_readout_does_not_have_has_no_bars(photo):
-    trace = photo_captioner(deep_output=False).trace(photo, CAPTION)
+    trace = photo_captioner(deep_output=False).trace(photo, "a dog")
     _, _, panel = trace.plot(0).axes
     assert list(bars_of(panel)) == ["memory", "photo", "bias"]
 

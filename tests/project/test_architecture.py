@@ -215,8 +215,6 @@ def modules_after(code):
 @pytest.mark.parametrize(
     "code",
     [
-        "import data_utils",
-        "import keras_sat",
         "from data_utils import *",
         "from data_utils import flickr8k, Vocabulary, tokenise, draw_scenes; draw_scenes(1)",
         "import keras_sat.__main__",

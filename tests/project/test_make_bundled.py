@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import signal
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -16,11 +15,11 @@ sys.path.insert(0, str(ROOT / "benchmarks" / "flickr8k"))
 
 import make_bundled  # noqa: E402
 
+import keras_sat  # noqa: E402
 from data_utils import draw_scenes  # noqa: E402
 from keras_sat import Captioner  # noqa: E402
 from keras_sat.network.efficientnet_lite import efficientnet_lite  # noqa: E402
 
-PROGRAM = ROOT / "benchmarks" / "flickr8k" / "make_bundled.py"
 SPLITS = {"trainImages": range(110), "devImages": range(110, 215), "testImages": range(215, 217)}
 
 
@@ -57,23 +56,37 @@ def flickr8k_of_scenes(tmp_path_factory):
     return [str(part) for option in paths.items() for part in option]
 
 
+@pytest.fixture
+def make(flickr8k_of_scenes, without_graphs):
+    """A function that runs the program, small and step by step."""
+    before = signal.getsignal(signal.SIGTERM)  # which the program sets
+
+    def run(*arguments):
+        make_bundled.main([*flickr8k_of_scenes, "--small", *map(str, arguments)])
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
 @pytest.mark.slow
-def test_the_stages_are_made_one_after_the_other_and_a_kill_costs_an_epoch(
-    flickr8k_of_scenes, tmp_path
-):
-    run = [sys.executable, str(PROGRAM), *flickr8k_of_scenes, "--small", "--output-dir"]
-    run += [str(tmp_path / "runs"), "flickr8k"]
-    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as first:
-        for line in first.stdout:
-            if line.strip() == "flickr8k-last-rewards":  # the third stage begins
-                first.kill()
-                break
-    assert first.returncode == -signal.SIGKILL
+def test_the_stages_are_made_one_after_the_other_and_once(make, tmp_path, monkeypatch, capsys):
+    fit, run = keras_sat.fit, ["--output-dir", tmp_path / "runs", "flickr8k"]
+
+    def stopped_in_the_third_stage(data, *, output_dir, **settings):
+        if output_dir.name == "flickr8k-last-rewards":
+            raise KeyboardInterrupt
+        return fit(data, output_dir=output_dir, **settings)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit, match="paused"):
+        patch.setattr(keras_sat, "fit", stopped_in_the_third_stage)
+        make(*run)
     done = {path.parent.name for path in (tmp_path / "runs").glob("*/stage.json")}
     assert done == {"flickr8k-words", "flickr8k-rewards"}
 
-    second = subprocess.run(run, stdout=subprocess.PIPE, text=True, check=True)
-    stages = [line for line in second.stdout.splitlines() if line in make_bundled.STAGES]
+    capsys.readouterr()
+    make(*run)
+    lines = capsys.readouterr().out.splitlines()
+    stages = [line for line in lines if line in make_bundled.STAGES]
     assert stages == ["flickr8k-last-rewards"]
 
     folder = tmp_path / "runs" / "flickr8k"
@@ -93,10 +106,11 @@ def test_the_stages_are_made_one_after_the_other_and_a_kill_costs_an_epoch(
     assert record["dev"]["scores"]["cider"] >= 0
     assert record["dev"]["grounding"]["num_phrases"] > 0
 
-    trial = [*run, "--reuse", str(tmp_path / "runs"), "--stage", "flickr8k-rewards"]
-    trial[trial.index("--output-dir") + 1] = str(tmp_path / "trial")
-    third = subprocess.run(trial, stdout=subprocess.PIPE, text=True, check=True)
-    assert not third.stdout.strip() and not (tmp_path / "trial").exists(), "nothing is left to do"
+    reused = ["--reuse", tmp_path / "runs", "--stage", "flickr8k-rewards"]
+    capsys.readouterr()
+    make("--output-dir", tmp_path / "trial", *reused)
+    printed = capsys.readouterr().out
+    assert not printed.strip() and not (tmp_path / "trial").exists(), "nothing is left to do"
 
 
 class Curves(dict):
@@ -124,10 +138,9 @@ def test_a_trial_takes_the_stages_before_it_from_another_run(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_papers_captioner_has_one_encoder(flickr8k_of_scenes, tmp_path):
+def test_the_papers_captioner_has_one_encoder(make, tmp_path):
     """Its last layers are trained apart from the first ones."""
-    program = [sys.executable, str(PROGRAM), *flickr8k_of_scenes, "--small", "--output-dir"]
-    subprocess.run([*program, str(tmp_path), "flickr8k-paper"], check=True)
+    make("--output-dir", tmp_path, "flickr8k-paper")
     assert (
         Captioner.load(tmp_path / "paper-words" / "model").settings.encoder.trained_up_to == "top"
     )

@@ -285,13 +285,6 @@ def test_formulas_are_mathml(site):
 # === In a browser ===
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS)
-def shown(request, site, browser):
-    """A page of the site in the browser, read from its folder."""
-    browser.get((site / request.param).as_uri())
-    return browser
-
-
 def emulate(browser, *, width=1280, scheme="light"):
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
@@ -304,8 +297,8 @@ def emulate(browser, *, width=1280, scheme="light"):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
-def violations(browser):
-    """Return what axe finds on the page: a line each."""
+def violations(browser, *, rules=()):
+    """Return what axe finds on the page, by these rules or by all: a line each."""
     axe = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
     browser.execute_script((Path(axe.__path__[0]) / "axe.min.js").read_text(encoding="utf-8"))
     # A long page takes minutes on a busy machine.
@@ -313,10 +306,11 @@ def violations(browser):
     browser.set_script_timeout(900)
     # The players in frames have tests of their own, and frames a sandbox.
     script = (
-        "const done = arguments[0]; axe.run(document, {iframes: false}).then("
+        "const [rules, done] = arguments, some = rules.length ? {runOnly: rules} : {};"
+        "axe.run(document, {iframes: false, ...some}).then("
         "found => done(found.violations), error => done([{id: String(error), nodes: []}]))"
     )
-    found = browser.execute_async_script(script)
+    found = browser.execute_async_script(script, list(rules))
     return [
         f"{rule['id']}: {html.unescape(node['html'])[:200]}"
         for rule in found
@@ -325,18 +319,27 @@ def violations(browser):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(shown, scheme):
-    emulate(shown, scheme=scheme)
-    shown.refresh()
-    assert violations(shown) == []
+@pytest.mark.parametrize("kind", KINDS)
+def test_axe_finds_nothing(site, browser, kind):
+    emulate(browser)
+    browser.get((site / KINDS[kind]).as_uri())
+    assert violations(browser) == []
 
 
 @pytest.mark.slow
-def test_axe_finds_nothing_on_a_narrow_screen(shown):
-    emulate(shown, width=390)
-    shown.refresh()
-    assert violations(shown) == []
+@pytest.mark.parametrize("kind", ["first page", "notebook", "class", "source"])
+def test_axe_finds_enough_contrast_in_the_dark(site, browser, kind):
+    emulate(browser, scheme="dark")
+    browser.get((site / KINDS[kind]).as_uri())
+    assert violations(browser, rules=["color-contrast"]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["first page", "notebook"])
+def test_axe_finds_nothing_on_a_narrow_screen(site, browser, kind):
+    emulate(browser, width=390)
+    browser.get((site / KINDS[kind]).as_uri())
+    assert violations(browser) == []
 
 
 @pytest.mark.slow
