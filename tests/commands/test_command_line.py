@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers import write_photos
+from helpers import photo_captioner, write_photos
 from PIL import Image
 
 from keras_sat.__main__ import main
@@ -307,6 +307,17 @@ def test_info_names_what_it_finds(tmp_path, capsys):
     assert "bundled models: flickr8k, flickr8k-hard, flickr8k-paper, scenes" in output
 
 
+@pytest.fixture(scope="module")
+def small_model(tmp_path_factory):
+    """A captioner that says a few words, and the folder that contains it as "model"."""
+    captioner, folder = photo_captioner(), tmp_path_factory.mktemp("small")
+    bias = captioner.decoder.readout.word_logits.bias
+    ends = np.arange(len(captioner.vocabulary)) == captioner.vocabulary.end_token_id
+    bias.assign(bias - 9.0 * ends)
+    captioner.save(folder / "model")
+    return folder, captioner
+
+
 @pytest.fixture
 def pictures(tmp_path):
     """A folder with two pictures, one that is damaged, and a text."""
@@ -316,8 +327,8 @@ def pictures(tmp_path):
     return tmp_path / "pictures"
 
 
-def test_caption_goes_on_past_what_it_cannot_read(whole_training, pictures, capsys):
-    folder, captioner = whole_training
+def test_caption_goes_on_past_what_it_cannot_read(small_model, pictures, capsys):
+    folder, captioner = small_model
     every = [str(pictures / name) for name in ("a.png", "b.jpg", "damaged.jpg", "missing.jpg")]
     command = [
         "caption",
@@ -345,7 +356,7 @@ def test_caption_goes_on_past_what_it_cannot_read(whole_training, pictures, caps
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(
-    whole_training, pictures, tmp_path, capsys
+    small_model, pictures, tmp_path, capsys
 ):
     loop, pipe, drawn = pictures / "loop.jpg", pictures / "pipe.jpg", tmp_path / "drawn"
     loop.symlink_to(loop)
@@ -355,7 +366,7 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(
         "caption",
         str(pictures),
         "--model",
-        str(whole_training[0] / "model"),
+        str(small_model[0] / "model"),
         "--num-beams",
         "1",
         "--max-length",
@@ -375,7 +386,7 @@ def test_pipes_and_links_in_circles_are_named_and_the_rest_is_captioned(
 
 @pytest.mark.skipif(os.name == "nt", reason="names of files are letters there")
 def test_names_of_files_break_no_line_and_steer_no_terminal(
-    whole_training, pictures, tmp_path, capsys
+    small_model, pictures, tmp_path, capsys
 ):
     names = {"a\nb\tc.png": r"a\nb\tc.png", "\x1b[31mred\x85\x7f.png": r"\x1b[31mred\x85\x7f.png"}
     names |= {"f\u2028g.png": r"f\u2028g.png", "h\u202egnp.png": r"h\u202egnp.png"}
@@ -383,7 +394,7 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(
         (pictures / name).write_bytes((pictures / "a.png").read_bytes())
     (pictures / "\x1b[2J\n.gif").write_bytes(b"nothing")
     paths = [str(pictures / name) for name in names]
-    model = ["--model", str(whole_training[0] / "model"), "--num-beams", "1", "--max-length", "4"]
+    model = ["--model", str(small_model[0] / "model"), "--num-beams", "1", "--max-length", "4"]
     drawn = ["--html", str(tmp_path / "\x1b[7m")]
     assert main(["caption", *paths, str(pictures / "\x1b[2J\n.gif"), *model, *drawn]) == 2
     output, error = capsys.readouterr()
@@ -403,8 +414,8 @@ def test_names_of_files_break_no_line_and_steer_no_terminal(
 
 
 @pytest.mark.slow
-def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, capsys):
-    folder, _ = whole_training
+def test_caption_takes_patterns_and_draws(small_model, pictures, tmp_path, capsys):
+    folder, _ = small_model
     model = ["--model", str(folder / "model"), "--num-beams", "1", "--max-length", "4"]
     assert (
         main(["caption", str(pictures / "*.png"), *model, "--plot", str(tmp_path / "one.png")]) == 0
@@ -493,10 +504,10 @@ def test_caption_takes_patterns_and_draws(whole_training, pictures, tmp_path, ca
 
 
 def test_plots_in_a_folder_have_the_format_that_is_asked_for(
-    whole_training, pictures, tmp_path, capsys
+    small_model, pictures, tmp_path, capsys
 ):
     both, drawn = [str(pictures / "a.png"), str(pictures / "b.jpg")], tmp_path / "drawn"
-    model = ["--model", str(whole_training[0] / "model"), "--num-beams", "1", "--max-length", "4"]
+    model = ["--model", str(small_model[0] / "model"), "--num-beams", "1", "--max-length", "4"]
     assert (
         main(["caption", *both, *model, "--plot", str(drawn), "--plot-format", "svg", "--shares"])
         == 0
@@ -508,9 +519,9 @@ def test_plots_in_a_folder_have_the_format_that_is_asked_for(
 
 
 def test_a_gallery_of_all_pictures_is_kept_when_captioning_stops(
-    whole_training, pictures, tmp_path, capsys, monkeypatch
+    small_model, pictures, tmp_path, capsys, monkeypatch
 ):
-    folder, _ = whole_training
+    folder, _ = small_model
     command = [
         "caption",
         str(pictures),
@@ -724,9 +735,9 @@ def test_scores_that_could_not_be_written_are_not_computed(tmp_path, monkeypatch
 
 
 def test_a_folder_of_that_name_is_not_the_bundled_captioner(
-    whole_training, tmp_path, monkeypatch, capsys
+    small_model, tmp_path, monkeypatch, capsys
 ):
-    shutil.copytree(whole_training[0] / "model", tmp_path / "scenes")
+    shutil.copytree(small_model[0] / "model", tmp_path / "scenes")
     monkeypatch.chdir(tmp_path)
     captioner = load_models(models_or_default(None, "scenes"), None)
     assert (
@@ -735,9 +746,7 @@ def test_a_folder_of_that_name_is_not_the_bundled_captioner(
     )
     assert "using 'scenes'" in capsys.readouterr().err
     mine = load_models(["scenes"], None)
-    assert mine.weights_digest() == whole_training[1].weights_digest(), (
-        "a folder that is named counts"
-    )
+    assert mine.weights_digest() == small_model[1].weights_digest(), "a folder that is named counts"
 
 
 def test_a_folder_for_drawings_may_have_a_dot_in_its_name(tmp_path):
@@ -766,8 +775,8 @@ def test_names_of_drawings_differ(given, names):
     assert paths.drawing_names(given) == dict(zip(given, names))
 
 
-def test_json_names_drawings_and_has_maps(whole_training, pictures, tmp_path, capsys):
-    folder, captioner = whole_training
+def test_json_names_drawings_and_has_maps(small_model, pictures, tmp_path, capsys):
+    folder, captioner = small_model
     search, drawn = ["--num-beams", "1", "--max-length", "4"], str(tmp_path / "drawn")
     command = [
         "caption",
@@ -805,14 +814,14 @@ def test_ctrl_c_in_the_first_epoch(command, monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.filterwarnings("default:.*in subfolders")
-def test_recursive(whole_training, pictures, capsys):
+def test_recursive(small_model, pictures, capsys):
     (pictures / "damaged.jpg").unlink()
     write_photos(pictures / "deep", ["c.jpg"])
     command = [
         "caption",
         str(pictures),
         "--model",
-        str(whole_training[0] / "model"),
+        str(small_model[0] / "model"),
         "--num-beams",
         "1",
         "--max-length",

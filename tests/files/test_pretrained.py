@@ -152,7 +152,7 @@ def test_other_pictures_get_little_confidence(name):
         assert result.words and result.confidence < highest, kind
     drawn = [
         result.confidence
-        for result in captioner.caption([scene.image for scene in draw_scenes(20, seed=3)])
+        for result in captioner.caption([scene.image for scene in draw_scenes(10, seed=3)])
     ]
     assert np.mean(drawn) < 0.2 and np.mean(np.array(drawn) < 0.3) >= 0.9
     assert captioner.caption(PHOTO).confidence > np.mean(drawn)
@@ -248,19 +248,18 @@ def test_its_encoder_starts_other_trainings(flickr8k_captioner, training):
     assert result.attention_weights.shape[1:] == (14, 14)
 
 
-def test_a_photo_that_lies_on_its_side_gets_the_same_caption(
-    flickr8k_captioner, flickr8k_images, tmp_path
-):
+def test_a_photo_that_lies_on_its_side_gets_the_same_caption(flickr8k_captioner, tmp_path):
     photos, turned = [], []
-    for number, image in enumerate(photos_of_split(flickr8k_images, "dev")[:3]):
-        photo = Image.open(image.image_path)
+    for number, path in enumerate(sorted(EXAMPLES.glob("*.jpg"))[:3]):
+        photo = Image.open(path)
         exif = Image.Exif()
         exif[ExifTags.Base.Orientation] = 6  # turn it clockwise to see it upright
         turned.append(tmp_path / f"{number}.png")
         photo.transpose(Image.Transpose.ROTATE_90).save(turned[-1], exif=exif)
         photos.append(np.array(photo))
     expected, upright = (
-        [result.caption for result in flickr8k_captioner.caption(some)] for some in (photos, turned)
+        [result.caption for result in flickr8k_captioner.caption(some, num_beams=1)]
+        for some in (photos, turned)
     )
     assert upright == expected
 
@@ -280,9 +279,8 @@ def test_photos_of_any_size_are_described_as_well(flickr8k_captioner, described)
             photos.append(photo.resize((round(width * photo.width), round(height * photo.height))))
         return photos
 
-    for width, height in ((0.7, 0.7), (1, 2)):
-        of_others = flickr8k_captioner.caption(resized(width, height))
-        assert abs(score(of_others) - score(results)) < 0.05
+    of_others = flickr8k_captioner.caption(resized(0.7, 1.4))
+    assert abs(score(of_others) - score(results)) < 0.05
     assert flickr8k_captioner.caption(np.zeros((7, 300, 3), np.uint8)).words  # a strip
     assert flickr8k_captioner.caption(np.zeros((1, 1, 3), np.uint8)).words
 

@@ -414,7 +414,7 @@ def test_a_blend_is_between_captioners_and_gets_the_encoder_of_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_blend_has_one_encoder_and_the_grid_that_was_asked_for(tmp_path):
+def test_a_blend_has_one_encoder_and_the_grid_that_was_asked_for(tmp_path, without_graphs):
     options = {
         "encoder": "efficientnet_lite0",
         "encoder_weights": None,

@@ -57,8 +57,8 @@ def flickr8k_of_scenes(tmp_path_factory):
 
 
 @pytest.fixture
-def make(flickr8k_of_scenes, without_graphs):
-    """A function that runs the program, small and step by step."""
+def make(flickr8k_of_scenes):
+    """A function that runs the program, small."""
     before = signal.getsignal(signal.SIGTERM)  # which the program sets
 
     def run(*arguments):
@@ -69,6 +69,7 @@ def make(flickr8k_of_scenes, without_graphs):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This captioner was saved with its whole encoder")
 def test_the_stages_are_made_one_after_the_other_and_once(make, tmp_path, monkeypatch, capsys):
     fit, run = keras_sat.fit, ["--output-dir", tmp_path / "runs", "flickr8k"]
 
