@@ -530,10 +530,11 @@ def command(photo, tmp_path):
 @pytest.mark.slow
 def test_caption_writes_the_explorer_of_the_caption_that_it_prints(command, tmp_path, capsys):
     page = tmp_path / "trace.html"
-    assert main([*command, "--num-beams", "1", "--trace", str(page)]) == 0
+    search = ["--num-beams", "1", "--max-length", "3"]
+    assert main([*command, *search, "--trace", str(page)]) == 0
     printed = capsys.readouterr()
     captioner = keras_sat.Captioner.load(tmp_path / "model")
-    trace = captioner.trace(tmp_path / "photo.png", num_beams=1)
+    trace = captioner.trace(tmp_path / "photo.png", num_beams=1, max_length=3)
     assert printed.out.endswith(f"\t{trace.result.caption}\n")
     assert f"trace: {page}" in printed.err
     assert page.read_text("utf-8") == explorer_page(trace)
@@ -543,7 +544,8 @@ def test_caption_writes_the_explorer_of_the_caption_that_it_prints(command, tmp_
 def test_caption_writes_explorers_into_a_folder(command, tmp_path, capsys):
     folder = tmp_path / "pages"
     pictures = ["caption", str(tmp_path / "other.png"), *command[1:]]
-    assert main([*pictures, "--num-results", "2", "--json", "--trace", str(folder)]) == 0
+    search = ["--num-results", "2", "--max-length", "3"]
+    assert main([*pictures, *search, "--json", "--trace", str(folder)]) == 0
     printed = capsys.readouterr()
     lines = [json.loads(line) for line in printed.out.splitlines()]
     pages = [folder / f"{name}-trace.html" for name in ("other", "photo")]
