@@ -223,7 +223,8 @@ def test_arguments_of_folders_are_ignored_with_a_warning(path):
 
 @pytest.fixture
 def batches(scene_images, scene_vocabulary, scene_cache):
-    options = {"cache": scene_cache, "batch_size": 50, "shuffle": False}
+    """One batch: by length, there would be one for each."""
+    options = {"cache": scene_cache, "batch_size": 50, "group_by": "image", "shuffle": False}
     return make_batches(scene_images[:20], scene_vocabulary, split="train", **options)
 
 
