@@ -71,15 +71,25 @@ def check_contract(images):
             assert file.read(1)
 
 
+def write_folder(directory):
+    write_photos(directory, NAMES)
+    rows = "".join(f"{name},A dog\n" for name in NAMES)
+    (directory / "captions.csv").write_text(f"image,caption\n{rows}")
+
+
+# Functions that write a small data set for a reader into a folder.
+SMALL_COPIES = {
+    "flickr8k": functools.partial(write_copy_of_data_set, "flickr8k"),
+    "flickr30k": functools.partial(write_copy_of_data_set, "flickr30k"),
+    "coco": functools.partial(write_copy_of_data_set, "coco"),
+    "folder": write_folder,
+    "scenes": lambda directory: None,  # it draws them
+}
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_contract(name, tmp_path):
-    if name == "folder":
-        write_photos(tmp_path, NAMES)
-        (tmp_path / "captions.csv").write_text(
-            "image,caption\n" + "".join(f"{n},A dog\n" for n in NAMES)
-        )
-    elif name != "scenes":
-        write_copy_of_data_set(name, tmp_path)
+    SMALL_COPIES[name](tmp_path)
     options = {"num_scenes": 12} if name == "scenes" else {"split_seed": 1}
     images = DATASETS[name](tmp_path, **options)
     check_contract(images)
