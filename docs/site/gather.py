@@ -238,7 +238,15 @@ def module_page(module):
     public = [name for owner, home, name in names.public_names() if home == module]
     others = [name for name in vars(value) if names.public_by_home().get(f"{module}.{name}")]
     lines = [titled(f"``{module}``", "="), "", f".. automodule:: {module}"]
-    if module not in names.PACKAGES:
+    if module in names.PACKAGES:
+        pass
+    elif hasattr(value, "NAMES_BY_MODULE"):  # a folder: each name has its text in its module
+        exported = [names.resolve(f"{module}.{name}") for name in value.__all__]
+        links = ", ".join(f":py:obj:`{name}`" for name in exported)
+        return "\n".join(
+            [*lines, "   :no-index:", "", f"What other folders use of it: {links}.", ""]
+        )
+    else:
         lines += ["   :members:"]
     hidden = sorted({*public, *others})
     if hidden:

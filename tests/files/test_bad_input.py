@@ -386,6 +386,7 @@ SCALES = {"a": np.zeros((9000, 1), np.int8), "a@scale": np.ones((1, 9000), np.fl
         (lambda: claiming((2**20, 2**22)), "not an uncompressed file of"),
         (lambda: claiming((-1, 3)), "not an uncompressed file of"),
         (lambda: packed(np.savez_compressed, a=np.zeros(10**7)), "not an uncompressed file of"),
+        (lambda: packed(np.savez_compressed, a=np.arange(400)), "not an uncompressed file of"),
         (lambda: packed(np.savez, **SCALES), "the scales of a are missing"),
         (
             lambda: archive_of("a", b"nothing"),
@@ -393,7 +394,7 @@ SCALES = {"a": np.zeros((9000, 1), np.int8), "a@scale": np.ones((1, 9000), np.fl
         ),
         (lambda: b"nothing", "not an uncompressed file of"),
     ],
-    ids=["huge", "negative", "inflated", "scales", "no array", "no archive"],
+    ids=["huge", "negative", "inflated", "a little inflated", "scales", "no array", "no archive"],
 )
 def test_weights_that_are_none(make, message, model_dir):
     seal_weights(model_dir, make())

@@ -1,11 +1,12 @@
 import json
 
+import keras
 import numpy as np
 import pytest
 
 from data_utils import Vocabulary
 from data_utils.base import exclusive_lock
-from keras_sat.files.model_folder import read_arrays, read_model, write_model
+from keras_sat.files.model_folder import assign_arrays, read_arrays, read_model, write_model
 
 SETTINGS = {"captioner": {"cell": "gru"}, "feature_shape": [49, 8]}
 ARRAYS = {"a": np.arange(6, dtype="float32").reshape(2, 3), "b": np.float32(3.5)}
@@ -23,6 +24,16 @@ def test_what_is_written_is_read(model_dir):
     assert arrays.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(arrays[name], array)
+
+
+@pytest.mark.parametrize(
+    "received", [{"a": np.ones(2)}, {"a": np.ones((2, 3)), "b": np.ones(1)}, {}]
+)
+def test_arrays_that_do_not_fit_are_rejected_before_any_is_assigned(received):
+    variable = keras.Variable(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match=r"x\.npz: the weights do not fit the model"):
+        assign_arrays({"a": variable}, received, "x.npz")
+    assert not np.any(variable)
 
 
 def test_saving_again_replaces_the_model_and_leaves_nothing_behind(model_dir):

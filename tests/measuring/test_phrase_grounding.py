@@ -75,6 +75,16 @@ def test_words_of_its_own_captions_are_held_against_all_boxes_of_their_phrases()
     assert figures["pointing"] == 0.5
 
 
+def test_boxes_of_a_quarter_of_the_photo_are_not_small():
+    quarter = (0.0, 0.0, 0.5, 0.5)
+    less = (0.0, 0.0, 0.5, 0.49)
+    result = CaptionResult("the dog", ["the", "dog"], 0.0, np.full((2, 4, 4), 1 / 16))
+    for box, num_small in ((quarter, 0), (less, 1)):
+        boxes = Boxes({"a": [Phrase(0, 0, 3, (box,))]})
+        figures = grounding_figures(ground_captions([result], [DOG], boxes))
+        assert figures["num_phrases"] == 1 and figures["small"]["num_phrases"] == num_small
+
+
 def test_nothing_to_measure():
     figures = grounding_figures(np.zeros((3, 2, 10)))
     assert (

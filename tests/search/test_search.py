@@ -295,6 +295,29 @@ def test_samples_follow_the_distribution(temperature):
     )
 
 
+def drawn_from(probabilities, noise, **options):
+    """Return the first words that are sampled from these probabilities of words."""
+    logits = np.full((1, WORDS), -np.inf, np.float32)
+    logits[0, UNK + 1 :] = np.log(probabilities)
+
+    def step(input_ids, state):
+        seen = tf.zeros((tf.shape(input_ids)[0], 2 * WORDS))
+        return Step(tf.tile(logits, [tf.shape(input_ids)[0], 1]), state, seen, {})
+
+    noise = np.array(noise, np.float32)[:, None]
+    options = {**OPTIONS, "extra_dims": {}, "max_length": 1, **options}
+    found = sample_search(step, (tf.zeros((len(noise), 1)),), noise, **options)
+    return [int(word) for word in found.token_ids[:, 0, 0]]
+
+
+def test_at_the_limits_of_noise_and_top_p():
+    # Words of probability 0 come first, and noise of 0 draws none of them; noise at the
+    # end of a word's interval draws the next one.
+    assert drawn_from([0.5, 0.25, 0.25], [0.0, 0.4, 0.5, 0.8]) == [4, 4, 5, 6]
+    # The smallest set that has the probability .5 is the first word alone.
+    assert drawn_from([0.5, 0.25, 0.25], [0.0, 0.9], top_p=0.5) == [4, 4]
+
+
 def test_top_k_and_top_p_leave_only_probable_words():
     model = Model()
     probabilities = np.exp(model.log_probs[0, 0, START])
