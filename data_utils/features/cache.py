@@ -178,7 +178,8 @@ class FeatureCache:
             if not self._files.is_whole(rows[i], features[i]):
                 image_id = brief(self.image_ids[rows[i]])
                 raise ValueError(
-                    f"{self.directory}: the features of {image_id} are damaged. {WAY_OUT}"
+                    f"{self.directory}: the features of {image_id} are damaged. {WAY_OUT} "
+                    "FeatureCache.build(..., verify=True) encodes the damaged ones alone."
                 )
             self._is_checked[rows[i]] = True
         return features

@@ -23,10 +23,7 @@ from data_utils.base import brief, exclusive_lock, read_sealed_json, write_seale
 from data_utils.photos import PHOTO, find_changes
 
 FORMAT_VERSION = 3
-WAY_OUT = (
-    "Remove the folder, and its photos are encoded again; or let `keras-sat features --verify` "
-    "(FeatureCache.build with verify=True) encode the damaged rows alone."
-)
+WAY_OUT = "Remove the folder, and its photos are encoded again."
 ROW = np.dtype([("done", "u1"), ("checksum", "<u4"), ("photo", PHOTO)])
 
 

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_sat import equations
 from keras_sat.looking.trace_steps import share_of, tolerance_of
+from keras_sat.network import Readout
 
 
 class ReadoutSum(NamedTuple):
@@ -39,6 +40,8 @@ def readout_sum(readout, reading):
         readout: Readout.
         reading: the output of `keras_sat.looking.trace_steps.read`.
     """
+    if not isinstance(readout, Readout):
+        raise _other_readout(readout)
     hidden_state = reading.state.hidden_states[-1]  # (rows, time, hidden_dim)
     hidden_dim = hidden_state.shape[-1]
     feature_dim = reading.photo_context.shape[-1]
@@ -85,12 +88,15 @@ def _check_logits(expected, reading, readout):
     largest = ops.max(ops.abs(reading.logits))
     # False for NaN, which a trace rejects later.
     if float(difference) > tolerance_of(readout) * float(largest):
-        raise ValueError(
-            "Traces and votes would be wrong: the logits are computed otherwise than they assume. "
-            f"Expected: those of Readout. Received: logits that differ by {float(difference):.2g}, "
-            f"readout={type(readout).__qualname__}. Its captions and attention maps are right: "
-            "leave out votes and traces."
-        )
+        raise _other_readout(readout)
+
+
+def _other_readout(readout):
+    return ValueError(
+        "Traces and votes would be wrong: the logits are computed otherwise than they assume. "
+        f"Expected: as in Readout. Received: readout={type(readout).__qualname__}. Its captions "
+        "and attention maps are right: leave out votes and traces."
+    )
 
 
 def logit_parts(summed, row, t, word_ids):

@@ -17,7 +17,7 @@ NAMES_BY_MODULE = {
         "soft",
     ],
     "cells": ["CELLS", "GRUCell", "LSTMCell", "RecurrentCell"],
-    "decoder": ["CaptionDecoder"],
+    "decoder": ["CaptionDecoder", "Readout"],
     "encoder_weights": ["assign_weights"],
     "encoders": ["ENCODERS", "make_encoder", "usual_training"],
     "fast_twins": ["without_fast_twins"],

@@ -16,6 +16,7 @@ from keras_sat.network.cells import GRUCell as GRUCell
 from keras_sat.network.cells import LSTMCell as LSTMCell
 from keras_sat.network.cells import RecurrentCell as RecurrentCell
 from keras_sat.network.decoder import CaptionDecoder as CaptionDecoder
+from keras_sat.network.decoder import Readout as Readout
 from keras_sat.network.encoder_weights import assign_weights as assign_weights
 from keras_sat.network.encoders import ENCODERS as ENCODERS
 from keras_sat.network.encoders import make_encoder as make_encoder
@@ -48,6 +49,7 @@ __all__ = [
     "IMAGENET",
     "LSTMCell",
     "PhotoEncoder",
+    "Readout",
     "RecurrentCell",
     "SCORINGS",
     "Selection",

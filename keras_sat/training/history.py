@@ -48,7 +48,8 @@ def best_epoch(epochs, monitored=MONITORED):
     tied), or the last if it is missing.
 
     While the metric is at chance level (see `is_above_chance`), the cross-entropy on
-    dev decides. Warm-up epochs count only if no other epochs follow.
+    dev decides; the captioner that rewards start from has none, and stays until an
+    epoch is above chance. Warm-up epochs count only if no other epochs follow.
     """
     if not epochs or monitored not in epochs[-1]:
         return len(epochs) - 1

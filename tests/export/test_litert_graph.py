@@ -85,7 +85,6 @@ def test_a_graph_in_another_folder_is_not_run(tmp_path):
     )
 
 
-@pytest.mark.slow
 def test_the_default_captioner_captions_at_once_as_with_tensorflow(tmp_path, monkeypatch):
     if not is_installed():
         pytest.skip("ai-edge-litert is not installed: captions without TensorFlow are not tested")

@@ -11,7 +11,7 @@ import tensorflow as tf
 from helpers import VanillaCell, photo_captioner, random_pixels
 
 from keras_sat import Captioner, Ensemble, equations
-from keras_sat.network import ATTENTIONS, SCORINGS, Attention, CaptionDecoder, Selection
+from keras_sat.network import ATTENTIONS, SCORINGS, Attention, CaptionDecoder, Readout, Selection
 from keras_sat.network.cells import CELLS
 
 pytestmark = pytest.mark.usefixtures("module_without_graphs")
@@ -72,7 +72,7 @@ class InNumPy:
         self.options = captioner.settings.network
         self.a = a
         self.mean = a.mean(axis=0)
-        self.no_attention = self.options.attention == "none"
+        self.no_attention = not ATTENTIONS[self.options.attention].has_attention
 
     def dense(self, layer, x):
         product = x @ np.asarray(layer.kernel, float)
@@ -554,6 +554,27 @@ def test_a_decoder_whose_context_is_not_a_sum_of_regions_is_rejected(options, ph
     with pytest.raises(ValueError, match=message):
         captioner.caption(photo, votes=True, **GREEDY)
     assert captioner.attend(photo, "a dog").attention_weights.shape == (2, 4, 4)
+
+
+class NegatesItsLogits(Readout):
+    def call(self, *inputs, **options):
+        return -0.5 * super().call(*inputs, **options)
+
+
+class ReadsOnlyTheWord(keras.layers.Layer):
+    def call(self, embedded, hidden_state, context, **_):
+        return self.word_logits(embedded)
+
+
+@pytest.mark.parametrize("kind", [NegatesItsLogits, ReadsOnlyTheWord])
+def test_a_readout_whose_logits_are_not_the_sum_of_their_parts_is_rejected(kind, photo):
+    captioner = photo_captioner()
+    captioner.decoder.readout.__class__ = kind
+    message = f"wrong: the logits .*Received: readout={kind.__name__}"
+    with pytest.raises(ValueError, match=message):
+        captioner.trace(photo, "a dog")
+    with pytest.raises(ValueError, match=message):
+        captioner.caption(photo, votes=True, **GREEDY)
 
 
 def test_errors(plain, photo):

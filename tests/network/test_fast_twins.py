@@ -27,7 +27,7 @@ LENGTHS = np.array([4, 2, 1, 3, 3, 0])
 KINDS = [
     kind
     for kind in itertools.product(ATTENTIONS, SCORINGS, CELLS)
-    if kind[0] != "none" or kind[1] == "additive"
+    if ATTENTIONS[kind[0]].has_attention or kind[1] == "additive"
 ]
 
 
