@@ -43,7 +43,8 @@ def bars_of(panel):
 
 
 def signed(number, decimals=1):
-    return f"{number:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+    rounded = round(float(number), decimals) + 0.0  # not -0.0
+    return f"{rounded:+.{decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def words_of(panel):
