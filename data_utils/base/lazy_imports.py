@@ -4,6 +4,7 @@ lazy_loader does this too, but cannot silence TensorFlow's startup log.
 """
 
 import importlib
+import sys
 
 from data_utils.base.tf_logging import without_startup_log
 
@@ -17,8 +18,11 @@ def attach_lazily(package_name, names_by_module):
     def __getattr__(name):
         if name not in module_of:
             raise AttributeError(f"module {package_name!r} has no attribute {name!r}")
-        with without_startup_log():
-            return getattr(importlib.import_module(f"{package_name}.{module_of[name]}"), name)
+        module_name = f"{package_name}.{module_of[name]}"
+        if module_name not in sys.modules:
+            with without_startup_log():
+                importlib.import_module(module_name)
+        return getattr(sys.modules[module_name], name)
 
     def __dir__():
         return sorted(module_of)

@@ -18,7 +18,8 @@ NAMES_BY_MODULE = {
         "covered_fraction",
         "read_boxes",
     ],
-    "read": ["DATASETS", "photos_of_split", "read_data"],
+    "read": ["photos_of_split", "read_data"],
+    "readers": ["DATASETS"],
     "splits": ["SPLITS", "draw_split"],
     "tables": ["cell_of", "table_of"],
 }

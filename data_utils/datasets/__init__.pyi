@@ -11,9 +11,9 @@ from data_utils.datasets.phrase_boxes import CellBoxes as CellBoxes
 from data_utils.datasets.phrase_boxes import content_positions as content_positions
 from data_utils.datasets.phrase_boxes import covered_fraction as covered_fraction
 from data_utils.datasets.phrase_boxes import read_boxes as read_boxes
-from data_utils.datasets.read import DATASETS as DATASETS
 from data_utils.datasets.read import photos_of_split as photos_of_split
 from data_utils.datasets.read import read_data as read_data
+from data_utils.datasets.readers import DATASETS as DATASETS
 from data_utils.datasets.splits import SPLITS as SPLITS
 from data_utils.datasets.splits import draw_split as draw_split
 from data_utils.datasets.tables import cell_of as cell_of

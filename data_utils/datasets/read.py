@@ -1,8 +1,5 @@
 """Read a data set by name.
 
-To add a data set, write a function that takes its folder and returns a list of
-CaptionedImage, and add it to DATASETS.
-
 If the folder is empty or missing, the data set is downloaded first where possible.
 """
 
@@ -16,20 +13,9 @@ from pathlib import Path
 
 from data_utils.base import brief
 from data_utils.captions import CaptionedImage
-from data_utils.datasets.flickr import flickr8k, flickr30k
-from data_utils.datasets.image_folder import folder
-from data_utils.datasets.ms_coco import coco
-from data_utils.datasets.scenes_data_set import scenes
+from data_utils.datasets.readers import DATASETS
 from data_utils.datasets.splits import SPLITS, draw_split
 from data_utils.downloads import DOWNLOADS, download
-
-DATASETS = {
-    "flickr8k": flickr8k,
-    "flickr30k": flickr30k,
-    "coco": coco,
-    "folder": folder,
-    "scenes": scenes,
-}
 
 
 def read_data(
