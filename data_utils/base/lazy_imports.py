@@ -3,6 +3,7 @@
 lazy_loader does this too, but cannot silence TensorFlow's startup log.
 """
 
+import contextlib
 import importlib
 import sys
 
@@ -19,10 +20,11 @@ def attach_lazily(package_name, names_by_module):
         if name not in module_of:
             raise AttributeError(f"module {package_name!r} has no attribute {name!r}")
         module_name = f"{package_name}.{module_of[name]}"
-        if module_name not in sys.modules:
-            with without_startup_log():
-                importlib.import_module(module_name)
-        return getattr(sys.modules[module_name], name)
+        is_imported = module_name in sys.modules
+        with contextlib.nullcontext() if is_imported else without_startup_log():
+            # also waits for another thread that is importing it
+            module = importlib.import_module(module_name)
+        return getattr(module, name)
 
     def __dir__():
         return sorted(module_of)

@@ -238,15 +238,14 @@ def module_page(module):
     public = [name for owner, home, name in names.public_names() if home == module]
     others = [name for name in vars(value) if names.public_by_home().get(f"{module}.{name}")]
     lines = [titled(f"``{module}``", "="), "", f".. automodule:: {module}"]
-    if module in names.PACKAGES:
-        pass
-    elif hasattr(value, "NAMES_BY_MODULE"):  # a folder: each name has its text in its module
+    is_package = module in names.PACKAGES
+    if not is_package and hasattr(value, "NAMES_BY_MODULE"):
+        # A folder: the text of each name is on the page of its module.
         exported = [names.resolve(f"{module}.{name}") for name in value.__all__]
         links = ", ".join(f":py:obj:`{name}`" for name in exported)
-        return "\n".join(
-            [*lines, "   :no-index:", "", f"What other folders use of it: {links}.", ""]
-        )
-    else:
+        lines += ["   :no-index:", "", f"What other folders use of it: {links}."]
+        return "\n".join([*lines, ""])
+    if not is_package:
         lines += ["   :members:"]
     hidden = sorted({*public, *others})
     if hidden:
