@@ -20,7 +20,7 @@ ONE_THREAD = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREA
 TIME, REGIONS, FEATURE_DIM, VOCABULARY = 12, 196, 512, 3000
 WORDS = [f"word{number}" for number in range(VOCABULARY - 4)]
 ROWS = {"length": (64,), "image": (13, 5)}  # axes of captions in a batch
-CASES = [("paper", "length"), ("paper", "image"), ("flickr8k-efficientnet_lite0", "image")]
+CASES = [("paper", "length"), ("paper", "image"), ("flickr8k-lite0", "image")]
 DECODER_OPTIONS = (  # those of a preset that are used here
     "attention",
     "scoring",

@@ -1,12 +1,6 @@
 """Presets of keyword arguments for `keras_sat.fit`, and the default encoder."""
 
-from data_utils.base import import_tensorflow
-
-LIGHT_ENCODER = "efficientnet_lite0"
-WITHOUT_GPU = (
-    f"no GPU found: the encoder is {LIGHT_ENCODER}, about ten times faster on a CPU than vgg16 "
-    "(--encoder vgg16)"
-)
+HEAVY_ENCODER, LIGHT_ENCODER = "vgg16", "efficientnet_lite0"
 DEFAULT_MODEL = "flickr8k"  # the bundled photo captioner
 MANY_PHOTOS = 3000  # with this many photos in a folder, `fit` trains from scratch
 FEWEST_PHOTOS = 10  # with fewer photos to train on, `fit` warns
@@ -48,7 +42,7 @@ LOOKS_AT_WHAT_IT_NAMES = {
 PRESETS = {
     "default": {},
     "flickr8k": {**_FEW_PHOTOS, "num_views": 2},
-    "flickr8k-efficientnet_lite0": {
+    "flickr8k-lite0": {
         **_FEW_PHOTOS,
         **LOOKS_AT_WHAT_IT_NAMES,
         "epochs": 8,
@@ -103,27 +97,45 @@ PRESETS = {
 }
 
 
+# The names of presets in earlier versions, under which they are still found.
+RENAMED = {"flickr8k-efficientnet_lite0": "flickr8k-lite0"}
+
+
 def default_encoder(data):
     """Return the name of the default encoder for `data` (the name of a data set or a
     list of CaptionedImage).
     """
-    if isinstance(data, str) and data == "scenes":
-        return "tiny"
-    return "vgg16" if has_gpu() else LIGHT_ENCODER
+    is_scenes = isinstance(data, str) and data == "scenes"
+    return "tiny" if is_scenes else HEAVY_ENCODER
 
 
-def has_gpu():
-    return bool(import_tensorflow().config.list_physical_devices("GPU"))
+def advice_on_a_cpu(preset):
+    """Return what is faster on a CPU than HEAVY_ENCODER with a preset, as a line."""
+    if f"{preset}-lite0" in PRESETS:
+        return (
+            f"this trains the paper's network. On a CPU, the preset {preset}-lite0 (--preset "
+            f"{preset}-lite0) takes about 0.7 times as long (docs/speed.md), needs no download, "
+            "and writes better captions (docs/results.md)"
+        )
+    return (
+        f"on a CPU, {LIGHT_ENCODER} (--encoder {LIGHT_ENCODER}) encodes photos about ten times as "
+        f"fast as {HEAVY_ENCODER}, and needs no download"
+    )
 
 
-def default_preset(data, encoder=None):
-    """Return the name of the preset for `data` and an encoder (None: the default
-    encoder); see `default_encoder`.
+def default_preset(data, resumed_encoder=None):
+    """Return the name of the preset for `data`.
+
+    Args:
+        data: the name of a data set, or a list of CaptionedImage.
+        resumed_encoder: the encoder of the run that is resumed, or None. Where earlier
+            versions chose LIGHT_ENCODER, they chose its preset.
     """
     if not isinstance(data, str) or data not in PRESETS:
         return "default"
-    name = f"{data}-{encoder or default_encoder(data)}"
-    return name if name in PRESETS else data
+    if resumed_encoder == LIGHT_ENCODER and f"{data}-lite0" in PRESETS:
+        return f"{data}-lite0"
+    return data
 
 
 def fitting_settings(preset, options):

@@ -337,7 +337,7 @@ class SearchRules(Part):
     consensus_weight: float = setting(
         0.0,
         at_least_zero,
-        "weight of the agreement with captions of similar training photos; try 40",
+        "weight of the agreement with the words of similar training photos; try 8",
         in_graph=False,
     )
 
@@ -699,7 +699,7 @@ class CaptionerSettings(Settings):
 class FitSettings(CaptionerSettings):
     """The settings of `keras_sat.fit`: those of the captioner and of its training."""
 
-    defaults_in_words = {"encoder": "tiny for scenes; vgg16 with a GPU, else efficientnet_lite0"}
+    defaults_in_words = {"encoder": "tiny for scenes, else vgg16"}
     training: Training = Training()
     optimizer: Optimizer = Optimizer()
     cross_entropy: CrossEntropy = CrossEntropy()

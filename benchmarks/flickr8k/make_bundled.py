@@ -73,7 +73,7 @@ class Finish:
     word_offsets: float = 0.0
 
 
-_PRESET = {"preset": "flickr8k-efficientnet_lite0", "dtype": "mixed_bfloat16"}
+_PRESET = {"preset": "flickr8k-lite0", "dtype": "mixed_bfloat16"}
 _CROSS_ENTROPY = {**_PRESET, "self_critical_epochs": 0}
 _REWARDS = {**_PRESET, "epochs": 0, "num_views": 1}
 _BOXES = {"box_weight": 1.0}

@@ -9,7 +9,7 @@ from data_utils.base import visible
 from keras_sat.bounds import count
 from keras_sat.commands.flags import add_data, add_options, add_ray, add_switches
 from keras_sat.commands.option_groups import WORKERS, check_workers, parted
-from keras_sat.presets import LIGHT_ENCODER, WITHOUT_GPU, default_encoder
+from keras_sat.presets import default_encoder
 from keras_sat.settings import Encoder, FitSettings
 
 DESCRIPTION = (
@@ -60,10 +60,7 @@ def run(data, cache_dir, data_dir=None, split_seed=None, skip_unreadable=False, 
 def _with_encoder(encoder_options, data):
     """Return the options of an encoder, by default the one for the data set."""
     if "encoder" not in encoder_options:
-        encoder = default_encoder(data)
-        if encoder == LIGHT_ENCODER:
-            print(f"keras-sat: {WITHOUT_GPU}", file=sys.stderr)
-        encoder_options = {**encoder_options, "encoder": encoder}
+        encoder_options = {**encoder_options, "encoder": default_encoder(data)}
     if encoder_options["encoder"] == "tiny" and "encoder_weights" not in encoder_options:
         raise ValueError(
             "The features of an untrained `tiny` encoder are useless. Pass trained weights as "

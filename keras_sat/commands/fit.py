@@ -14,7 +14,7 @@ from keras_sat.commands.flags import (
     add_values,
 )
 from keras_sat.commands.option_groups import reject_alone
-from keras_sat.presets import DEFAULT_MODEL, PRESETS
+from keras_sat.presets import DEFAULT_MODEL, PRESETS, RENAMED
 from keras_sat.settings import SHOWN_IN_HELP, FitSettings, Rewards, fields_by_heading
 
 DESCRIPTION = """Train a captioner and keep its best epoch. If killed, it resumes when run again.
@@ -46,7 +46,7 @@ def add_arguments(parser):
     add_data(parser, group)
     add_values(parser, "DIR", output_dir="default: runs/DATA-ENCODER-ATTENTION")
     text = "preset settings; default: the preset of the data set"
-    parser.add_argument("--preset", choices=list(PRESETS), metavar="NAME", help=text)
+    parser.add_argument("--preset", choices=[*PRESETS, *RENAMED], metavar="NAME", help=text)
     add_values(parser, "MODEL", initial_model="start from a saved or a bundled model")
     add_switches(parser, from_scratch=f"for your own photos: do not start from {DEFAULT_MODEL}")
     add_options(parser, FitSettings, *SHOWN_IN_HELP)

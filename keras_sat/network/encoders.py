@@ -102,7 +102,8 @@ def _application(name, network, shape, weights):
         reason = str(error).rpartition(": ")[2].removeprefix("None -- ")
         raise ArgumentError(
             f"The ImageNet weights of {name} could not be downloaded ({reason}). Download "
-            f"{address[0]} with a browser and put the file into {keras_home() / 'models'}.",
+            f"{address[0]} with a browser and put the file into {keras_home() / 'models'}, or use "
+            "efficientnet_lite0, whose weights are in this package.",
             way_out="its path",
             weights="imagenet",
         ) from None

@@ -3,17 +3,22 @@ into batches.
 """
 
 import os
+import time
 from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
 
 from data_utils.batches import make_batches
 from data_utils.datasets import CellBoxes
-from data_utils.features import FeatureCache
+from data_utils.features import ENCODED_TOGETHER, FeatureCache, encoding_function
 from data_utils.photos import readable_photos
 from data_utils.seen_photos import warn_of_copies
 from keras_sat.training.run_record import checksum
 
 # Of settings, in the names of folders with features.
 SHORT_NAMES = {"image_size": "", "photo_blur": "blur"}
+LONG = 60  # seconds; what takes longer is announced
 
 
 class TrainingPhotos:
@@ -111,6 +116,8 @@ class TrainingPhotos:
         default_dir = _default_cache_dir(captioner, self.data_dir, self.output_dir)
         folder = Path(self.cache_dir or default_dir)
         errors = "skip" if self.skip_unreadable else "raise"
+        if self.show_progress and not folder.exists():
+            self._say_how_long(captioner, num_views)
         self.cache = self._built_cache(captioner, folder, self.images, errors=errors)
         unreadable = self.cache.unreadable  # `build` has said how many
         self.images = [image for image in self.images if image.image_id not in unreadable]
@@ -123,6 +130,23 @@ class TrainingPhotos:
             for view in range(1, num_views)
         ]
         self._reading_options = {}
+
+    def _say_how_long(self, captioner, num_views):
+        """Print how long it takes to encode the photos, measured on one batch."""
+        encode = encoding_function(captioner.encoder_model)
+        photos = np.zeros((ENCODED_TOGETHER, *captioner.encoder_model.input_shape[1:]), np.uint8)
+        encode(photos)  # compiles it
+        started = time.perf_counter()
+        encode(photos)
+        seconds_per_photo = (time.perf_counter() - started) / len(photos)
+        num_photos = len(self.images) + (num_views - 1) * len(self.images_in("train"))
+        seconds = seconds_per_photo * num_photos
+        if seconds > LONG:
+            print(
+                f"encoding {num_photos:,} photos and views with {captioner.encoder} takes about "
+                f"{tqdm.format_interval(seconds)}, once (one batch was measured); training, which "
+                "follows, says its time after its first batches"
+            )
 
     def _built_cache(self, captioner, folder, images, **options):
         return FeatureCache.build(

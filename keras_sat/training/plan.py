@@ -2,7 +2,7 @@
 and the computer.
 
     options = {"epochs": 5, "attention": "hard"}
-    computer = this_computer("folder")
+    computer = this_computer()
     print(make_plan("folder", {"train": 400, "dev": 50}, options, **computer))
 
 It is pure: `fit` reads the files and asks for the devices before, and acts afterwards.
@@ -29,6 +29,7 @@ from keras_sat.settings import CaptionerSettings, Encoder, Features, FitSettings
 from keras_sat.training.history import CROSS_ENTROPY, FEW_DEV_PHOTOS, MONITORED
 from keras_sat.training.run_record import REWARDS, recorded_encoder
 
+CPU = "CPU"  # what `devices` begins with, without a GPU
 CAPTIONER_ARGUMENTS = ("name", "trainable")  # arguments of Captioner that are not settings
 # Of the settings of encoder, features and network, those that are not fixed once a
 # captioner is trained.
@@ -54,7 +55,7 @@ def options_to_set(options, *, preset=None, initial_model=None):
         if value is not None or name not in fields or not fields[name].metadata["none_is_unset"]
     }
     settings = _settings_of(options)
-    if preset is not None:
+    if preset is not None and preset not in presets.RENAMED:
         one_of(*presets.PRESETS).check("preset", preset)
     epochs = settings.cross_entropy.epochs
     has_rewards = settings.rewards.self_critical_epochs > 0
@@ -93,24 +94,21 @@ def check_required(options, **arguments):
             )
 
 
-def this_computer(data, output_dir=None, cluster=None):
+def this_computer(output_dir=None, cluster=None):
     """Return what `make_plan` has to know about this computer and what is on it, a dict
     of its keyword arguments.
 
     Args:
-        data: name of a data set, or a list of CaptionedImage.
         output_dir: the folder of the training, if it is given.
         cluster: the Cluster that will train; None: one device.
     """
     path = BUNDLED_MODELS / presets.DEFAULT_MODEL / "config.json"
     bundled = read_sealed_json(path, EXPECTED_MODEL)["captioner"]
     del bundled["name"]
-    default_encoder = presets.default_encoder(data)
     resumed_encoder = None if output_dir is None else recorded_encoder(output_dir)
     if cluster is not None:  # the hosts may differ; the chief decides
-        default_encoder, resumed_encoder = cluster.broadcast([default_encoder, resumed_encoder])
+        resumed_encoder = cluster.broadcast(resumed_encoder)
     return {
-        "default_encoder": default_encoder,
         "auto_dtype": resolved_dtype("auto"),
         "devices": _devices_in_words(cluster),
         "bundled": CaptionerSettings.of(path, bundled),
@@ -123,7 +121,7 @@ def _devices_in_words(cluster):
         _, num_devices = cluster.shares
         return f"{num_devices} devices of {cluster.num_hosts} hosts"
     num_gpus = len(tf.config.list_physical_devices("GPU"))
-    return f"{num_gpus} GPU" if num_gpus else f"CPU, {os.cpu_count()} cores"
+    return f"{num_gpus} GPU" if num_gpus else f"{CPU}, {os.cpu_count()} cores"
 
 
 # === What is decided ===
@@ -280,7 +278,6 @@ def make_plan(
     initial_model=None,
     from_scratch=False,
     output_dir=None,
-    default_encoder,
     auto_dtype,
     devices,
     bundled,
@@ -295,7 +292,6 @@ def make_plan(
         options: dict of the options of `fit`.
         preset, from_scratch, output_dir: see `fit`.
         initial_model: a Captioner or None.
-        default_encoder: the encoder that the computer is fit for.
         auto_dtype: what dtype="auto" means on it.
         devices: the devices that train, in words.
         bundled: CaptionerSettings of the bundled photo captioner.
@@ -307,7 +303,7 @@ def make_plan(
     settings = _settings_of(options)
     keras_options = {name: options[name] for name in CAPTIONER_ARGUMENTS if name in options}
     passed = {name: value for name, value in options.items() if name not in keras_options}
-    encoder = resumed_encoder or default_encoder
+    encoder = resumed_encoder or presets.default_encoder(data)
     name, preset_settings = _preset_of(data, passed, preset, initial_model, encoder)
     settings = settings.replace(**preset_settings)
     chosen = frozenset([*passed, *preset_settings])
@@ -327,8 +323,6 @@ def make_plan(
         notes.append(_start_in_words(obstacle))
     if start is None and "encoder" not in chosen:
         settings, chosen = settings.replace(encoder=encoder), chosen | {"encoder"}
-        if resumed_encoder is None and encoder == presets.LIGHT_ENCODER:
-            notes.append(presets.WITHOUT_GPU)
 
     defaults = {}
     if initial_settings is not None:
@@ -344,6 +338,8 @@ def make_plan(
     if initial_model is not None:  # a saved one may lack an encoder of the user's own
         encoder_name = initial_model.encoder
     settings = settings.replace(**_left_to_encoder(settings))
+    if devices.startswith(CPU) and encoder_name == presets.HEAVY_ENCODER and start is None:
+        notes.append(presets.advice_on_a_cpu(name))
     if settings.training.dtype == "auto":
         settings = settings.replace(dtype=auto_dtype)  # so that the record has it
     if settings.training.dtype is not None:
@@ -382,11 +378,12 @@ def _preset_of(data, passed, preset, initial_model, encoder):
         encoder: the encoder if none was passed.
     """
     if preset is not None:
+        preset = presets.RENAMED.get(preset, preset)
         settings = presets.PRESETS[preset]
     elif initial_model is not None:
         return "default", {}
     else:
-        preset = presets.default_preset(data, passed.get("encoder") or encoder)
+        preset = presets.default_preset(data, None if "encoder" in passed else encoder)
         settings = presets.fitting_settings(preset, {"encoder": encoder, **passed})
     return preset, {name: value for name, value in settings.items() if name not in passed}
 

@@ -88,10 +88,9 @@ def fit(
         output_dir: the folder for the model, checkpoints and metrics; None:
             runs/DATA-ENCODER-ATTENTION.
         preset: a name in `keras_sat.PRESETS`; other options override its settings.
-            None: the preset of the data set and its encoder
-            ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without
-            settings that conflict with the options. "default", other data, or an
-            `initial_model`: no preset.
+            None: the preset of the data set ("flickr8k"), without settings that
+            conflict with the options. "default", other data, or an `initial_model`: no
+            preset.
         initial_model: start from this captioner: a Captioner, the folder of a saved
             one, or a bundled name. It keeps its encoder and sizes, and new words are
             added to its vocabulary. Other options may change: attention="hard" may
@@ -116,8 +115,8 @@ def fit(
     value in each epoch.
 
     Without `encoder`, a resumed run keeps its encoder; a new run uses "tiny" for the
-    scenes, "vgg16" with a GPU, else "efficientnet_lite0". The features of a frozen
-    encoder are computed once; a trained encoder reads the photos in each epoch.
+    scenes and else "vgg16", on every machine. The features of a frozen encoder are
+    computed once; a trained encoder reads the photos in each epoch.
 
     Without `group_by`, or without those in `presets.OWN_PHOTOS` when training started
     from the bundled captioner, a resumed run keeps the values that it was started with,
@@ -153,7 +152,7 @@ def fit(
     show_progress = show_progress and cluster.is_chief
     options = options_to_set(options, preset=preset, initial_model=initial_model)
     check_required(options, boxes=boxes)
-    computer = this_computer(data, output_dir, cluster)
+    computer = this_computer(output_dir, cluster)
     with cluster.one_host_at_a_time():
         images = read_data(data, data_dir, split_seed=split_seed, show_progress=show_progress)
     images = _captioned(images)

@@ -120,10 +120,9 @@ def fit(
         output_dir: the folder for the model, checkpoints and metrics; None:
             runs/DATA-ENCODER-ATTENTION.
         preset: a name in `keras_sat.PRESETS`; other options override its settings.
-            None: the preset of the data set and its encoder
-            ("flickr8k-efficientnet_lite0"), or of the data set ("flickr8k"), without
-            settings that conflict with the options. "default", other data, or an
-            `initial_model`: no preset.
+            None: the preset of the data set ("flickr8k"), without settings that
+            conflict with the options. "default", other data, or an `initial_model`: no
+            preset.
         initial_model: start from this captioner: a Captioner, the folder of a saved
             one, or a bundled name. It keeps its encoder and sizes, and new words are
             added to its vocabulary. Other options may change: attention="hard" may
@@ -148,8 +147,8 @@ def fit(
     value in each epoch.
 
     Without `encoder`, a resumed run keeps its encoder; a new run uses "tiny" for the
-    scenes, "vgg16" with a GPU, else "efficientnet_lite0". The features of a frozen
-    encoder are computed once; a trained encoder reads the photos in each epoch.
+    scenes and else "vgg16", on every machine. The features of a frozen encoder are
+    computed once; a trained encoder reads the photos in each epoch.
 
     Without `group_by`, or without those in `presets.OWN_PHOTOS` when training started
     from the bundled captioner, a resumed run keeps the values that it was started with,
@@ -176,7 +175,7 @@ def fit(
     the captioner goes without, and `fit` says so.
 
     Most used options:
-        encoder: network that computes the features. Choices: vgg16, vgg19, resnet50, mobilenet_v2, efficientnet_b0, efficientnet_lite0, efficientnet_lite2, tiny. Default: tiny for scenes; vgg16 with a GPU, else efficientnet_lite0.
+        encoder: network that computes the features. Choices: vgg16, vgg19, resnet50, mobilenet_v2, efficientnet_b0, efficientnet_lite0, efficientnet_lite2, tiny. Default: tiny for scenes, else vgg16.
         encoder_layer: layer that gives the grid. Default: None (the encoder's).
         encoder_weights: a file, or "bundled" (from the bundled captioner). Default: 'imagenet'; None: random weights.
         encoder_training: fine-tuned: with the decoder; scratch: random weights. Choices: frozen, fine-tuned, scratch. Default: None (frozen; tiny: scratch).
@@ -237,7 +236,7 @@ def fit(
         length_penalty: values above 0 favour longer captions. Default: 0.0.
         no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: 0.
         no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: ''.
-        consensus_weight: weight of the agreement with captions of similar training photos; try 40. Default: 0.0.
+        consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: 0.0.
 
     Encoder:
         trained_up_to: train layers after encoder_layer up to this. Default: None (none).

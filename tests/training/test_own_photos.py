@@ -157,7 +157,7 @@ def test_the_initial_model_may_have_been_trained_on_the_photos_of_dev_and_test(
 def begun(folder, patience=None):
     """Return the Run of two epochs in a folder."""
     options = {"epochs": 2, "patience": patience}
-    plan = make_plan("photos", {"train": 4}, options, **this_computer("photos"))
+    plan = make_plan("photos", {"train": 4}, options, **this_computer())
     return Run(plan, plan.words, TrainingPhotos([], folder), Cluster(), folder)
 
 

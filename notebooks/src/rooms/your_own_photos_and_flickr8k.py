@@ -243,7 +243,7 @@ keras_sat.AttentionDisplay.from_result(looked).plot(width=10)
 
 # %%
 num_photos = {"train": 400, "dev": 50, "test": 50}
-plan = make_plan("folder", num_photos, {}, **this_computer("folder"))
+plan = make_plan("folder", num_photos, {}, **this_computer())
 print("\n".join(textwrap.fill(line, 110) for line in str(plan).splitlines()))
 
 # %% [markdown]
@@ -319,7 +319,7 @@ for ax, (view, picture), result in zip(axes, views.items(), described):
 # `fit`.)
 
 # %%
-preset, paper = keras_sat.PRESETS["flickr8k-efficientnet_lite0"], keras_sat.PRESETS["paper"]
+preset, paper = keras_sat.PRESETS["flickr8k-lite0"], keras_sat.PRESETS["paper"]
 compared = (
     "encoder",
     "encoder_training",
@@ -447,8 +447,8 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 # and takes just over two hours. The third command scores the captioner of the first command:
 #
 # ```bash
-# keras-sat fit --data flickr8k --data-dir flickr8k --encoder mobilenet_v2 --dtype mixed_bfloat16 --output-dir runs/soft
-# keras-sat fit --data flickr8k --data-dir flickr8k --boxes flickr30k_entities --box-weight 1 --dtype mixed_bfloat16
+# keras-sat fit --data flickr8k --data-dir flickr8k --preset flickr8k-mobilenet_v2 --dtype mixed_bfloat16 --output-dir runs/soft
+# keras-sat fit --data flickr8k --data-dir flickr8k --preset flickr8k-lite0 --boxes flickr30k_entities --box-weight 1 --dtype mixed_bfloat16
 # keras-sat evaluate --model runs/soft/model --data flickr8k --data-dir flickr8k --split dev --compare-with paper human
 # ```
 #
