@@ -87,7 +87,7 @@ def most_specific(captioner, features, results, average, fraction):
 
 
 def load(name):
-    members = [Captioner.from_pretrained(member) for member in name.split("+")]
+    members = [(Captioner.load if "/" in member else Captioner.from_pretrained)(member) for member in name.split("+")]
     return Ensemble(members) if len(members) > 1 else members[0]
 
 

@@ -67,7 +67,7 @@ class Captioner(CaptionGenerator, Trainer):
         length_penalty: values above 0 favour longer captions. Default: 0.0.
         no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: 0.
         no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: ''.
-        consensus_weight: weight of the agreement with captions of similar training photos; try 40. Default: 0.0.
+        consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: 0.0.
 
     Encoder:
         encoder: network that computes the features. Choices: vgg16, vgg19, resnet50, mobilenet_v2, efficientnet_b0, efficientnet_lite0, efficientnet_lite2, tiny. Default: 'vgg16'; None: no encoder.
@@ -255,7 +255,7 @@ class Captioner(CaptionGenerator, Trainer):
             length_penalty: values above 0 favour longer captions. Default: the captioner's own.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
             no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
-            consensus_weight: weight of the agreement with captions of similar training photos; try 40. Default: the captioner's own.
+            consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own.
             num_results: captions per photo; the default num_beams is at least this. Default: 1.
             temperature: sample words at this temperature (try 1.0). Default: None (search instead).
             top_k: sample only from the k most probable words. Default: None (from all).
@@ -366,7 +366,7 @@ class Captioner(CaptionGenerator, Trainer):
             length_penalty: values above 0 favour longer captions. Default: the captioner's own.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
             no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
-            consensus_weight: weight of the agreement with captions of similar training photos; try 40. Default: the captioner's own.
+            consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own.
 
         Encoder:
             encoder: network that computes the features. Choices: vgg16, vgg19, resnet50, mobilenet_v2, efficientnet_b0, efficientnet_lite0, efficientnet_lite2, tiny. Default: the captioner's own.

@@ -23,8 +23,8 @@ class Removed(NamedTuple):
 _NO_CONSISTENCY = "For captions that stay the same under noise: photo_blur=1, photo_jitter=1."
 
 REMOVED: dict[str, Removed] = {
-    "consensus_captions": Removed(20, "The 20 most similar captions count."),
-    "consensus_photos": Removed(10, "The captions of the 10 most similar photos count."),
+    "consensus_captions": Removed(20, "Consensus compares words, not captions."),
+    "consensus_photos": Removed(10, "Consensus learns from all training photos."),
     "consistency_epochs": Removed(0, _NO_CONSISTENCY),
     "consistency_rate": Removed(1.5e-4, _NO_CONSISTENCY, is_harmless=True),
     "drawing_temperature": Removed(0.5, "Self-critical training samples at temperature 0.5."),

@@ -1,5 +1,5 @@
-"""The command `index`: index training photos with their captions, and save the index
-with the model.
+"""The command `index`: index the words of training photos, and save the index with the
+model.
 
 Dependencies are imported where they are used, which keeps `--help` fast.
 """
@@ -14,8 +14,8 @@ from keras_sat.commands.flags import add_options
 from keras_sat.settings import SearchRules
 
 DESCRIPTION = """\
-Index the photos that a model was trained on, with their captions. Of several beams,
-the model then chooses the caption that agrees most with those of similar photos."""
+Index the words in the captions of the photos that a model was trained on. Of several
+beams, the model then chooses the one that agrees most with the words of similar photos."""
 
 
 def add_arguments(parser):
@@ -34,9 +34,7 @@ def run(
     skip_unreadable=False,
     **reading,
 ):
-    """Index photos and captions for a choice by consensus, and save the index with the
-    model.
-    """
+    """Index words for a choice by consensus, and save the index with the model."""
     from data_utils.photos import readable_photos
     from keras_sat.after_search import CONSENSUS_WEIGHT, Consensus
     from keras_sat.files import save_records
@@ -53,6 +51,6 @@ def run(
         images = cache.readable(images)
 
     captioner.consensus = Consensus.build(captioner, images, cache=cache)
-    num_photos = len(captioner.consensus.photo_ids)
-    print(f"{num_photos} photos indexed; consensus weight {weight:g}")
+    num_words = len(captioner.consensus.words)
+    print(f"{num_words} words of {len(images)} photos indexed; consensus weight {weight:g}")
     save_records(captioner, folder_of_records(folder, output_dir), consensus_weight=weight)

@@ -203,7 +203,7 @@ class LiteRTCaptioner(CaptionGenerator):
             options |= rules
         super().__init__(engine, vocabulary, Search(**options))
         if index is not None:
-            self.consensus = Consensus(vocabulary, index, index["mean"].size)
+            self.consensus = Consensus.of(vocabulary, index, index["mean"].size)
 
     @property
     def photo_size(self) -> tuple[int, int]:

@@ -42,6 +42,6 @@ def restore_records(captioner, records):
         captioner.confidence = Confidence(**records["confidence"])
     captioner.source = checked_source(records.get("source"))
     if INDEX in records:
-        captioner.consensus = Consensus(
+        captioner.consensus = Consensus.of(
             captioner.vocabulary, records[INDEX], captioner.feature_shape[-1]
         )

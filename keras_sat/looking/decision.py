@@ -26,8 +26,8 @@ class ChoiceRule:
         kind: "given", "greedy", "beam" or "sample".
         num_beams: of a beam search; otherwise 1.
         length_penalty: the search compares log p / length ** length_penalty.
-        has_consensus: whether agreement with captions of similar training photos chose
-            one of the beams.
+        has_consensus: whether agreement with the words of similar training photos
+            chose one of the beams.
     """
 
     kind: str
@@ -84,8 +84,7 @@ def search_in_words(rule):
     if rule.has_consensus:
         sentence += (
             " Of the finished captions, it says the one with the greatest sum of its score and "
-            "its agreement with captions of similar training photos and, a tenth as much, with "
-            "the other finished ones."
+            "its agreement with the words of similar training photos."
         )
     return sentence
 
@@ -164,18 +163,18 @@ def _by_consensus(trace, t, first):
     our_numbers, their_numbers = (caption["numbers"] for caption in captions)
     if our_numbers["score"] <= their_numbers["score"]:
         decided = (
-            "its whole caption is closer to captions of similar training photos (agreement), "
-            "though not more probable (score)"
+            "its whole caption agrees more with the words of similar training photos "
+            "(agreement), though it is not more probable (score)"
         )
     elif our_numbers["agreement"] >= their_numbers["agreement"]:
         decided = (
-            "its whole caption is more probable (score) and closer to captions of similar "
-            "training photos (agreement)"
+            "its whole caption is more probable (score) and agrees more with the words of "
+            "similar training photos (agreement)"
         )
     else:
         decided = (
-            "its whole caption is more probable (score), and not much further from captions of "
-            "similar training photos (agreement)"
+            "its whole caption is more probable (score), and agrees not much less with the words "
+            "of similar training photos (agreement)"
         )
     sums = f"{_rounded(our_numbers['sum'])} against {_rounded(their_numbers['sum'])}"
     return f"{decided} (together {sums})", captions

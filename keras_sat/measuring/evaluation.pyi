@@ -85,7 +85,7 @@ def evaluate(
         length_penalty: values above 0 favour longer captions. Default: the captioner's own.
         no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
         no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
-        consensus_weight: weight of the agreement with captions of similar training photos; try 40. Default: the captioner's own."""
+        consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own."""
     ...
 
 def evaluate_captions(

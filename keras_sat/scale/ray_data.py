@@ -57,7 +57,7 @@ COLUMNS = (
     "word_probs",
     "error",
     "consensus",
-    "similar_photos",
+    "likely_words",
 )
 
 

@@ -17,7 +17,7 @@ COLUMNS = (
     "word_probs",
     "error",
     "consensus",
-    "similar_photos",
+    "likely_words",
 )
 
 def distributed_caption(

@@ -82,7 +82,7 @@ class CaptionGenerator:
             length_penalty: values above 0 favour longer captions. Default: the captioner's own.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
             no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
-            consensus_weight: weight of the agreement with captions of similar training photos; try 40. Default: the captioner's own.
+            consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own.
             num_results: captions per photo; the default num_beams is at least this. Default: 1.
             temperature: sample words at this temperature (try 1.0). Default: None (search instead).
             top_k: sample only from the k most probable words. Default: None (from all).
@@ -137,7 +137,7 @@ class CaptionGenerator:
             length_penalty: values above 0 favour longer captions. Default: the captioner's own.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
             no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
-            consensus_weight: weight of the agreement with captions of similar training photos; try 40. Default: the captioner's own.
+            consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own.
             num_results: captions per photo; the default num_beams is at least this. Default: 1.
             temperature: sample words at this temperature (try 1.0). Default: None (search instead).
             top_k: sample only from the k most probable words. Default: None (from all).
@@ -185,7 +185,7 @@ class CaptionGenerator:
             length_penalty: values above 0 favour longer captions. Default: the captioner's own.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
             no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
-            consensus_weight: weight of the agreement with captions of similar training photos; try 40. Default: the captioner's own.
+            consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own.
             num_results: captions per photo; the default num_beams is at least this. Default: 1.
             temperature: sample words at this temperature (try 1.0). Default: None (search instead).
             top_k: sample only from the k most probable words. Default: None (from all).

@@ -18,8 +18,8 @@ class ComparedCaption(NamedTuple):
         words: list of its words.
         is_finished: False if it was cut off at `max_length`.
         score: with which a beam search compares it, see `caption_score`.
-        agreement: what its agreement with the captions of similar training photos, and
-            with the other beams, adds to the score.
+        agreement: what its agreement with the words that people use for similar photos
+            adds to the score.
     """
 
     words: list[str]
@@ -73,9 +73,10 @@ class CaptionResult:
         image: the photo, or the crop of a region, in the encoder's size, uint8 (height,
             width, 3); None if only features were given.
         alternatives: the other results, best first.
-        consensus: similarity from 0 to 1 to the captions of similar training photos;
-            None without an index.
-        similar_photos: the ids of the most similar training photos, or an empty list.
+        consensus: agreement, at most 1, with the words that people use for similar
+            photos; None without an index.
+        likely_words: the words that they make most likely, rare ones first; an empty
+            list without an index.
         image_path: the photo's file, if it was given as a path; AttentionDisplay reads
             it again, in its own shape.
         region: the rectangle (left, top, right, bottom) that it describes, in fractions
@@ -100,7 +101,7 @@ class CaptionResult:
     image: Any = field(default=None, repr=False)
     alternatives: list = field(default_factory=list, repr=False)
     consensus: float | None = None
-    similar_photos: list = field(default_factory=list, repr=False)
+    likely_words: list = field(default_factory=list, repr=False)
     word_probs: np.ndarray | None = field(default=None, repr=False)
     end_prob: float | None = field(default=None, repr=False)
     region: tuple | None = None
@@ -135,7 +136,7 @@ class CaptionResult:
         if self.confidence is not None:
             parts["confidence"] = round(self.confidence, 4)
         if self.consensus is not None:
-            parts |= {"consensus": round(self.consensus, 4), "similar_photos": self.similar_photos}
+            parts |= {"consensus": round(self.consensus, 4), "likely_words": self.likely_words}
         for name in EXTRAS:
             if name in self.extras:
                 parts[name] = _rounded(self.extras[name], 4)

@@ -116,7 +116,7 @@ def test_it_chooses_by_consensus(home, captioner, pictures, tmp_path):
     indexed.save(tmp_path / "model")
     quick, paths = load_litert(tmp_path / "model"), sorted(pictures.glob("*.png"))[:3]
     for one, other in zip(quick.caption(paths), indexed.caption(paths)):
-        assert one.caption == other.caption and one.similar_photos == other.similar_photos
+        assert one.caption == other.caption and one.likely_words == other.likely_words
         assert (
             one.consensus == pytest.approx(other.consensus, abs=1e-3) and len(one.alternatives) == 9
         )

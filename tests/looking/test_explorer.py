@@ -262,9 +262,12 @@ def left_first(plain, monkeypatch):
 @pytest.mark.parametrize(
     ("theirs", "text"),
     [
-        ((-1.0, 4.0), "(agreement), though not more probable (score)"),
-        ((-3.5, 4.0), "more probable (score) and closer to captions of similar training photos"),
-        ((-4.5, 7.5), "more probable (score), and not much further"),
+        ((-1.0, 4.0), "(agreement), though it is not more probable (score)"),
+        (
+            (-3.5, 4.0),
+            "more probable (score) and agrees more with the words of similar training photos",
+        ),
+        ((-4.5, 7.5), "more probable (score), and agrees not much less"),
     ],
 )
 def test_where_consensus_decided_score_and_agreement_of_both_captions_are_shown(

@@ -386,7 +386,7 @@ def test_a_part_has_the_same_columns_in_both_formats(tmp_path):
         ray_data._row("a.png", ValueError("torn")),
         ray_data._row("b.png", ValueError("torn too")),
     ]
-    rows[1]["similar_photos"] = ["c"]
+    rows[1]["likely_words"] = ["c"]
     assert [*rows[0]] == list(ray_data.COLUMNS) and rows[0]["error"] == "torn"
     (tmp_path / "part.jsonl").write_bytes(ray_data._encoded(rows, False))
     assert ray_data._rows_of_part({"path": str(tmp_path / "part.jsonl")}) == rows
@@ -402,12 +402,12 @@ def test_a_file_name_that_is_not_utf_8_has_its_row(tmp_path, file_type):
     if file_type == "parquet":
         pytest.importorskip("pyarrow", reason="pyarrow is not installed: Parquet is not tested")
     row = ray_data._row("bad\udcff.jpg", ValueError("bad\udcff.jpg: torn"))
-    row["similar_photos"] = ["bad\udcff"]
+    row["likely_words"] = ["bad\udcff"]
     path.write_bytes(ray_data._encoded([row], file_type == "parquet"))
     (found,) = ray_data._rows_of_part({"path": str(path)})
     shown = "\udcff" if file_type == "jsonl" else r"\udcff"
     assert found["image"] == f"bad{shown}.jpg" and found["error"] == f"bad{shown}.jpg: torn"
-    assert [*found["similar_photos"]] == [f"bad{shown}"]
+    assert [*found["likely_words"]] == [f"bad{shown}"]
 
 
 class Here(Workers):
