@@ -4,21 +4,20 @@
         --output-dir runs/bundled
 
 Each entry of STAGES is one call of `keras_sat.fit`, which starts from the captioner of
-an earlier stage or from ImageNet weights. FINISHES says what then becomes of it: the
-script averages weights, rounds them to 8 bits, indexes the training photos, fits the
-confidence, and scores the dev split. OUTPUT_DIR/NAME is the captioner, and record.json
-in it says how it was made: settings, epochs, dev figures, hours and commit of every
-stage. `bundle.py` puts that folder into the package.
+an earlier stage, from a finished captioner or from ImageNet weights. FINISHES says what
+then becomes of it: the script averages weights, rounds them to 8 bits, indexes the
+words of the training photos, fits the confidence, and scores the dev split.
+OUTPUT_DIR/NAME is the captioner, and record.json in it says how it was made: settings,
+epochs, dev figures, hours and commit of every stage. `bundle.py` puts that folder into
+the package.
 
 Killed and run again, the script goes on after the last whole epoch. SIGTERM and Ctrl-C
 pause it in the same way.
 
-To see what a stage is worth, make a captioner without it. `--reuse` takes the stages
-before it from another run:
+To see what a setting is worth, make a captioner with another one. `--reuse` takes the
+stages before it from another run:
 
-    ... flickr8k --output-dir a --reuse runs/bundled --skip flickr8k-rewards
-    ... flickr8k --output-dir b --reuse runs/bundled --set flickr8k-words.epochs=12
-    ... flickr8k --output-dir c --reuse runs/bundled --set flickr8k.word_offsets=0.3
+    ... flickr8k --output-dir a --reuse runs/bundled --set flickr8k-rewards.box_weight=0
 """
 
 import argparse
@@ -34,13 +33,12 @@ from pathlib import Path
 
 from blend import blend, joined
 from own_words import Clock
-from word_offsets import fitted_offsets
 
 import keras_sat
 from data_utils import photos_of_split, read_data
 from data_utils.base import read_json, write_json, write_whole
 from keras_sat import Captioner
-from keras_sat.after_search import Consensus, calibrate
+from keras_sat.after_search import CONSENSUS_WEIGHT, Consensus, calibrate
 from keras_sat.files import save_records
 
 
@@ -49,7 +47,8 @@ class Stage:
     """One call of `keras_sat.fit`.
 
     Attributes:
-        starts_from: the name of an earlier stage; None: ImageNet weights.
+        starts_from: the name of an earlier stage or of a finished captioner; None:
+            ImageNet weights.
         settings: the arguments of `fit`, without data, seed and folders.
     """
 
@@ -64,13 +63,10 @@ class Finish:
     Attributes:
         blend: dict from stages to the fractions with which their weights are averaged.
         options: of the captioner, as for `Captioner.adapted`.
-        word_offsets: the weight of offsets fitted on dev, see word_offsets.py; 0 leaves
-            the biases of the words as they were trained.
     """
 
     blend: dict
     options: dict = field(default_factory=dict)
-    word_offsets: float = 0.0
 
 
 _PRESET = {"preset": "flickr8k-lite0", "dtype": "mixed_bfloat16"}
@@ -87,12 +83,9 @@ _HARD = {"attention": "hard", **_FROZEN, "num_views": 1}
 
 STAGES = {
     "flickr8k-words": Stage(None, {**_CROSS_ENTROPY, **_BOXES, "epochs": 10}),
-    "flickr8k-rewards": Stage("flickr8k-words", {**_REWARDS, **_BOXES, "self_critical_epochs": 3}),
-    "flickr8k-last-rewards": Stage(
-        "flickr8k-rewards", {**_REWARDS, **_BOXES, "self_critical_epochs": 5}
-    ),
+    "flickr8k-rewards": Stage("flickr8k-words", {**_REWARDS, **_BOXES, "self_critical_epochs": 4}),
     "hard-words": Stage(
-        "flickr8k-last-rewards",
+        "flickr8k",
         {**_CROSS_ENTROPY, **_BOXES, **_HARD, "epochs": 2, "learning_rate": 3e-4},
     ),
     "hard-rewards": Stage("hard-words", {**_REWARDS, **_BOXES, **_HARD, "self_critical_epochs": 1}),
@@ -125,9 +118,9 @@ SMALL = {
 }
 PHASES = ("epochs", "self_critical_epochs")
 
-_SEARCH = {"length_penalty": 0.4, "consensus_weight": 40.0}
+_SEARCH = {"length_penalty": 0.4, "consensus_weight": CONSENSUS_WEIGHT}
 FINISHES = {
-    "flickr8k": Finish({"flickr8k-rewards": 0.4, "flickr8k-last-rewards": 0.6}, _SEARCH),
+    "flickr8k": Finish({"flickr8k-words": 0.25, "flickr8k-rewards": 0.75}, _SEARCH),
     "flickr8k-hard": Finish({"hard-words": 0.5, "hard-rewards": 0.5}, _SEARCH),
     "flickr8k-paper": Finish({"paper-words": 1.0}),
 }
@@ -142,7 +135,7 @@ class Maker:
     """Trains stages and finishes captioners.
 
     Attributes:
-        stages: dict from names to Stages.
+        stages, finishes: dicts from names to Stages and Finishes.
         fit: `keras_sat.fit` with the data and the weights of the encoder.
         photos: list of CaptionedImage.
         boxes: path of the boxes.
@@ -153,6 +146,7 @@ class Maker:
     """
 
     stages: dict
+    finishes: dict
     fit: functools.partial
     photos: list
     boxes: Path
@@ -168,7 +162,9 @@ class Maker:
                 return directory / name
         stage, folder = self.stages[name], self.directory / name
         start = None
-        if stage.starts_from is not None:
+        if stage.starts_from in self.finishes:
+            start = self.finished(stage.starts_from)
+        elif stage.starts_from is not None:
             start = _captioner_of(self.trained(stage.starts_from))
         print(f"\n{name}", flush=True)
         clock = Clock(folder / "seconds.json")
@@ -195,17 +191,28 @@ class Maker:
         return folder
 
     def made_by(self, name):
-        """Return how a stage is made: a list of the stages from the first one to it,
-        each a dict of its name, settings and seed.
+        """Return how a stage or a finished captioner is made: a list of the stages from
+        the first one to it, each a dict of its name, settings and seed, and of the
+        finishes, each a dict of its name and fields.
         """
+        if name in self.finishes:
+            finish = self.finishes[name]
+            before = [each for stage in finish.blend for each in self.made_by(stage)]
+            steps = [*before, {"finish": name, **dataclasses.asdict(finish)}]
+            return [step for number, step in enumerate(steps) if step not in steps[:number]]
         stage = self.stages[name]
         before = [] if stage.starts_from is None else self.made_by(stage.starts_from)
         return [*before, {"stage": name, "settings": stage.settings, "seed": self.seed}]
 
-    def finished(self, name, finish):
-        """Make a captioner from the trained ones; return its folder."""
+    def finished(self, name):
+        """Return the folder of a finished captioner; make it from the trained ones, if
+        it is not there yet.
+        """
+        finish, folder = self.finishes[name], self.directory / name
+        made_by = folder.with_name(f"{name}.json")
+        if made_by.exists() and read_json(made_by) == self.made_by(name):
+            return folder
         folders = [self.trained(stage) for stage in finish.blend]
-        folder = self.directory / name
         print(f"\n{name}: finishing", flush=True)
         captioner = self._blended(folders, finish)
         captioner.save(folder, precision="int8")
@@ -221,6 +228,7 @@ class Maker:
         record = {
             "captioner": name,
             "weights_digest": captioner.weights_digest(),
+            "test": None,  # whoever has the test photos scores it once
             "commit": commit(),
             "hours": sum(stage["hours"] for stage in stages.values()),
             "processor_hours": sum(stage["processor_hours"] for stage in stages.values()),
@@ -235,6 +243,7 @@ class Maker:
             },
         }
         write_whole(folder / "record.json", json.dumps(record, indent=1))
+        write_json(made_by, self.made_by(name))
         return folder
 
     def _blended(self, folders, finish):
@@ -244,10 +253,6 @@ class Maker:
         if captioner.settings.encoder.trained_up_to is not None:
             captioner = joined(captioner)  # frozen and trained layers in one encoder
         captioner = captioner.adapted(**finish.options)
-        if finish.word_offsets:
-            dev_photos = photos_of_split(self.photos, "dev")
-            offsets = fitted_offsets(captioner, dev_photos, finish.word_offsets)
-            captioner.decoder.readout.word_logits.bias.assign_add(offsets)
         if captioner.photo_encoder.is_saved:
             # The path of the weights that its training began with is of this machine.
             captioner.photo_encoder.note_weights("imagenet")
@@ -257,7 +262,8 @@ class Maker:
         """Return the records of all stages that a captioner is made by, without
         repeating what came before each.
         """
-        names = [each["stage"] for stage in finish.blend for each in self.made_by(stage)]
+        steps = [each for stage in finish.blend for each in self.made_by(stage)]
+        names = [step["stage"] for step in steps if "stage" in step]
         records = {}
         for name in dict.fromkeys(names):
             record = _record_of_stage(self.trained(name))
@@ -307,24 +313,11 @@ def small(stages):
     return changed
 
 
-def without_stages(stages, names):
-    """Return stages without those in `names`; what started from one of them starts from
-    where it started.
-    """
-    kept = dict(stages)
-    for name in names:
-        left_out = kept.pop(name)
-        for other, stage in kept.items():
-            if stage.starts_from == name:
-                kept[other] = dataclasses.replace(stage, starts_from=left_out.starts_from)
-    return kept
-
-
 def with_changes(stages, finishes, changes):
     """Return stages and finishes with the changes of `--set`.
 
     Each change is "STAGE.OPTION=VALUE" for a setting of a stage, or "NAME.FIELD=VALUE"
-    for a field of a captioner's Finish.
+    for a field of a captioner's Finish, such as its blend.
     """
     stages, finishes = dict(stages), dict(finishes)
     for change in changes:
@@ -360,7 +353,6 @@ def parser():
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reuse", type=Path, metavar="OUTPUT_DIR", help="take stages from there")
-    parser.add_argument("--skip", nargs="+", default=[], choices=STAGES, metavar="STAGE")
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="STAGE.OPTION=VALUE", help="change a setting"
     )
@@ -375,10 +367,10 @@ def main(arguments):
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         stages = small(STAGES) if options.small else STAGES
-        stages = without_stages(stages, options.skip)
         stages, finishes = with_changes(stages, FINISHES, options.set)
         maker = Maker(
             stages=stages,
+            finishes=finishes,
             fit=functools.partial(
                 keras_sat.fit,
                 "flickr8k",
@@ -395,7 +387,7 @@ def main(arguments):
             maker.trained(options.stage)
             return
         for name in names:
-            maker.finished(name, finishes[name])
+            maker.finished(name)
     except (Paused, KeyboardInterrupt):
         sys.exit("paused; run the same command again to go on")
     except ValueError as error:

@@ -36,9 +36,8 @@ exit status is 2 if a picture could not be read."""
 # Replaces a caption below --min-confidence; on a terminal, precedes one with low
 # confidence.
 NOT_SURE = "not sure"
-# Below this confidence a terminal shows "not sure": the greatest tenth below which
-# fewer than one caption in four is right. On the 1,000 dev photos of Flickr8k, 363
-# captions are below it, 23 % of them right (docs/model-card.md).
+# Below this confidence a terminal shows "not sure". On the 1,000 dev photos of
+# Flickr8k, 235 captions are below it, 27 % of them right (docs/model-card.md).
 LOW_CONFIDENCE = 0.3
 # Files are written again when there are this many times as many results: a killed
 # command loses at most a sixth.

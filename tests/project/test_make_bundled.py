@@ -73,27 +73,27 @@ def make(flickr8k_of_scenes):
 def test_the_stages_are_made_one_after_the_other_and_once(make, tmp_path, monkeypatch, capsys):
     fit, run = keras_sat.fit, ["--output-dir", tmp_path / "runs", "flickr8k"]
 
-    def stopped_in_the_third_stage(data, *, output_dir, **settings):
-        if output_dir.name == "flickr8k-last-rewards":
+    def stopped_in_the_second_stage(data, *, output_dir, **settings):
+        if output_dir.name == "flickr8k-rewards":
             raise KeyboardInterrupt
         return fit(data, output_dir=output_dir, **settings)
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit, match="paused"):
-        patch.setattr(keras_sat, "fit", stopped_in_the_third_stage)
+        patch.setattr(keras_sat, "fit", stopped_in_the_second_stage)
         make(*run)
     done = {path.parent.name for path in (tmp_path / "runs").glob("*/stage.json")}
-    assert done == {"flickr8k-words", "flickr8k-rewards"}
+    assert done == {"flickr8k-words"}
 
     capsys.readouterr()
     make(*run)
     lines = capsys.readouterr().out.splitlines()
     stages = [line for line in lines if line in make_bundled.STAGES]
-    assert stages == ["flickr8k-last-rewards"]
+    assert stages == ["flickr8k-rewards"]
 
     folder = tmp_path / "runs" / "flickr8k"
     record = json.loads((folder / "record.json").read_text())
     finish = make_bundled.FINISHES["flickr8k"]
-    assert {*finish.blend} < {*record["stages"]}
+    assert {*finish.blend} == {*record["stages"]}
     first, *later = record["stages"].values()
     assert first["starts_from"] is None
     assert all(stage["starts_from"] in record["stages"] for stage in later)
@@ -105,13 +105,14 @@ def test_the_stages_are_made_one_after_the_other_and_once(make, tmp_path, monkey
     assert record["weights_digest"] == captioner.weights_digest()
     assert captioner.consensus is not None and captioner.confidence is not None
     assert record["dev"]["scores"]["cider"] >= 0
-    assert record["dev"]["grounding"]["num_phrases"] > 0
+    assert record["dev"]["grounding"]["num_phrases"] > 0 and record["test"] is None
+    make(*run)
+    assert not capsys.readouterr().out.strip(), "nothing is left to do"
 
     reused = ["--reuse", tmp_path / "runs", "--stage", "flickr8k-rewards"]
     capsys.readouterr()
     make("--output-dir", tmp_path / "trial", *reused)
-    printed = capsys.readouterr().out
-    assert not printed.strip() and not (tmp_path / "trial").exists(), "nothing is left to do"
+    assert not capsys.readouterr().out.strip() and not (tmp_path / "trial").exists()
 
 
 class Curves(dict):
@@ -128,14 +129,27 @@ def test_a_trial_takes_the_stages_before_it_from_another_run(tmp_path):
 
     def make(**options):
         parts = dict.fromkeys(field.name for field in dataclasses.fields(make_bundled.Maker))
-        make_bundled.Maker(**parts | {"fit": fit} | options).trained("flickr8k-last-rewards")
+        parts |= {"fit": fit, "stages": make_bundled.STAGES, "finishes": make_bundled.FINISHES}
+        make_bundled.Maker(**parts | options).trained("flickr8k-rewards")
 
     first, trial = tmp_path / "first", tmp_path / "trial"
-    make(stages=make_bundled.STAGES, directory=first)
+    make(directory=first)
     del trained[:]
-    others = make_bundled.without_stages(make_bundled.STAGES, ["flickr8k-rewards"])
+    change = ["flickr8k-rewards.box_weight=0"]
+    others, _ = make_bundled.with_changes(make_bundled.STAGES, {}, change)
     make(stages=others, directory=trial, reused=first)
-    assert trained == [(first / "flickr8k-words" / "model", trial / "flickr8k-last-rewards")]
+    assert trained == [(first / "flickr8k-words" / "model", trial / "flickr8k-rewards")]
+
+
+def test_hard_attention_starts_from_the_finished_captioner(tmp_path, monkeypatch):
+    parts = dict.fromkeys(field.name for field in dataclasses.fields(make_bundled.Maker))
+    parts |= {"stages": make_bundled.STAGES, "finishes": make_bundled.FINISHES}
+    maker = make_bundled.Maker(**parts | {"directory": tmp_path, "seed": 0})
+    steps = [step.get("stage", step.get("finish")) for step in maker.made_by("flickr8k-hard")]
+    assert steps == [
+        *("flickr8k-words", "flickr8k-rewards", "flickr8k"),
+        *("hard-words", "hard-rewards", "flickr8k-hard"),
+    ]
 
 
 @pytest.mark.slow
@@ -152,17 +166,10 @@ def test_the_papers_captioner_has_one_encoder(make, tmp_path):
     )
 
 
-def test_a_stage_that_is_left_out_is_no_start():
-    stages = make_bundled.without_stages(make_bundled.STAGES, ["flickr8k-rewards"])
-    assert "flickr8k-rewards" not in stages
-    assert stages["flickr8k-last-rewards"].starts_from == "flickr8k-words"
-    assert make_bundled.STAGES["flickr8k-last-rewards"].starts_from == "flickr8k-rewards"
-
-
 def test_changes_of_settings():
     changes = [
         "flickr8k-words.epochs=3",
-        "flickr8k.word_offsets=0.3",
+        "flickr8k.blend={'flickr8k-words': 1.0}",
         "flickr8k-words.encoder=vgg16",
     ]
     stages, finishes = make_bundled.with_changes(
@@ -170,8 +177,8 @@ def test_changes_of_settings():
     )
     assert stages["flickr8k-words"].settings["epochs"] == 3
     assert stages["flickr8k-words"].settings["encoder"] == "vgg16"
-    assert finishes["flickr8k"].word_offsets == 0.3
-    assert make_bundled.FINISHES["flickr8k"].word_offsets == 0.0
+    assert finishes["flickr8k"].blend == {"flickr8k-words": 1.0}
+    assert make_bundled.FINISHES["flickr8k"].blend["flickr8k-words"] < 1
     with pytest.raises(ValueError, match="Received: 'flickr9k.epochs=1'"):
         make_bundled.with_changes(stages, finishes, ["flickr9k.epochs=1"])
 
@@ -179,7 +186,8 @@ def test_changes_of_settings():
 def test_every_stage_starts_from_an_earlier_one():
     names = [*make_bundled.STAGES]
     for name, stage in make_bundled.STAGES.items():
-        assert stage.starts_from is None or names.index(stage.starts_from) < names.index(name)
+        before = {*names[: names.index(name)], *make_bundled.FINISHES, None}
+        assert stage.starts_from in before
     for finish in make_bundled.FINISHES.values():
         assert {*finish.blend} <= {*names}
         assert np.isclose(sum(finish.blend.values()), 1)
