@@ -385,7 +385,10 @@ VIEWS_AND_LAST_LAYERS = {
 
 
 @pytest.mark.slow
-def test_a_training_with_views_and_the_last_layers_of_an_encoder_resumes(tmp_path):
+def test_a_training_with_views_and_the_last_layers_of_an_encoder_resumes(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("keras_sat.training.photos.LONG", -1)
     write_photos(tmp_path / "photos", [f"{number}.png" for number in range(9)], size=(32, 32))
     images = [
         CaptionedImage(
@@ -403,7 +406,11 @@ def test_a_training_with_views_and_the_last_layers_of_an_encoder_resumes(tmp_pat
     def stop():
         raise KeyboardInterrupt
 
-    whole = keras_sat.fit(images, **options, output_dir=tmp_path / "whole")
+    whole = keras_sat.fit(
+        images, **options | {"show_progress": True}, output_dir=tmp_path / "whole"
+    )
+    announced = "encoding 16 photos and views with tiny takes about 00:00, once"
+    assert announced in capsys.readouterr().out
     view = FeatureCache.open(next((tmp_path / "whole" / "features").glob("view1-*")))
     assert view.manifest["view"] == 1 and len(view) == 7, "only training photos have further views"
     assert len(FeatureCache.open(tmp_path / "whole" / "features")) == 9
