@@ -98,7 +98,7 @@ plt.tight_layout()
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# * Beach: two words are **wrong**. A woman and a man walk hand in hand. There are no girls, and nobody is running.
+# * Beach: only one word is **wrong**. A woman and a man walk hand in hand. There are no girls.
 # * Raft: only one word is **wrong**. The boat is a raft, not a kayak; the people and the colour are right.
 # * Cat: two words are **wrong**. The animal is a cat, and it is not eating.
 #
@@ -118,7 +118,7 @@ raft.plot(raft.words.index("kayak"), width=8)
 #
 # <details><summary>What happened</summary>
 #
-# Yes: 90 % of the attention is on the yellow tube at the front of the boat, in rows 10 to 13 and columns 4 to 9. The
+# Yes: 91 % of the attention is on the yellow tube at the front of the boat, in rows 10 to 13 and columns 4 to 9. The
 # votes for "kayak" are strong, and they are on the same tube. The captioner *looked at the right region and misread
 # it*. In the training captions, "raft" is about as frequent as "kayak", but the captioner gives "raft" a probability of
 # only 2 %.
@@ -148,9 +148,9 @@ beach.plot(beach.words.index("girls"), width=8)
 # three times as probable as "women". So the wrong choice comes from the photo's part of the scores. "Two people" would
 # have been right, but "people" has a probability of only 1 %.
 #
-# Two words of the caption for the beach were not even the most probable at their step: "young" (31 %) was more probable
-# than "girls" (25 %), and "walking" (29 %) was more probable than "running" (24 %). The most probable words do not
-# always make the best caption, so a *search* compares whole captions ([chapter 7](07_words_out.ipynb)).
+# "Girls" was not even the most probable word at its step: "young" (31 %) was more probable than "girls" (25 %). The most
+# probable words do not always make the best caption, so a *search* compares whole captions ([chapter
+# 7](07_words_out.ipynb)).
 #
 # ## "Dog": memory outweighs the photo
 #
@@ -211,7 +211,7 @@ cat.plot(cat.words.index("dog"), width=8)
 # ## Exercises
 #
 # **1.** Trace `motorcycles.jpg`, which is in the same folder as the other photos. What is wrong with its caption, and
-# was "cyclists" read from the right region?
+# was "bicycles" read from the right region?
 #
 # [solution 1]
 #
@@ -264,8 +264,8 @@ assert hat._repr_html_().startswith("<iframe")  # the explorer, which is not sto
 captions = {trace.result.caption for trace in (hat, beach, raft, cat)}
 assert captions == {
     "a young girl wearing a red hat",
-    "two girls are running on the beach",
-    "a group of people are in a yellow kayak",
+    "two girls are walking on the beach",
+    "a group of people are sitting in a yellow kayak",
     "a brown and white dog is eating",
 }
 # "hat" and "girl"
@@ -286,7 +286,7 @@ assert round(np.mean(hat.places(hat.words.index("girl"))[0] == "girl"), 2) == 0.
 # "kayak"
 attention, votes = at(raft, "kayak")
 t = raft.words.index("kayak")
-assert round(attention[10:14, 4:10].sum(), 2) == 0.90 and len(places_of_half(attention)[0]) == 5
+assert round(attention[10:14, 4:10].sum(), 2) == 0.91 and len(places_of_half(attention)[0]) == 4
 assert votes[10:14, 4:10].sum() > 0.9 * votes.sum() > 3.5
 assert round(raft.candidate(t, "raft").probability, 2) == 0.02
 ranks = {word: 1 + captioner.vocabulary.words.index(word) for word in ("raft", "kayak", "dog", "cat")}
@@ -294,7 +294,7 @@ assert 450 < ranks["raft"] < ranks["kayak"] < 550
 places, _ = raft.places(t)
 assert (places[4:9] == "raft").mean() > 0.5 and not (places[4:9] == "kayak").any()
 assert (places[9:13] == "kayak").mean() > 0.7
-# "girls" and "running"
+# "girls"
 attention, votes = at(beach, "girls")
 t = beach.words.index("girls")
 assert round(attention[:, 1:3].sum(), 2) == 0.43 and round(attention[:, 3:5].sum(), 2) == 0.51
@@ -309,9 +309,6 @@ np.testing.assert_allclose(memories, [6.7, 6.5, 7.0], atol=0.06)
 np.testing.assert_allclose(of_photo, [0.6, -0.5, -2.0], atol=0.06)
 assert round(np.exp(of_photo[0] - of_photo[1])) == round(people["girls"].probability / people["women"].probability) == 3
 assert abs(people["people"].probability - 0.01) < 0.006
-t = beach.words.index("running")
-probabilities = [beach.candidate(t, word).probability for word in ("walking", "running")]
-np.testing.assert_allclose(probabilities, [0.29, 0.24], atol=0.006)
 # "dog"
 attention, votes = at(cat, "dog")
 t = cat.words.index("dog")

@@ -375,7 +375,7 @@ for kind, figures in measured.items():
 # %% [markdown]
 # ## A word that is wrong
 #
-# The boat in the next photo is a raft. The captioner says "kayak", with a probability of 68 %.
+# The boat in the next photo is a raft. The captioner says "kayak", with a probability of 67 %.
 
 # %% stored="JPEG"
 raft = captioner.trace(photos / "raft.jpg")
@@ -397,9 +397,9 @@ for ax, title in zip(
 # The caption above this photo is wrong. ([Chapter 0](../00_look.ipynb) shows the other candidates.)
 #
 # At "kayak", attention and votes agree: the 20 regions with the most attention are also the 20 with the highest votes.
-# These 20 regions get 91 % of the attention, and their votes add 4.1 to the logit of "kayak".
+# These 20 regions get 93 % of the attention, and their votes add 4.1 to the logit of "kayak".
 #
-# **Predict.** If you remove these 20 regions, how much is left of the 68 % for "kayak"?
+# **Predict.** If you remove these 20 regions, how much is left of the 67 % for "kayak"?
 
 # %%
 order = orders(raft, t_raft)["votes"]
@@ -419,7 +419,7 @@ for ax, title in zip(axes, ("attention", "attention without 20 regions (grey)"))
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Nearly all of the 68 % is left. The network now looks at neighbouring regions, which support "kayak", too. Most of
+# Nearly all of the 67 % is left. The network now looks at neighbouring regions, which support "kayak", too. Most of
 # them are on the same yellow tube.
 #
 # </details>
@@ -495,10 +495,10 @@ print(f"{len(labels)} words; votes cost more than attention for {ahead:.0%}")
 print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2))
 
 # %% [markdown]
-# For 25 of the 28 words, removing the regions with the highest votes lowers log p more than removing those with the
+# For 26 of the 30 words, removing the regions with the highest votes lowers log p more than removing those with the
 # most attention. This was to be expected, since votes belong to one candidate, whereas all candidates share the
-# attention. (The exceptions are "kayak" and "jacket", for which both ways cost the same, and "dog", for which log p
-# hardly falls in either way.) But for most words, log p falls by less than 0.5, whichever way the regions are chosen.
+# attention. (The exceptions are "kayak", "yellow" and "jacket", for which both ways cost the same, and "dog", for which
+# log p hardly falls in either way.) But for most words, log p falls by less than 0.5, whichever way the regions are chosen.
 # So these words keep more than 60 % of their probability. Such words can be read from other regions, or memory
 # suffices. And "dirt" (of "dirt bike") is *more* probable without the regions with the most attention.
 #
@@ -544,7 +544,7 @@ print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2
 
 # %% maintainers=true
 assert trace.result.caption == "a man in a black jacket is holding a camera"
-assert raft.result.caption == "a group of people are in a yellow kayak"
+assert raft.result.caption == "a group of people are sitting in a yellow kayak"
 assert 0.7 < alpha.reshape(14, 14)[3:7, 6:9].sum() < 0.77 and step.from_photo > 0.99 and round(alpha[foot], 2) == 0.07
 assert {candidate.word for candidate in step.top[:4]} == set(words)
 by_part = {name: [values[word_id(word)] for word in words] for name, values in parts.items()}
@@ -564,9 +564,9 @@ for kind, figures in measured.items():
     assert figures["num_words"] == 5 and abs(figures["drop"]["attended"] - by_hand[kind]) < 1e-3
 in_order = orders(raft, t_raft)
 assert {*in_order["attention"][:20]} == {*in_order["votes"][:20]}
-assert round(raft.steps[t_raft].attention_weights.ravel()[in_order["votes"][:20]].sum(), 2) == 0.91
+assert round(raft.steps[t_raft].attention_weights.ravel()[in_order["votes"][:20]].sum(), 2) == 0.93
 assert round(raft.votes(t_raft).ravel()[in_order["votes"][:20]].sum(), 1) == 4.1
-assert round(raft.steps[t_raft].said.probability, 2) == 0.68 and p_after[word_id("kayak")] > 0.63
+assert round(raft.steps[t_raft].said.probability, 2) == 0.67 and p_after[word_id("kayak")] > 0.63
 assert all(max(curves["camera", kind][1:]) < 0.12 for kind in ("attention", "votes"))
 assert curves["camera", "random"][-1] > 0.35 and len(of_camera) == 5 and alpha_at_random[of_camera].sum() > 0.88
 speak_against = np.minimum(votes("camera"), 0)
@@ -576,8 +576,8 @@ tripod = [place for place in second if place // 14 >= 9]
 assert alpha_without[second].sum() > 0.85 and alpha_without[tripod].sum() > 0.5
 assert {"swing", "pole"} <= {*places.ravel()[tripod]}
 assert curves["camera", "attention"][2] > 3 * curves["camera", "attention"][1]
-assert all(curves["kayak", kind][2] < 0.25 for kind in ("attention", "votes")) and min(curves["kayak", "random"]) > 0.6
+assert all(curves["kayak", kind][2] < 0.3 for kind in ("attention", "votes")) and min(curves["kayak", "random"]) > 0.6
 exceptions = [label for label, (attended, voted, _) in zip(labels, pairs) if voted <= attended]
-assert len(labels) == 28 and {*exceptions} - {"jacket"} == {"kayak", "dog"} and np.abs(pairs[:, 2]).max() < 0.2
+assert len(labels) == 30 and {*exceptions} - {"jacket", "yellow"} == {"kayak", "dog"} and np.abs(pairs[:, 2]).max() < 0.2
 assert pairs[labels.index("dog")].max() < 0.05
 assert np.mean(pairs[:, 1] < 0.5) > 0.6 and pairs[labels.index("dirt"), 0] < -0.3

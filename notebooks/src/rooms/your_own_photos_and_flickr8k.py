@@ -303,11 +303,11 @@ for ax, (view, picture), result in zip(axes, views.items(), described):
 # %% [markdown]
 # <details><summary>What happened</summary>
 #
-# Only one of the five captions names the hat. Three captions name something that is not in the photo: a drink, a cup, a
+# Only one of the five captions names the hat. Three captions name something that is not in the photo: a drink or a
 # cigarette. All five captions call the woman a man, a frequent mistake of this captioner ([its model
 # card](../../docs/model-card.md) counts such mistakes). But each caption also names something that is really in the
-# photo: a hat, a shirt or glasses. The confidence is below .5 for four of the five, so with `--min-confidence .5` the
-# captioner would say "not sure" four times.
+# photo: a hat, a shirt or glasses. The confidence is below .5 for all five, so with `--min-confidence .5` the captioner
+# would say "not sure" each time.
 #
 # </details>
 #
@@ -547,7 +547,7 @@ said = {view: set(result.words) for view, result in zip(views, described)}
 assert sum("hat" in words for words in said.values()) == 1
 assert sum(bool(words & {"drink", "cup", "cigarette"}) for words in said.values()) == 3
 assert all("man" in words and words & {"hat", "shirt", "glasses"} for words in said.values())
-assert sum(result.confidence < 0.5 for result in described) == 4 and all(result.is_finished for result in described)
+assert sum(result.confidence < 0.5 for result in described) == 5 and all(result.is_finished for result in described)
 assert paper["encoder"] == "vgg19" and paper["optimizer"] == "rmsprop" and "optimizer" not in preset
 assert preset["encoder_training"] == "fine-tuned" and preset["encoder_rate"] == 0.1 and preset["num_views"] == 6
 assert [*stages] == ["words", "consistency", "rewards", "phrases", "phrases-rewards", "last-rewards"]
