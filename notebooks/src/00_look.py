@@ -148,8 +148,8 @@ beach.plot(beach.words.index("girls"), width=8)
 # three times as probable as "women". So the wrong choice comes from the photo's part of the scores. "Two people" would
 # have been right, but "people" has a probability of only 1 %.
 #
-# "Girls" was not even the most probable word at its step: "young" (31 %) was more probable than "girls" (25 %). The most
-# probable words do not always make the best caption, so a *search* compares whole captions ([chapter
+# "Girls" was not even the most probable word at its step: "young" (31 %) was more probable than "girls" (25 %). The
+# most probable words do not always make the best caption, so a *search* compares whole captions ([chapter
 # 7](07_words_out.ipynb)).
 #
 # ## "Dog": memory outweighs the photo

@@ -498,8 +498,8 @@ print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2
 # For 26 of the 30 words, removing the regions with the highest votes lowers log p more than removing those with the
 # most attention. This was to be expected, since votes belong to one candidate, whereas all candidates share the
 # attention. (The exceptions are "kayak", "yellow" and "jacket", for which both ways cost the same, and "dog", for which
-# log p hardly falls in either way.) But for most words, log p falls by less than 0.5, whichever way the regions are chosen.
-# So these words keep more than 60 % of their probability. Such words can be read from other regions, or memory
+# log p hardly falls in either way.) But for most words, log p falls by less than 0.5, whichever way the regions are
+# chosen. So these words keep more than 60 % of their probability. Such words can be read from other regions, or memory
 # suffices. And "dirt" (of "dirt bike") is *more* probable without the regions with the most attention.
 #
 # Removing regions has its limits, too. No real photo would produce such a set of vectors. And each region's vector
@@ -578,6 +578,7 @@ assert {"swing", "pole"} <= {*places.ravel()[tripod]}
 assert curves["camera", "attention"][2] > 3 * curves["camera", "attention"][1]
 assert all(curves["kayak", kind][2] < 0.3 for kind in ("attention", "votes")) and min(curves["kayak", "random"]) > 0.6
 exceptions = [label for label, (attended, voted, _) in zip(labels, pairs) if voted <= attended]
-assert len(labels) == 30 and {*exceptions} - {"jacket", "yellow"} == {"kayak", "dog"} and np.abs(pairs[:, 2]).max() < 0.2
+assert len(labels) == 30 and {*exceptions} - {"jacket", "yellow"} == {"kayak", "dog"}
+assert np.abs(pairs[:, 2]).max() < 0.2
 assert pairs[labels.index("dog")].max() < 0.05
 assert np.mean(pairs[:, 1] < 0.5) > 0.6 and pairs[labels.index("dirt"), 0] < -0.3

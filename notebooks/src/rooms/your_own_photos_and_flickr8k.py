@@ -447,13 +447,13 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 # and takes just over two hours. The third command scores the captioner of the first command:
 #
 # ```bash
-# keras-sat fit --data flickr8k --data-dir flickr8k --preset flickr8k-mobilenet_v2 --dtype mixed_bfloat16 --output-dir runs/soft
-# keras-sat fit --data flickr8k --data-dir flickr8k --preset flickr8k-lite0 --boxes flickr30k_entities --box-weight 1 --dtype mixed_bfloat16
+# keras-sat fit --data flickr8k --data-dir flickr8k --preset flickr8k-mobilenet_v2 --dtype auto --output-dir runs/soft
+# keras-sat fit --data flickr8k --data-dir flickr8k --preset flickr8k-lite0 --boxes flickr30k_entities --box-weight 1
 # keras-sat evaluate --model runs/soft/model --data flickr8k --data-dir flickr8k --split dev --compare-with paper human
 # ```
 #
-# (If your processor does not support bfloat16, leave out `--dtype mixed_bfloat16`; training then takes longer.) The
-# following script runs all six stages. If you stop the script, the same command resumes it:
+# (With `--dtype auto`, training is faster on processors that support bfloat16.) The following script trains, averages,
+# quantises and indexes as above, in two stages instead of six. If you stop the script, the same command resumes it:
 #
 # ```bash
 # python benchmarks/flickr8k/make_bundled.py --data-dir flickr8k --boxes flickr30k_entities --output-dir runs/bundled
