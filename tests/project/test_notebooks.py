@@ -375,7 +375,7 @@ def test_the_first_chapter_shows_a_photo_with_its_explorer_in_its_second_cell(as
 def test_the_first_chapter_says_which_captions_are_wrong():
     text = "\n".join(texts_of(read(FOLDER / "00_look.ipynb")))
     for words in (
-        "Beach: two words are **wrong**",
+        "Beach: only one word is **wrong**",
         "Raft: only one word is **wrong**",
         "Cat: two words are **wrong**",
         "above this figure is wrong",
