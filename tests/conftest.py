@@ -126,6 +126,12 @@ def scenes(tmp_path_factory):
     return DATASETS["scenes"](tmp_path_factory.mktemp("scenes"), num_scenes=120, seed=77)
 
 
+@pytest.fixture
+def small_index(monkeypatch):
+    """Allow an index of as few photos as there are in `scenes`."""
+    monkeypatch.setattr("keras_sat.after_search.consensus.FEWEST_TRAINING_PHOTOS", 100)
+
+
 @pytest.fixture(scope="session")
 def scene_images(tmp_path_factory):
     return DATASETS["scenes"](tmp_path_factory.mktemp("scenes"), num_scenes=60, seed=3)

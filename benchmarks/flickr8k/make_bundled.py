@@ -168,7 +168,7 @@ class Maker:
             start = _captioner_of(self.trained(stage.starts_from))
         print(f"\n{name}", flush=True)
         clock = Clock(folder / "seconds.json")
-        has_boxes = "box_weight" in stage.settings
+        has_boxes = stage.settings.get("box_weight", 0) > 0
         captioner = self.fit(
             initial_model=start,
             boxes=self.boxes if has_boxes else None,
@@ -364,6 +364,9 @@ def parser():
 def main(arguments):
     options = parser().parse_args(arguments)
     names = options.names or [*FINISHES]
+    unknown = [name for name in names if name not in FINISHES]
+    if unknown:
+        sys.exit(f"make_bundled: Expected names of {[*FINISHES]}. Received: {unknown[0]!r}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         stages = small(STAGES) if options.small else STAGES

@@ -1,21 +1,19 @@
 """Consensus: choose the caption of a beam search whose words agree most with those that
 people use for similar photos.
 
-For the mean annotation vector x of a photo, a ridge regression, fitted on the training
-photos, predicts which share of its captions has each word:
+For the mean annotation vector x of a photo, a ridge regression predicts which share of
+its captions has each word. It is fitted on n training photos, whose standardised
+vectors are the rows of X, and whose shares are the rows of Y:
 
-    expected = shares + (x - mean) / deviation W,
-    W = (X^T X + RIDGE n I)^-1 X^T (Y - shares).
+    expected = shares + ((x - mean) / deviation) W,
+    W = (X^T X + RIDGE n I)^-1 X^T (Y - shares),    shares = the mean row of Y.
 
 A beam's score grows by `consensus_weight` times its agreement: the cosine of the
-expected words and its own, in which rare words weigh more.
-
-In its dual form, this prediction is a weighted sum of the captions of all training
-photos.
+expected words and its own, both times the words' rarity.
 
 Source: Devlin et al., 2015, Exploring Nearest Neighbor Approaches for Image Captioning,
-who compare with the captions of the nearest photos. Gain here: CIDEr .664
-instead of .619, and BLEU-4 26.1 instead of 25.7, for the bundled captioner (10 beams,
+who compare with the captions of the nearest photos. Gain here: CIDEr .663
+instead of .619, and BLEU-4 26.1 instead of 25.9, for the bundled captioner (10 beams,
 dev; benchmarks/flickr8k/tried.md).
 """
 
@@ -29,11 +27,13 @@ from data_utils.base import Progress
 from keras_sat.checks import reject_few_photos
 from keras_sat.search import ComparedCaption, caption_score
 
-FEWEST_TRAINING_PHOTOS, MOST_PHOTOS = 100, 20_000  # more would need much time and memory
+FEWEST_TRAINING_PHOTOS = 300  # fewer do not pay
+MOST_PHOTOS = 20_000  # more are no better, and take long to encode
 FEWEST_WITH_WORD, MOST_WORDS = 3, 1000  # photos of an indexed word; indexed words
 CONSENSUS_WEIGHT = 8.0  # `keras-sat index` saves it with a model
 RIDGE = 0.1  # for each training photo
-NUM_LIKELY = 5  # words that a result names
+NUM_LIKELY = 5  # words that a result names, at most
+SMALLEST, LARGEST = 1e-6, 1e6  # a deviation, and any number in a file
 EARLIER = (
     "The index of training photos was made by an earlier version, and is not used: captions are "
     "chosen by their probability. Build it again with `keras-sat index`."
@@ -99,7 +99,7 @@ class Consensus:
         vectors = np.stack([features.mean(axis=0) for _, features in features_of_images])
         mean, deviation = vectors.mean(axis=0), vectors.std(axis=0)
         # So that features which hardly vary here are not blown up in other photos.
-        deviation = np.maximum(deviation, deviation.mean() / 100 + 1e-6)
+        deviation = np.maximum(deviation, deviation.mean() / 100 + SMALLEST)
         word_ids, with_word, said = _words_of(images, captioner.vocabulary)
         weights = ridge_regression((vectors - mean) / deviation, said - said.mean(axis=0), RIDGE)
         scales = np.maximum(np.abs(weights).max(axis=0), 1e-12) / 127
@@ -169,7 +169,8 @@ class Consensus:
             )
             for number in order
         ]
-        likely_words = [self.words[n] for n in np.argsort(-expected, kind="stable")[:NUM_LIKELY]]
+        most_expected = np.argsort(-expected, kind="stable")[:NUM_LIKELY]
+        likely_words = [self.words[number] for number in most_expected if expected[number] > 0]
         beams = [
             dataclasses.replace(
                 beam, consensus=float(x), likely_words=likely_words, alternatives=[]
@@ -223,7 +224,9 @@ def _check_arrays(arrays, feature_dim, vocabulary_size):
     if word_ids is None or word_ids.dtype != np.int32 or word_ids.ndim != 1:
         raise ValueError(DAMAGED)
     num_words = len(word_ids)
-    if num_words > MOST_WORDS or not np.isin(word_ids, range(vocabulary_size)).all():
+    are_distinct = len(np.unique(word_ids)) == num_words
+    are_known = np.isin(word_ids, range(vocabulary_size)).all()
+    if num_words > MOST_WORDS or not (are_distinct and are_known):
         raise ValueError(DAMAGED)
     of_features, of_words = (feature_dim,), (num_words,)
     shapes = {"mean": of_features, "deviation": of_features, "weights": of_features + of_words}
@@ -233,9 +236,9 @@ def _check_arrays(arrays, feature_dim, vocabulary_size):
         if array is None or array.shape != shape:
             raise ValueError(DAMAGED)
         expected_type = np.int8 if name == "weights" else np.float32
-        if array.dtype != expected_type or not np.isfinite(array).all():
+        if array.dtype != expected_type or not (np.abs(array.astype(float)) <= LARGEST).all():
             raise ValueError(DAMAGED)
-    if arrays["deviation"].min() <= 0:
+    if not (arrays["deviation"] >= SMALLEST).all():
         raise ValueError(DAMAGED)
 
 

@@ -52,5 +52,5 @@ def run(
 
     captioner.consensus = Consensus.build(captioner, images, cache=cache)
     num_words = len(captioner.consensus.words)
-    print(f"{num_words} words of {len(images)} photos indexed; consensus weight {weight:g}")
+    print(f"{num_words} words indexed; consensus weight {weight:g}")
     save_records(captioner, folder_of_records(folder, output_dir), consensus_weight=weight)

@@ -202,8 +202,8 @@ class LiteRTCaptioner(CaptionGenerator):
         if index is not None:
             options |= rules
         super().__init__(engine, vocabulary, Search(**options))
-        if index is not None:
-            self.consensus = Consensus.of(vocabulary, index, index["mean"].size)
+        if index is not None and engine.has_beams:
+            self.consensus = Consensus.of(vocabulary, index, engine.feature_shape[-1])
 
     @property
     def photo_size(self) -> tuple[int, int]:

@@ -70,7 +70,7 @@ class LiteRTEngine(Engine):
             self.cannot["captions"] = ONLY_GREEDY.format("cannot read a given caption")
             self.cannot["features"] = ONLY_GREEDY.format("returns no features")
         else:
-            self._feature_shape = tuple(inputs["beams"]["features"]["shape"][1:].tolist())
+            self.feature_shape = tuple(inputs["beams"]["features"]["shape"][1:].tolist())
         self.has_confidence = "confidence" in outputs
         # The file of an export of version 0.1.0 also asks which cells to describe, with
         # which word to start, and what to add to the logits.
@@ -87,8 +87,8 @@ class LiteRTEngine(Engine):
     def check_features(self, features):
         self.check(features=features)
         features = np.asarray(features, np.float32)
-        if features.shape[1:] != self._feature_shape:
-            expected = f"(photos, {', '.join(map(str, self._feature_shape))})"
+        if features.shape[1:] != self.feature_shape:
+            expected = f"(photos, {', '.join(map(str, self.feature_shape))})"
             raise ValueError(
                 f"This file takes features of shape {expected}. Received: {features.shape=}"
             )

@@ -75,8 +75,8 @@ class CaptionResult:
         alternatives: the other results, best first.
         consensus: agreement, at most 1, with the words that people use for similar
             photos; None without an index.
-        likely_words: the words that they make most likely, rare ones first; an empty
-            list without an index.
+        likely_words: those of these words that are expected most and are rare, at most
+            five; an empty list without an index.
         image_path: the photo's file, if it was given as a path; AttentionDisplay reads
             it again, in its own shape.
         region: the rectangle (left, top, right, bottom) that it describes, in fractions

@@ -116,7 +116,7 @@ class TrainingPhotos:
         default_dir = _default_cache_dir(captioner, self.data_dir, self.output_dir)
         folder = Path(self.cache_dir or default_dir)
         errors = "skip" if self.skip_unreadable else "raise"
-        if self.show_progress and not folder.exists():
+        if self.show_progress and not folder.exists() and len(self.images) > ENCODED_TOGETHER:
             self._say_how_long(captioner, num_views)
         self.cache = self._built_cache(captioner, folder, self.images, errors=errors)
         unreadable = self.cache.unreadable  # `build` has said how many

@@ -137,7 +137,7 @@ def fit(
     weights bit for bit on the same machine, with the same packages and threads. When
     training is resumed, it can be switched off, but not on.
 
-    At the end, 100 training photos or more are indexed if there is a
+    At the end, 300 training photos or more are indexed if there is a
     `consensus_weight` (`keras_sat.after_search.consensus`), and the `confidence` is
     fitted on 100 dev photos or more (`keras_sat.after_search.calibration`). With fewer,
     the captioner goes without, and `fit` says so.

@@ -21,7 +21,9 @@ from keras_sat.training import plan
 @pytest.fixture(scope="module")
 def indexed(scenes):
     captioner = Captioner.from_pretrained("scenes").adapted(consensus_weight=3.0)
-    captioner.consensus = Consensus.build(captioner, scenes, show_progress=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(consensus, "FEWEST_TRAINING_PHOTOS", 100)
+        captioner.consensus = Consensus.build(captioner, scenes, show_progress=False)
     return captioner
 
 
@@ -62,13 +64,14 @@ def test_the_agreement_is_a_cosine_in_which_rare_words_weigh_more(indexed):
     np.testing.assert_allclose(indexed.consensus.agreement(captions, expected), known, atol=1e-6)
 
 
+@pytest.mark.usefixtures("small_index")
 def test_rare_words_and_unknown_ones_are_not_indexed(indexed, scenes, monkeypatch):
     monkeypatch.setattr(consensus, "MOST_WORDS", 5)
-    odd = [dataclasses.replace(scene, captions=["a zebra"]) for scene in scenes[:2]]
-    few = Consensus.build(indexed, [*odd, *scenes[2:]], show_progress=False)
-    assert len(few.words) == 5 and "a" in few.words
+    odd = [dataclasses.replace(scene, captions=["a zebra"]) for scene in scenes[:9]]
+    few = Consensus.build(indexed, [*odd, *scenes[9:]], show_progress=False)
+    assert len(few.words) == 5 and "a" in few.words and "<unk>" not in few.words
     monkeypatch.setattr(consensus, "FEWEST_WITH_WORD", len(scenes))
-    always = Consensus.build(indexed, [*odd, *scenes[2:]], show_progress=False)
+    always = Consensus.build(indexed, [*odd, *scenes[9:]], show_progress=False)
     assert always.words == [] and always.agreement([["a"]], np.zeros(0)) == [0]
 
 
@@ -122,15 +125,15 @@ def test_without_an_index_the_weight_is_off_and_cannot_be_asked_for(indexed, pat
 
 
 def test_an_index_needs_photos(indexed, scenes, monkeypatch, tmp_path):
-    with pytest.raises(ValueError, match="at least 100 photos .* 99 photos of '"):
-        Consensus.build(indexed, scenes[:99])
+    with pytest.raises(ValueError, match="at least 300 photos .* 120 photos of '"):
+        Consensus.build(indexed, scenes)
+    monkeypatch.setattr(consensus, "FEWEST_TRAINING_PHOTOS", 30)
     monkeypatch.setattr(consensus, "MOST_PHOTOS", 100)
     ids, named = zip(*((image.image_id, image.image_path) for image in scenes))
     cache = FeatureCache.build(
         tmp_path, list(ids), list(named), indexed.encoder_model, show_progress=False
     )
     few = Consensus.build(indexed, scenes, cache=cache, show_progress=False)
-    monkeypatch.setattr(consensus, "FEWEST_TRAINING_PHOTOS", 30)
     same = Consensus.build(indexed, scenes[::2], show_progress=False)
     assert few.words == same.words
     np.testing.assert_array_equal(few.arrays["shares"], same.arrays["shares"])
@@ -151,11 +154,12 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
         "shares": index["shares"].astype(np.float64),
         "rarities": index["rarities"] * np.nan,
         "weights": index["weights"].T,
-        "scales": index["scales"][None],
+        "scales": index["scales"] + np.float32(1e9),
     }
     damages = [{**index, name: array} for name, array in damages.items()]
     damages += [{name: x for name, x in index.items() if name != left_out} for left_out in index]
     damages += [{**index, "word_ids": np.zeros(consensus.MOST_WORDS + 1, np.int32)}]
+    damages += [{**index, "word_ids": np.full_like(index["word_ids"], 7)}]
     for damaged in damages:
         write_model(tmp_path / "damaged", settings, vocabulary, arrays, index=damaged)
         with pytest.raises(
@@ -173,7 +177,7 @@ def test_it_is_saved_with_the_captioner(indexed, paths, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_meteor")
+@pytest.mark.usefixtures("quick_meteor", "small_index")
 def test_the_command_line_builds_and_shows_it(paths, tmp_path, monkeypatch, capsys):
     draw = DATASETS["scenes"]
     monkeypatch.setitem(DATASETS, "scenes", lambda folder: draw(folder, num_scenes=140))
@@ -182,7 +186,7 @@ def test_the_command_line_builds_and_shows_it(paths, tmp_path, monkeypatch, caps
     assert main([*command, "--consensus-weight", "-1"]) == 2
     assert "`--consensus-weight` must be a number of at least 0" in capsys.readouterr().err
     assert main([*command, "--consensus-weight", "2"]) == 0
-    assert "photos indexed; consensus weight 2" in capsys.readouterr().out
+    assert "words indexed; consensus weight 2" in capsys.readouterr().out
     assert main(["caption", paths[0], "--model", str(tmp_path / "copy"), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert 0 < shown["consensus"] <= 1 and len(shown["likely_words"]) == 5

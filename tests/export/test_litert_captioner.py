@@ -109,6 +109,7 @@ def test_features_are_those_of_the_captioner(quick, captioner):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_index")
 def test_it_chooses_by_consensus(home, captioner, pictures, tmp_path):
     scenes = DATASETS["scenes"](tmp_path / "scenes", num_scenes=120, seed=77)
     indexed = captioner.adapted(consensus_weight=3.0)

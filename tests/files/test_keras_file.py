@@ -159,6 +159,7 @@ def test_bundled_photo_captioners(name, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_index")
 def test_what_captions_depend_on_travels_with_them(captioner, scenes, tmp_path):
     indexed = captioner.adapted(consensus_weight=20.0)
     indexed.consensus = Consensus.build(indexed, scenes, show_progress=False)
@@ -473,6 +474,7 @@ def test_a_file_has_each_weight_once(kind, tmp_path):
     assert sum(sizes) == num_numbers
 
 
+@pytest.mark.usefixtures("small_index")
 def test_damaged_assets(captioner, scenes, tmp_path):
     indexed = captioner.adapted(consensus_weight=20.0)
     indexed.consensus = Consensus.build(indexed, scenes, show_progress=False)

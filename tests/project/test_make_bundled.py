@@ -70,6 +70,7 @@ def make(flickr8k_of_scenes):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This captioner was saved with its whole encoder")
+@pytest.mark.usefixtures("small_index")
 def test_the_stages_are_made_one_after_the_other_and_once(make, tmp_path, monkeypatch, capsys):
     fit, run = keras_sat.fit, ["--output-dir", tmp_path / "runs", "flickr8k"]
 

@@ -282,11 +282,11 @@ def test_a_folder_of_any_size_is_trained_and_captions(train, dev, test, tmp_path
     for _ in range(2):  # the second time it is loaded
         assert main(fit) == 0
         said = capsys.readouterr().out
-        without_index = f"at least 100 training photos, and there are {train}" in said
-        assert without_index == (train < 100)
+        without_index = f"at least 300 training photos, and there are {train}" in said
+        assert without_index == (train < 300)
         assert f"at least 100 dev photos, and there are {dev}" in said
     captioner = Captioner.load(run / "model")
-    assert (captioner.consensus is None) == (train < 100) and captioner.confidence is None
+    assert (captioner.consensus is None) == (train < 300) and captioner.confidence is None
     assert main(["caption", str(folder / "0.jpg"), "--model", str(run / "model")]) == 0
     if test:
         table = keras_sat.evaluate(captioner, "folder", data_dir=folder, show_progress=False)
