@@ -71,7 +71,7 @@ class Finish:
 
 _PRESET = {"preset": "flickr8k-lite0", "dtype": "mixed_bfloat16"}
 _CROSS_ENTROPY = {**_PRESET, "self_critical_epochs": 0}
-_REWARDS = {**_PRESET, "epochs": 0, "num_views": 1}
+_REWARDS = {**_PRESET, "epochs": 0}
 _BOXES = {"box_weight": 1.0}
 _FROZEN = {
     "encoder_training": "frozen",

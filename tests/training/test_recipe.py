@@ -389,6 +389,7 @@ def test_a_training_with_views_and_the_last_layers_of_an_encoder_resumes(
     tmp_path, monkeypatch, capsys
 ):
     monkeypatch.setattr("keras_sat.training.photos.LONG", -1)
+    monkeypatch.setattr("keras_sat.training.photos.ENCODED_TOGETHER", 4)
     write_photos(tmp_path / "photos", [f"{number}.png" for number in range(9)], size=(32, 32))
     images = [
         CaptionedImage(
