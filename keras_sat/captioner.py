@@ -516,8 +516,8 @@ class Captioner(CaptionGenerator, Trainer):
         Args:
             vocabulary: Vocabulary. Words in both vocabularies keep their weights; new
                 words get random weights.
-            **options: they must not change the shape of the weights. `grid` needs no
-                training.
+            **options: they must not change the shape of the weights. `grid` and
+                `image_size` need no training.
         """
         return files.adapted(self, vocabulary, options)
 

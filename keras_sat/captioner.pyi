@@ -349,8 +349,8 @@ class Captioner(CaptionGenerator, Trainer):
         Args:
             vocabulary: Vocabulary. Words in both vocabularies keep their weights; new
                 words get random weights.
-            **options: they must not change the shape of the weights. `grid` needs no
-                training.
+            **options: they must not change the shape of the weights. `grid` and
+                `image_size` need no training.
 
         Loss:
             attention_penalty_weight: lambda of the penalty in equation (14). Default: the captioner's own.

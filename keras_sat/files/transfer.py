@@ -12,7 +12,7 @@ from keras_sat.network import BUNDLED
 from keras_sat.settings import CaptionerSettings
 
 # What a trained captioner must keep; what is trained of its encoder may change.
-KEPT = ("encoder", "encoder_layer", "encoder_weights", "image_size")
+KEPT = ("encoder", "encoder_layer", "encoder_weights")
 
 
 def adapted(captioner, vocabulary, options):
@@ -28,7 +28,7 @@ def adapted(captioner, vocabulary, options):
     settings = _changed_settings(captioner, changes)
     adapted = type(captioner)(vocabulary, settings, **{"name": captioner.name, **others})
     old, new = captioner.settings.encoder, adapted.settings.encoder
-    has_its_grid = new.grid == old.grid
+    has_its_grid = (new.grid, new.image_size) == (old.grid, old.image_size)
     adapted.photo_encoder.set_saved_state(
         weights=options.get("encoder_weights", old.encoder_weights),
         grid_shape=new.grid_shape,

@@ -33,7 +33,7 @@ CPU = "CPU"  # what `devices` begins with, without a GPU
 CAPTIONER_ARGUMENTS = ("name", "trainable")  # arguments of Captioner that are not settings
 # Of the settings of encoder, features and network, those that are not fixed once a
 # captioner is trained.
-NOT_FIXED = {"attention", "encoder_weights", "grid", "photo_blur", "seed"}
+NOT_FIXED = {"attention", "encoder_weights", "grid", "image_size", "photo_blur", "seed"}
 NOT_FIXED |= {"dropout_words", "dropout_before_readout", "dropout_after_readout", "feature_dropout"}
 FIXED = [*Encoder.names(), *Features.names(), *Network.names()]
 FIXED = [name for name in FIXED if name not in NOT_FIXED]

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from helpers import make_captioner
 
-from keras_sat import ENCODERS
+from keras_sat import ENCODERS, Captioner
 
 
 def arrays_of(model):
@@ -24,6 +24,20 @@ def test_an_encoder_of_ones_own_is_trained_as_a_copy():
     np.testing.assert_equal(arrays_of(captioner.encoder_model), kept)
     trained = {weight.path for weight in adapted.trainable_variables}
     assert trained >= {weight.path for weight in adapted.encoder_model.weights}
+
+
+def test_photos_may_be_larger_than_in_training(tmp_path):
+    captioner = make_captioner(encoder="tiny", image_size=16, encoder_weights=None)
+    larger = captioner.adapted(image_size=32)
+    assert larger.photo_sizes == [(32, 32)] and captioner.photo_sizes == [(16, 16)]
+    rows, columns = captioner.rows_and_columns()
+    assert larger.rows_and_columns() == (2 * rows, 2 * columns)
+    assert larger.weights_digest() == captioner.weights_digest()
+    larger.save(tmp_path / "model")
+    photo = np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)
+    result, again = larger.caption(photo), Captioner.load(tmp_path / "model").caption(photo)
+    assert result.attention_weights.shape[1:] == (2 * rows, 2 * columns)
+    assert again.words == result.words and again.attention_weights.shape[2] == 2 * columns
 
 
 def test_an_encoder_that_was_frozen_is_trained_from_its_weights(tmp_path):
