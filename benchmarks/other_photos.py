@@ -73,10 +73,7 @@ def measure(captions, confidences, photos, things, people, vocabulary):
 
 
 def load(name):
-    members = [
-        (Captioner.load if "/" in member else Captioner.from_pretrained)(member)
-        for member in name.split("+")
-    ]
+    members = [Captioner.from_pretrained(member) for member in name.split("+")]
     return Ensemble(members) if len(members) > 1 else members[0]
 
 

@@ -123,17 +123,18 @@ def advice_on_a_cpu(preset):
     )
 
 
-def default_preset(data, resumed_encoder=None):
+def default_preset(data, encoder=None):
     """Return the name of the preset for `data`.
 
     Args:
         data: the name of a data set, or a list of CaptionedImage.
-        resumed_encoder: the encoder of the run that is resumed, or None. Where earlier
-            versions chose LIGHT_ENCODER, they chose its preset.
+        encoder: what `fit` takes if none is passed: the default, or that of the run
+            which is resumed. Where earlier versions took LIGHT_ENCODER, they took its
+            preset. None: one was passed.
     """
     if not isinstance(data, str) or data not in PRESETS:
         return "default"
-    if resumed_encoder == LIGHT_ENCODER and f"{data}-lite0" in PRESETS:
+    if encoder == LIGHT_ENCODER and f"{data}-lite0" in PRESETS:
         return f"{data}-lite0"
     return data
 

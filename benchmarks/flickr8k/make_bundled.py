@@ -209,8 +209,8 @@ class Maker:
         it is not there yet.
         """
         finish, folder = self.finishes[name], self.directory / name
-        made_by = folder.with_name(f"{name}.json")
-        if made_by.exists() and read_json(made_by) == self.made_by(name):
+        path, made_by = folder.with_name(f"{name}.json"), self.made_by(name)
+        if path.exists() and read_json(path) == made_by:
             return folder
         folders = [self.trained(stage) for stage in finish.blend]
         print(f"\n{name}: finishing", flush=True)
@@ -224,7 +224,7 @@ class Maker:
         table = keras_sat.evaluate(captioner, self.photos, split="dev", boxes=self.boxes)
         table.to_json(self.directory / f"{name}-dev.json")
         print(table)
-        stages = self._records_of(finish)
+        stages = self._records_of(step["stage"] for step in made_by if "stage" in step)
         record = {
             "captioner": name,
             "weights_digest": captioner.weights_digest(),
@@ -243,7 +243,7 @@ class Maker:
             },
         }
         write_whole(folder / "record.json", json.dumps(record, indent=1))
-        write_json(made_by, self.made_by(name))
+        write_json(path, made_by)
         return folder
 
     def _blended(self, folders, finish):
@@ -258,14 +258,12 @@ class Maker:
             captioner.photo_encoder.note_weights("imagenet")
         return captioner
 
-    def _records_of(self, finish):
-        """Return the records of all stages that a captioner is made by, without
-        repeating what came before each.
+    def _records_of(self, names):
+        """Return the records of stages, a dict by their names, without repeating what
+        came before each.
         """
-        steps = [each for stage in finish.blend for each in self.made_by(stage)]
-        names = [step["stage"] for step in steps if "stage" in step]
         records = {}
-        for name in dict.fromkeys(names):
+        for name in names:
             record = _record_of_stage(self.trained(name))
             *_, last = record.pop("made_by")
             starts_from = self.stages[name].starts_from

@@ -28,7 +28,7 @@ from keras_sat.checks import reject_few_photos
 from keras_sat.search import ComparedCaption, caption_score
 
 FEWEST_TRAINING_PHOTOS = 300  # fewer do not pay
-MOST_PHOTOS = 20_000  # more are no better, and take long to encode
+MOST_PHOTOS = 20_000  # more would take long to encode
 FEWEST_WITH_WORD, MOST_WORDS = 3, 1000  # photos of an indexed word; indexed words
 CONSENSUS_WEIGHT = 8.0  # `keras-sat index` saves it with a model
 RIDGE = 0.1  # for each training photo
