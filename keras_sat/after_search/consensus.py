@@ -183,7 +183,8 @@ class Consensus:
 
 
 def ridge_regression(inputs, targets, ridge):
-    """Return the W that minimises |inputs W - targets|^2 / n + ridge |W|^2.
+    """Return the W that minimises the mean squared error of `inputs W`, plus `ridge`
+    times the sum of the squares of W.
 
     Args:
         inputs: (n, features); targets: (n, outputs).
