@@ -63,6 +63,7 @@ class PhotoEncoder:
                 make_encoder_top,
                 start=self.settings.encoder_layer,
                 layer=self.settings.trained_up_to,
+                grid=self.settings.grid,
             )
         if self.is_frozen and self.is_custom:
             encoder.trainable = False
@@ -116,6 +117,7 @@ class PhotoEncoder:
                     make_encoder,
                     layer=self.settings.encoder_layer,
                     blur=self.settings.photo_blur,
+                    grid=self.settings.grid if self.top is None else None,
                 )
                 self._network.trainable = not self.is_frozen
                 self._network.feature_settings = self.other_feature_settings
@@ -280,7 +282,7 @@ class PhotoEncoder:
         settings = self.settings
         # None if a folder has them: see `load`.
         weights = self._arrays if self.from_captioner else settings.encoder_weights
-        options |= {"image_size": settings.image_size, "grid": settings.grid}
+        options["image_size"] = settings.image_size
         with argument_called("weights", "encoder_weights"):
             return make(self.name, weights=weights, **options)
 

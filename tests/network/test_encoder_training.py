@@ -266,14 +266,16 @@ def test_an_adapted_captioner_takes_its_encoder_along(tmp_path):
 
 @pytest.mark.usefixtures("without_graphs")
 @pytest.mark.slow
-@pytest.mark.parametrize("trained", ["all", "the last layers"])
-def test_an_adapted_captioner_may_look_at_a_finer_grid(tmp_path, trained):
+@pytest.mark.parametrize(
+    "trained_after, shape",
+    [(None, (None, 64, 64, 3)), ("block_4", (None, 64, 40)), ("block_7", (None, 16, 80))],
+)
+def test_an_adapted_captioner_may_look_at_a_finer_grid(tmp_path, trained_after, shape):
     photo = draw_scenes(1, seed=3, image_size=64)[0].image
     options = {"encoder": "efficientnet_lite0", "encoder_weights": None, "image_size": 64, **SMALL}
-    options |= {"encoder_training": "fine-tuned" if trained == "all" else "frozen"}
-    if trained == "the last layers":
-        options |= {"encoder_layer": "block_7", "trained_up_to": "top"}
-    shape = {"all": (None, 64, 64, 3), "the last layers": (None, 16, 80)}[trained]
+    options |= {"encoder_training": "frozen" if trained_after else "fine-tuned"}
+    if trained_after:
+        options |= {"encoder_layer": trained_after, "trained_up_to": "top"}
     before = Captioner(Vocabulary(["a", "dog"]), **options)
     before.build((shape, (None, None)))
     finer = before.adapted(grid="4x4")
