@@ -729,14 +729,11 @@ def machine():
 
 
 def keep(measured, path):
-    """Write the figures that were measured so far; others in the file stay."""
-    kept = json.loads(path.read_text()).get("figures", {}) if path.exists() else {}
-    figures = {
-        name: measured.get(name, kept.get(name))
-        for name in FIGURES
-        if name in measured or name in kept
-    }
-    write_json(path, {"machine": machine(), "figures": figures})
+    """Write the figures that were measured so far; what else is in the file stays."""
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    known = kept.get("figures", {}) | measured
+    figures = {name: known[name] for name in FIGURES if name in known}
+    write_json(path, {**kept, "machine": machine(), "figures": figures})
 
 
 def main(arguments=None):

@@ -1,5 +1,6 @@
 """Write the tables of docs/model-card.md that say how the bundled photo captioners were
-made and how good they are: `python docs/make_tables.py`.
+made and how good they are, and their test scores, or that they have none, into
+benchmarks/results.json: `python docs/make_tables.py`.
 
 The figures are those of keras_sat/files/pretrained/NAME/record.json, which
 benchmarks/flickr8k/make_bundled.py wrote. A table stands between `<!-- table: NAME -->`
@@ -9,16 +10,17 @@ and `<!-- end -->`; tests/files/test_model_card.py checks that the page is up to
 import re
 from pathlib import Path
 
-from data_utils.base import read_json
+from data_utils.base import read_json, write_json
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "model-card.md"
+RESULTS = ROOT / "benchmarks" / "results.json"
 NAMES = ("flickr8k", "flickr8k-hard", "flickr8k-paper")
 SCORES = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider")
 TITLES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR 1.5", "ROUGE-L", "CIDEr")
-PHASES = ("epochs", "consistency_epochs", "self_critical_epochs")
 # Settings of a stage that have columns of their own, or are the same in all.
-NOT_SHOWN = {*PHASES, "preset", "dtype"}
+NOT_SHOWN = {"epochs", "consistency_epochs", "self_critical_epochs", "preset", "dtype"}
+PHASES = {"words": "of cross-entropy", "rewards": "of rewards"}
 
 
 def records():
@@ -96,15 +98,15 @@ def confidence(all_records):
 
 
 def stages(all_records):
-    """How the captioners were trained, one row for each stage."""
+    """How the captioners of an earlier program were trained, one row for each stage."""
     lines = table("stage", "starts from", "epochs", "settings", "CIDEr on dev", "hours")
     seen = {}
     for record in all_records.values():
-        seen |= record["stages"]
+        seen |= record.get("stages", {})
     for name, stage in seen.items():
         settings = stage["settings"]
-        epochs = next(settings[phase] for phase in PHASES if settings.get(phase))
-        kind = next(phase for phase in PHASES if settings.get(phase))
+        epochs = next(settings[phase] for phase in KINDS if settings.get(phase))
+        kind = next(phase for phase in KINDS if settings.get(phase))
         shown = [f"{key}={value}" for key, value in settings.items() if key not in NOT_SHOWN]
         lines.append(
             row(
@@ -119,12 +121,44 @@ def stages(all_records):
     return lines
 
 
+def recipes(all_records):
+    """How the captioners were trained, one row for each."""
+    lines = table(
+        "captioner", "starts from", "settings", "epochs", "CIDEr on dev", "processor hours"
+    )
+    made = {name: record for name, record in all_records.items() if "made_by" in record}
+    for name, record in made.items():
+        made_by = record["made_by"][-1]
+        settings = [f"`{key}={value}`" for key, value in made_by["training"].items()]
+        epochs = [
+            (len(curves["val_cider"]), PHASES[phase], decimal(max(curves["val_cider"])))
+            for phase, curves in record["epochs"].items()
+        ]
+        lines.append(
+            row(
+                name,
+                made_by["starts_from"] or "ImageNet",
+                ", ".join(settings),
+                ", ".join(f"{number} {phase}" for number, phase, _ in epochs),
+                ", ".join(cider for _, _, cider in epochs),
+                f"{record['processor_hours']:.1f}",
+            )
+        )
+    return lines
+
+
 KINDS = {
     "epochs": "of cross-entropy",
     "consistency_epochs": "of feature consistency",
     "self_critical_epochs": "of rewards",
 }
-TABLES = {"scores": scores, "looks": looks, "confidence": confidence, "stages": stages}
+TABLES = {
+    "scores": scores,
+    "looks": looks,
+    "confidence": confidence,
+    "stages": stages,
+    "recipes": recipes,
+}
 
 
 def filled(text, all_records):
@@ -138,5 +172,14 @@ def filled(text, all_records):
     return re.sub(pattern, fill, text, flags=re.DOTALL)
 
 
+def on_test(all_records):
+    """Return the scores on the test split, None if there are none: a dict by the names
+    of the captioners.
+    """
+    fields = ("weights_digest", "test")
+    return {name: {key: record[key] for key in fields} for name, record in all_records.items()}
+
+
 if __name__ == "__main__":
+    write_json(RESULTS, {**read_json(RESULTS), "bundled": on_test(records())})
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), records()), encoding="utf-8")

@@ -3,25 +3,24 @@
     python benchmarks/flickr8k/make_bundled.py --data-dir FLICKR8K --boxes BOXES \\
         --output-dir runs/bundled
 
-Each entry of STAGES is one call of `keras_sat.fit`, which starts from the captioner of
-an earlier stage, from a finished captioner or from ImageNet weights. FINISHES says what
-then becomes of it: the script averages weights, rounds them to 8 bits, indexes the
-words of the training photos, fits the confidence, and scores the dev split.
-OUTPUT_DIR/NAME is the captioner, and record.json in it says how it was made: settings,
-epochs, dev figures, hours and commit of every stage. `bundle.py` puts that folder into
-the package.
+Each entry of RECIPES is one call of `keras_sat.fit`, and what then becomes of the
+captioner: the script averages the weights of before and after the rewards, rounds them
+to 8 bits, indexes the words of the training photos, fits the confidence, and scores the
+dev split. OUTPUT_DIR/NAME is the captioner, and record.json in it says how it was made:
+settings, epochs, dev figures, hours and commit. `bundle.py` puts that folder into the
+package.
 
 Killed and run again, the script goes on after the last whole epoch. SIGTERM and Ctrl-C
 pause it in the same way.
 
-To see what a setting is worth, make a captioner with another one. `--reuse` takes the
-stages before it from another run:
+To see what a setting is worth, make a captioner with another one:
 
-    ... flickr8k --output-dir a --reuse runs/bundled --set flickr8k-rewards.box_weight=0
+    ... flickr8k --output-dir runs/trial --set flickr8k.box_weight=0
 """
 
 import argparse
 import ast
+import csv
 import dataclasses
 import functools
 import json
@@ -43,54 +42,52 @@ from keras_sat.files import save_records
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One call of `keras_sat.fit`.
+class Recipe:
+    """How a captioner is made.
 
     Attributes:
-        starts_from: the name of an earlier stage or of a finished captioner; None:
-            ImageNet weights.
-        settings: the arguments of `fit`, without data, seed and folders.
+        training: the arguments of `fit`, without data, seed and folders.
+        starts_from: the name of the captioner that training starts from; None: ImageNet
+            weights.
+        rewards_share: of the weights after the self-critical epochs in the mean with
+            those before.
+        options: of the finished captioner, as for `Captioner.adapted`.
     """
 
-    starts_from: str | None
-    settings: dict
-
-
-@dataclass(frozen=True)
-class Finish:
-    """How a bundled captioner is made from trained ones.
-
-    Attributes:
-        blend: dict from stages to the fractions with which their weights are averaged.
-        options: of the captioner, as for `Captioner.adapted`.
-    """
-
-    blend: dict
+    training: dict
+    starts_from: str | None = None
+    rewards_share: float = 1.0
     options: dict = field(default_factory=dict)
 
 
-_PRESET = {"preset": "flickr8k-lite0", "dtype": "mixed_bfloat16"}
-_CROSS_ENTROPY = {**_PRESET, "self_critical_epochs": 0}
-_REWARDS = {**_PRESET, "epochs": 0}
-_BOXES = {"box_weight": 1.0}
-_FROZEN = {
-    "encoder_training": "frozen",
-    "encoder_rate": 1.0,
-    "first_layer_rate": 1.0,
-    "photo_jitter": 0.0,
-}
-_HARD = {"attention": "hard", **_FROZEN, "num_views": 1}
+_PRESET = {"preset": "flickr8k-lite0", "box_weight": 3.0, "dtype": "mixed_bfloat16"}
+# Trained on the small ones, in half the time, they look better at the large ones.
+_SMALL_PHOTOS = {"image_size": 224, "grid": "14x14"}
+_LARGE_PHOTOS = {"image_size": 320, "grid": "20x20"}
+_SEARCH = {"length_penalty": 0.4, "consensus_weight": CONSENSUS_WEIGHT}
 
-STAGES = {
-    "flickr8k-words": Stage(None, {**_CROSS_ENTROPY, **_BOXES, "epochs": 10}),
-    "flickr8k-rewards": Stage("flickr8k-words", {**_REWARDS, **_BOXES, "self_critical_epochs": 4}),
-    "hard-words": Stage(
-        "flickr8k",
-        {**_CROSS_ENTROPY, **_BOXES, **_HARD, "epochs": 2, "learning_rate": 3e-4},
+RECIPES = {
+    "flickr8k": Recipe(
+        _PRESET,
+        rewards_share=0.75,
+        options={**_LARGE_PHOTOS, **_SEARCH},
     ),
-    "hard-rewards": Stage("hard-words", {**_REWARDS, **_BOXES, **_HARD, "self_critical_epochs": 1}),
-    "paper-words": Stage(
-        None,
+    "flickr8k-hard": Recipe(
+        {
+            **_PRESET,
+            "attention": "hard",
+            "encoder_training": "frozen",
+            "num_views": 1,
+            "epochs": 2,
+            "learning_rate": 3e-4,
+            "self_critical_epochs": 1,
+            **_SMALL_PHOTOS,
+        },
+        starts_from="flickr8k",
+        rewards_share=0.5,
+        options={**_LARGE_PHOTOS, **_SEARCH},
+    ),
+    "flickr8k-paper": Recipe(
         {
             "preset": "flickr8k",
             "dtype": "mixed_bfloat16",
@@ -101,11 +98,11 @@ STAGES = {
             "num_views": 6,
             "epochs": 10,
             "no_repeat_ngram": 3,
-        },
+        }
     ),
 }
 
-# Settings with which all stages take a few minutes, to try this script.
+# Settings with which a training takes a few minutes, to try this script.
 SMALL = {
     "image_size": 64,
     "grid": "4x4",
@@ -115,106 +112,53 @@ SMALL = {
     "feature_projection_dim": 16,
     "num_views": 1,
     "min_count": 1,
-}
-PHASES = ("epochs", "self_critical_epochs")
-
-_SEARCH = {"length_penalty": 0.4, "consensus_weight": CONSENSUS_WEIGHT}
-FINISHES = {
-    "flickr8k": Finish({"flickr8k-words": 0.25, "flickr8k-rewards": 0.75}, _SEARCH),
-    "flickr8k-hard": Finish({"hard-words": 0.5, "hard-rewards": 0.5}, _SEARCH),
-    "flickr8k-paper": Finish({"paper-words": 1.0}),
+    "epochs": 1,
+    "self_critical_epochs": 1,
 }
 
 
 class Paused(Exception):
-    """SIGTERM or Ctrl-C stopped a stage before its end."""
+    """SIGTERM or Ctrl-C stopped a training before its end."""
 
 
 @dataclass(frozen=True)
 class Maker:
-    """Trains stages and finishes captioners.
+    """Trains and finishes captioners.
 
     Attributes:
-        stages, finishes: dicts from names to Stages and Finishes.
+        recipes: dict from names to Recipes.
         fit: `keras_sat.fit` with the data and the weights of the encoder.
         photos: list of CaptionedImage.
         boxes: path of the boxes.
-        seed: of all stages.
-        directory: the folder for stages and captioners.
-        reused: a folder of another run, from which stages made in the same way are
-            taken, or None.
+        seed: of all trainings.
+        directory: the folder for trainings and captioners.
     """
 
-    stages: dict
-    finishes: dict
+    recipes: dict
     fit: functools.partial
     photos: list
     boxes: Path
     seed: int
     directory: Path
-    reused: Path | None = None
-
-    def trained(self, name):
-        """Return the folder of a stage, which is trained if it is not there yet."""
-        for directory in filter(None, (self.directory, self.reused)):
-            record = _record_of_stage(directory / name)
-            if record is not None and record["made_by"] == self.made_by(name):
-                return directory / name
-        stage, folder = self.stages[name], self.directory / name
-        start = None
-        if stage.starts_from in self.finishes:
-            start = self.finished(stage.starts_from)
-        elif stage.starts_from is not None:
-            start = _captioner_of(self.trained(stage.starts_from))
-        print(f"\n{name}", flush=True)
-        clock = Clock(folder / "seconds.json")
-        has_boxes = stage.settings.get("box_weight", 0) > 0
-        captioner = self.fit(
-            initial_model=start,
-            boxes=self.boxes if has_boxes else None,
-            seed=self.seed,
-            output_dir=folder,
-            callbacks=[clock],
-            **stage.settings,
-        )
-        if captioner.history.was_interrupted:
-            raise Paused(name)
-        clock.add()
-        record = {
-            "made_by": self.made_by(name),
-            "epochs": {metric: [*values] for metric, values in captioner.history.items()},
-            "hours": clock.total["wall"] / 3600,
-            "processor_hours": clock.total["cpu"] / 3600,
-            "commit": commit(),
-        }
-        write_json(folder / "stage.json", record)
-        return folder
 
     def made_by(self, name):
-        """Return how a stage or a finished captioner is made: a list of the stages from
-        the first one to it, each a dict of its name, settings and seed, and of the
-        finishes, each a dict of its name and fields.
+        """Return how a captioner is made: a list of dicts of the name, the seed and the
+        fields of its recipe, with those of the captioner that it starts from first.
         """
-        if name in self.finishes:
-            finish = self.finishes[name]
-            before = [each for stage in finish.blend for each in self.made_by(stage)]
-            steps = [*before, {"finish": name, **dataclasses.asdict(finish)}]
-            return [step for number, step in enumerate(steps) if step not in steps[:number]]
-        stage = self.stages[name]
-        before = [] if stage.starts_from is None else self.made_by(stage.starts_from)
-        return [*before, {"stage": name, "settings": stage.settings, "seed": self.seed}]
+        recipe = self.recipes[name]
+        before = [] if recipe.starts_from is None else self.made_by(recipe.starts_from)
+        return [*before, {"captioner": name, "seed": self.seed, **dataclasses.asdict(recipe)}]
 
     def finished(self, name):
-        """Return the folder of a finished captioner; make it from the trained ones, if
-        it is not there yet.
-        """
-        finish, folder = self.finishes[name], self.directory / name
-        path, made_by = folder.with_name(f"{name}.json"), self.made_by(name)
+        """Return the folder of a finished captioner; make it if it is not there yet."""
+        recipe, folder = self.recipes[name], self.directory / name
+        path, made_by = self.directory / f"{name}.json", self.made_by(name)
         if path.exists() and read_json(path) == made_by:
             return folder
-        folders = [self.trained(stage) for stage in finish.blend]
+        start = None if recipe.starts_from is None else self.finished(recipe.starts_from)
+        training = self._trained(name, start)
         print(f"\n{name}: finishing", flush=True)
-        captioner = self._blended(folders, finish)
+        captioner = _averaged(self._folder_of_training(name), recipe)
         captioner.save(folder, precision="int8")
         captioner = Captioner.load(folder)  # with the rounded weights
         if captioner.search_settings.consensus_weight:
@@ -224,16 +168,12 @@ class Maker:
         table = keras_sat.evaluate(captioner, self.photos, split="dev", boxes=self.boxes)
         table.to_json(self.directory / f"{name}-dev.json")
         print(table)
-        stages = self._records_of(step["stage"] for step in made_by if "stage" in step)
         record = {
-            "captioner": name,
             "weights_digest": captioner.weights_digest(),
             "test": None,  # whoever has the test photos scores it once
             "commit": commit(),
-            "hours": sum(stage["hours"] for stage in stages.values()),
-            "processor_hours": sum(stage["processor_hours"] for stage in stages.values()),
-            "stages": stages,
-            "finish": dataclasses.asdict(finish),
+            "made_by": made_by,
+            **training,
             "dev": {
                 "scores": table.scores,
                 "statistics": table.statistics,
@@ -246,44 +186,70 @@ class Maker:
         write_json(path, made_by)
         return folder
 
-    def _blended(self, folders, finish):
-        """Return the captioner with the mean weights of the stages in these folders."""
-        trained = [Captioner.load(_captioner_of(folder)) for folder in folders]
-        captioner = blend(trained, [*finish.blend.values()])
-        if captioner.settings.encoder.trained_up_to is not None:
-            captioner = joined(captioner)  # frozen and trained layers in one encoder
-        captioner = captioner.adapted(**finish.options)
-        if captioner.photo_encoder.is_saved:
-            # The path of the weights that its training began with is of this machine.
-            captioner.photo_encoder.note_weights("imagenet")
-        return captioner
+    def _folder_of_training(self, name):
+        return self.directory / f"{name}-training"
 
-    def _records_of(self, names):
-        """Return the records of stages, a dict by their names, without repeating what
-        came before each.
+    def _trained(self, name, start):
+        """Train a captioner, if that has not been done yet.
+
+        Returns: a dict of its hours and of the metrics of each epoch, for its record.
         """
-        records = {}
-        for name in names:
-            record = _record_of_stage(self.trained(name))
-            *_, last = record.pop("made_by")
-            starts_from = self.stages[name].starts_from
-            records[name] = {"starts_from": starts_from, **last, **record}
-            del records[name]["stage"]
-        return records
+        folder, settings = self._folder_of_training(name), self.recipes[name].training
+        print(f"\n{name}: training", flush=True)
+        clock = Clock(folder / "seconds.json")
+        captioner = self.fit(
+            initial_model=start,
+            boxes=self.boxes if settings.get("box_weight", 0) > 0 else None,
+            seed=self.seed,
+            output_dir=folder,
+            callbacks=[clock],
+            **settings,
+        )
+        if captioner.history.was_interrupted:
+            raise Paused(name)
+        clock.add()
+        return {
+            "hours": clock.total["wall"] / 3600,
+            "processor_hours": clock.total["cpu"] / 3600,
+            "epochs": {
+                phase: curves(path.parent / "history.csv")
+                for phase, path in _trained_models(folder).items()
+            },
+        }
 
 
-def _record_of_stage(folder):
-    """Return the record of a stage; None if it is not complete."""
-    path = folder / "stage.json"
-    return read_json(path, "the record of a stage") if path.exists() else None
+def _trained_models(folder):
+    """Return the captioners that a training has left: dict from phases to folders."""
+    paths = {"words": folder / "model", "rewards": folder / "self_critical" / "model"}
+    return {phase: path for phase, path in paths.items() if path.exists()}
 
 
-def _captioner_of(folder):
-    """Return the folder of the captioner that a stage ended with."""
-    for phase in ("self_critical", "."):
-        if (folder / phase / "model").exists():
-            return folder / phase / "model"
-    raise ValueError(f"This stage has no captioner. Received: {folder}")
+def curves(path):
+    """Return the metrics in the history.csv of `fit`: dict from names to lists of one
+    value for each epoch.
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    return {name: [float(row[name]) for row in rows] for name in rows[0] if name != "epoch"}
+
+
+def _averaged(folder, recipe):
+    """Return the captioner of a training, with the mean of the weights before and after
+    its rewards.
+    """
+    models = _trained_models(folder)
+    share = recipe.rewards_share if "rewards" in models else 0.0
+    shares = {"words": 1 - share, "rewards": share}
+    captioner = blend(
+        [Captioner.load(path) for path in models.values()], [shares[phase] for phase in models]
+    )
+    if captioner.settings.encoder.trained_up_to is not None:
+        captioner = joined(captioner)  # frozen and trained layers in one encoder
+    captioner = captioner.adapted(**recipe.options)
+    if captioner.photo_encoder.is_saved:
+        # The path of the weights that its training began with is of this machine.
+        captioner.photo_encoder.note_weights("imagenet")
+    return captioner
 
 
 def commit():
@@ -299,25 +265,24 @@ def commit():
         return None
 
 
-def small(stages):
-    """Return stages with SMALL settings, of one epoch each."""
-    changed = {}
-    for name, stage in stages.items():
-        one_epoch = {phase: min(stage.settings.get(phase, 0), 1) for phase in PHASES}
-        settings = {**stage.settings, **SMALL, **one_epoch}
-        if "encoder_layer" in settings:
-            del settings["grid"]  # the paper's encoder has the grid of its last layer
-        changed[name] = dataclasses.replace(stage, settings=settings)
-    return changed
+def small(recipe):
+    """Return a recipe with SMALL settings and one epoch of each phase."""
+    settings = {**recipe.training, **SMALL}
+    if "encoder_layer" in settings:
+        del settings["grid"]  # the paper's encoder has the grid of its last layer
+    options = dict(recipe.options)
+    if "image_size" in options:
+        options |= {"image_size": 96, "grid": "6x6"}
+    return dataclasses.replace(recipe, training=settings, options=options)
 
 
-def with_changes(stages, finishes, changes):
-    """Return stages and finishes with the changes of `--set`.
+def with_changes(recipes, changes):
+    """Return recipes with the changes of `--set`.
 
-    Each change is "STAGE.OPTION=VALUE" for a setting of a stage, or "NAME.FIELD=VALUE"
-    for a field of a captioner's Finish, such as its blend.
+    Each change is "NAME.OPTION=VALUE": a setting of the training of a captioner, or a
+    field of its Recipe, such as `rewards_share`.
     """
-    stages, finishes = dict(stages), dict(finishes)
+    recipes = dict(recipes)
     for change in changes:
         place, _, text = change.partition("=")
         name, _, option = place.partition(".")
@@ -325,23 +290,21 @@ def with_changes(stages, finishes, changes):
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError):  # a word without quotation marks
             value = text
-        if name in stages:
-            settings = {**stages[name].settings, option: value}
-            stages[name] = dataclasses.replace(stages[name], settings=settings)
-        elif name in finishes and hasattr(finishes[name], option):
-            finishes[name] = dataclasses.replace(finishes[name], **{option: value})
-        else:
+        if name not in recipes or not option:
             raise ValueError(
-                "Expected STAGE.OPTION=VALUE or NAME.FIELD=VALUE, with a stage of "
-                f"{[*stages]}, or a name of {[*finishes]}. Received: {change!r}"
+                f"Expected NAME.OPTION=VALUE with a name of {[*recipes]}. Received: {change!r}"
             )
-    return stages, finishes
+        recipe = recipes[name]
+        if not hasattr(recipe, option):
+            option, value = "training", {**recipe.training, option: value}
+        recipes[name] = dataclasses.replace(recipe, **{option: value})
+    return recipes
 
 
 def parser():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"captioners ({', '.join(FINISHES)})"
+        "names", nargs="*", metavar="NAME", help=f"captioners ({', '.join(RECIPES)})"
     )
     parser.add_argument("--data-dir", type=Path, required=True, help="the folder of Flickr8k")
     parser.add_argument("--boxes", type=Path, required=True, help="Flickr30k Entities, or JSON")
@@ -350,28 +313,26 @@ def parser():
         "--encoder-weights", default="imagenet", help="an .npz file of EfficientNet-Lite0"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--reuse", type=Path, metavar="OUTPUT_DIR", help="take stages from there")
     parser.add_argument(
-        "--set", nargs="+", default=[], metavar="STAGE.OPTION=VALUE", help="change a setting"
+        "--set", nargs="+", default=[], metavar="NAME.OPTION=VALUE", help="change a setting"
     )
-    parser.add_argument("--small", action="store_true", help="small sizes, one epoch a stage")
-    parser.add_argument("--stage", choices=STAGES, help="stop after this stage")
+    parser.add_argument("--small", action="store_true", help="small sizes, one epoch a phase")
     return parser
 
 
 def main(arguments):
     options = parser().parse_args(arguments)
-    names = options.names or [*FINISHES]
-    unknown = [name for name in names if name not in FINISHES]
+    names = options.names or [*RECIPES]
+    unknown = [name for name in names if name not in RECIPES]
     if unknown:
-        sys.exit(f"make_bundled: Expected names of {[*FINISHES]}. Received: {unknown[0]!r}")
+        sys.exit(f"make_bundled: Expected names of {[*RECIPES]}. Received: {unknown[0]!r}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        stages = small(STAGES) if options.small else STAGES
-        stages, finishes = with_changes(stages, FINISHES, options.set)
+        recipes = {
+            name: small(recipe) if options.small else recipe for name, recipe in RECIPES.items()
+        }
         maker = Maker(
-            stages=stages,
-            finishes=finishes,
+            recipes=with_changes(recipes, options.set),
             fit=functools.partial(
                 keras_sat.fit,
                 "flickr8k",
@@ -382,11 +343,7 @@ def main(arguments):
             boxes=options.boxes,
             seed=options.seed,
             directory=options.output_dir,
-            reused=options.reuse,
         )
-        if options.stage:
-            maker.trained(options.stage)
-            return
         for name in names:
             maker.finished(name)
     except (Paused, KeyboardInterrupt):

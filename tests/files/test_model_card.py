@@ -1,5 +1,6 @@
 """The tables of the model card are those of the records of the bundled captioners."""
 
+import json
 import re
 import sys
 
@@ -18,6 +19,8 @@ RECORDS = make_tables.records()
 def test_the_tables_are_up_to_date():
     page = make_tables.PAGE.read_text(encoding="utf-8")
     assert make_tables.filled(page, RECORDS) == page, "Run: python docs/make_tables.py"
+    results = json.loads(make_tables.RESULTS.read_text(encoding="utf-8"))
+    assert results["bundled"] == make_tables.on_test(RECORDS), "Run: python docs/make_tables.py"
 
 
 @pytest.mark.parametrize("name", all_slow_but("flickr8k-paper", RECORDS))

@@ -1,10 +1,8 @@
 """The program that makes the bundled captioners, on a hundred scenes."""
 
-import dataclasses
 import json
 import signal
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,95 +69,58 @@ def make(flickr8k_of_scenes):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This captioner was saved with its whole encoder")
 @pytest.mark.usefixtures("small_index")
-def test_the_stages_are_made_one_after_the_other_and_once(make, tmp_path, monkeypatch, capsys):
-    fit, run = keras_sat.fit, ["--output-dir", tmp_path / "runs", "flickr8k"]
+def test_a_captioner_is_made_once_and_paused_in_between(make, tmp_path, monkeypatch, capsys):
+    run = ["--output-dir", tmp_path / "runs", "flickr8k"]
 
-    def stopped_in_the_second_stage(data, *, output_dir, **settings):
-        if output_dir.name == "flickr8k-rewards":
-            raise KeyboardInterrupt
-        return fit(data, output_dir=output_dir, **settings)
+    def stopped(data, **settings):
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit, match="paused"):
-        patch.setattr(keras_sat, "fit", stopped_in_the_second_stage)
+        patch.setattr(keras_sat, "fit", stopped)
         make(*run)
-    done = {path.parent.name for path in (tmp_path / "runs").glob("*/stage.json")}
-    assert done == {"flickr8k-words"}
+    assert not (tmp_path / "runs" / "flickr8k").exists()
 
     capsys.readouterr()
     make(*run)
     lines = capsys.readouterr().out.splitlines()
-    stages = [line for line in lines if line in make_bundled.STAGES]
-    assert stages == ["flickr8k-rewards"]
+    assert [line for line in lines if line.startswith("flickr8k:")] == [
+        "flickr8k: training",
+        "flickr8k: finishing",
+    ]
 
     folder = tmp_path / "runs" / "flickr8k"
     record = json.loads((folder / "record.json").read_text())
-    finish = make_bundled.FINISHES["flickr8k"]
-    assert {*finish.blend} == {*record["stages"]}
-    first, *later = record["stages"].values()
-    assert first["starts_from"] is None
-    assert all(stage["starts_from"] in record["stages"] for stage in later)
-    for stage in record["stages"].values():
-        assert stage["hours"] > 0 and stage["seed"] == 0
-        assert all(len(values) == 1 for values in stage["epochs"].values())
+    (made_by,) = record["made_by"]
+    assert made_by["captioner"] == "flickr8k" and made_by["seed"] == 0
+    assert made_by["training"]["box_weight"] > 0 and made_by["starts_from"] is None
+    assert record["hours"] > 0 and record["processor_hours"] > 0
+    assert {*record["epochs"]} == {"words", "rewards"}
+    for curves in record["epochs"].values():
+        assert curves["val_cider"] and all(len(values) == 1 for values in curves.values())
     assert str(tmp_path) not in json.dumps(record)  # no path of this machine
     captioner = Captioner.load(folder)
     assert record["weights_digest"] == captioner.weights_digest()
+    assert captioner.photo_encoder.photo_size == (96, 96) and captioner.grid_shape == (6, 6)
     assert captioner.consensus is not None and captioner.confidence is not None
     assert record["dev"]["scores"]["cider"] >= 0
     assert record["dev"]["grounding"]["num_phrases"] > 0 and record["test"] is None
     make(*run)
     assert not capsys.readouterr().out.strip(), "nothing is left to do"
 
-    reused = ["--reuse", tmp_path / "runs", "--stage", "flickr8k-rewards"]
-    capsys.readouterr()
-    make("--output-dir", tmp_path / "trial", *reused)
-    assert not capsys.readouterr().out.strip() and not (tmp_path / "trial").exists()
 
-
-class Curves(dict):
-    was_interrupted = False
-
-
-def test_a_trial_takes_the_stages_before_it_from_another_run(tmp_path):
-    trained = []
-
-    def fit(initial_model, output_dir, **settings):
-        trained.append((initial_model, output_dir))
-        (output_dir / "model").mkdir(parents=True)
-        return SimpleNamespace(history=Curves())
-
-    def make(**options):
-        parts = dict.fromkeys(field.name for field in dataclasses.fields(make_bundled.Maker))
-        parts |= {"fit": fit, "stages": make_bundled.STAGES, "finishes": make_bundled.FINISHES}
-        make_bundled.Maker(**parts | options).trained("flickr8k-rewards")
-
-    first, trial = tmp_path / "first", tmp_path / "trial"
-    make(directory=first)
-    del trained[:]
-    change = ["flickr8k-rewards.box_weight=0"]
-    others, _ = make_bundled.with_changes(make_bundled.STAGES, {}, change)
-    make(stages=others, directory=trial, reused=first)
-    assert trained == [(first / "flickr8k-words" / "model", trial / "flickr8k-rewards")]
-
-
-def test_hard_attention_starts_from_the_finished_captioner(tmp_path, monkeypatch):
-    parts = dict.fromkeys(field.name for field in dataclasses.fields(make_bundled.Maker))
-    parts |= {"stages": make_bundled.STAGES, "finishes": make_bundled.FINISHES}
-    maker = make_bundled.Maker(**parts | {"directory": tmp_path, "seed": 0})
-    steps = [step.get("stage", step.get("finish")) for step in maker.made_by("flickr8k-hard")]
-    assert steps == [
-        *("flickr8k-words", "flickr8k-rewards", "flickr8k"),
-        *("hard-words", "hard-rewards", "flickr8k-hard"),
-    ]
+def test_hard_attention_starts_from_the_finished_captioner(tmp_path):
+    maker = make_bundled.Maker(make_bundled.RECIPES, None, [], None, 0, tmp_path)
+    first, second = maker.made_by("flickr8k-hard")
+    assert (first["captioner"], second["captioner"]) == ("flickr8k", "flickr8k-hard")
+    assert first == maker.made_by("flickr8k")[0]
 
 
 @pytest.mark.slow
 def test_the_papers_captioner_has_one_encoder(make, tmp_path):
     """Its last layers are trained apart from the first ones."""
     make("--output-dir", tmp_path, "flickr8k-paper")
-    assert (
-        Captioner.load(tmp_path / "paper-words" / "model").settings.encoder.trained_up_to == "top"
-    )
+    trained = Captioner.load(tmp_path / "flickr8k-paper-training" / "model")
+    assert trained.settings.encoder.trained_up_to == "top"
     captioner = Captioner.load(tmp_path / "flickr8k-paper")
     assert (
         captioner.settings.encoder.trained_up_to is None
@@ -169,26 +130,21 @@ def test_the_papers_captioner_has_one_encoder(make, tmp_path):
 
 def test_changes_of_settings():
     changes = [
-        "flickr8k-words.epochs=3",
-        "flickr8k.blend={'flickr8k-words': 1.0}",
-        "flickr8k-words.encoder=vgg16",
+        "flickr8k.epochs=3",
+        "flickr8k.rewards_share=0.5",
+        "flickr8k.encoder=vgg16",
     ]
-    stages, finishes = make_bundled.with_changes(
-        make_bundled.STAGES, make_bundled.FINISHES, changes
-    )
-    assert stages["flickr8k-words"].settings["epochs"] == 3
-    assert stages["flickr8k-words"].settings["encoder"] == "vgg16"
-    assert finishes["flickr8k"].blend == {"flickr8k-words": 1.0}
-    assert make_bundled.FINISHES["flickr8k"].blend["flickr8k-words"] < 1
-    with pytest.raises(ValueError, match="Received: 'flickr9k.epochs=1'"):
-        make_bundled.with_changes(stages, finishes, ["flickr9k.epochs=1"])
+    changed = make_bundled.with_changes(make_bundled.RECIPES, changes)
+    assert changed["flickr8k"].training["epochs"] == 3
+    assert changed["flickr8k"].training["encoder"] == "vgg16"
+    assert changed["flickr8k"].rewards_share == 0.5
+    assert "encoder" not in make_bundled.RECIPES["flickr8k"].training
+    for change in ("flickr9k.epochs=1", "flickr8k=1"):
+        with pytest.raises(ValueError, match=f"Received: '{change}'"):
+            make_bundled.with_changes(make_bundled.RECIPES, [change])
 
 
-def test_every_stage_starts_from_an_earlier_one():
-    names = [*make_bundled.STAGES]
-    for name, stage in make_bundled.STAGES.items():
-        before = {*names[: names.index(name)], *make_bundled.FINISHES, None}
-        assert stage.starts_from in before
-    for finish in make_bundled.FINISHES.values():
-        assert {*finish.blend} <= {*names}
-        assert np.isclose(sum(finish.blend.values()), 1)
+def test_what_a_captioner_starts_from_has_a_recipe():
+    for recipe in make_bundled.RECIPES.values():
+        assert recipe.starts_from in {*make_bundled.RECIPES, None}
+        assert 0 <= recipe.rewards_share <= 1

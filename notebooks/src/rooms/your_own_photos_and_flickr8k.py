@@ -453,7 +453,8 @@ print(f"{'the bundled captioner (dev)':36}{scores['bleu_1']:6.3f}  {scores['bleu
 # ```
 #
 # (With `--dtype auto`, training is faster on processors that support bfloat16.) The following script trains, averages,
-# quantises and indexes as above, in two stages instead of six. If you stop the script, the same command resumes it:
+# quantises and indexes as above, with one call of `fit` instead of six. If you stop the script, the same command
+# resumes it:
 #
 # ```bash
 # python benchmarks/flickr8k/make_bundled.py --data-dir flickr8k --boxes flickr30k_entities --output-dir runs/bundled
