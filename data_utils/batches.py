@@ -27,7 +27,6 @@ from data_utils.batch_sources import CachedFeatures, Photos
 from data_utils.captions import CaptionedImage, Skipped
 from data_utils.datasets import CellBoxes
 from data_utils.features import FeatureCache, reading_options
-from data_utils.photos import jittered
 from data_utils.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -60,7 +59,6 @@ def make_batches(
     group_by: str | None = None,
     image_size: int | tuple[int, int] | None = None,
     num_views: int = 1,
-    jitter: float = 0.0,
     shuffle: bool = True,
     seed: int = 0,
     first_epoch: int = 0,
@@ -97,10 +95,8 @@ def make_batches(
             (height, width). Up to 1 GB of decoded photos stay in memory.
         num_views: without a cache, the number of views; one is chosen at random each
             time a photo is used.
-        jitter: without a cache, the strength of photo augmentation, from 0 to 1: see
-            `data_utils.photos.augmentation`.
         shuffle: False keeps the same order, by length, in every epoch.
-        seed: random seed of the order, the views and the augmentation.
+        seed: random seed of the order and the views.
         first_epoch: the epoch number of the first pass, for resuming a training.
         shares: for several devices, (numbers, count): split each batch into `count`
             parts, one for each device, and yield the parts with these numbers. An empty
@@ -123,19 +119,16 @@ def make_batches(
         )
     counts = (batch_size, num_views)
     are_counts = all(isinstance(count, numbers.Integral) and count >= 1 for count in counts)
-    is_strength = isinstance(jitter, numbers.Real) and 0 <= jitter <= 1
-    if not (are_counts and is_strength):
+    if not are_counts:
         raise ValueError(
-            "`batch_size` and `num_views` must be whole numbers from 1, and `jitter` must be from "
-            f"0 to 1. Received: {batch_size=}, {num_views=}, {jitter=}"
+            "`batch_size` and `num_views` must be whole numbers from 1. "
+            f"Received: {batch_size=}, {num_views=}"
         )
     caches = _as_list(cache)
-    changes_photos = jitter or num_views > 1
-    if bool(caches) != (image_size is None) or (caches and changes_photos):
+    if bool(caches) != (image_size is None) or (caches and num_views > 1):
         raise ValueError(
             "Pass either `cache`, for features, or `image_size`, for photos, which "
-            "`num_views` and `jitter` need. Received: "
-            f"cache={cache}, {image_size=}, {num_views=}, {jitter=}"
+            f"`num_views` needs. Received: cache={cache}, {image_size=}, {num_views=}"
         )
     images = [image for image in captioned_images if split is None or image.split == split]
     images, captions = _captions_as_ids(images, vocabulary, caches)
@@ -154,7 +147,6 @@ def make_batches(
         source=source,
         grouping=GROUPINGS[group_by](captions, batch_size),
         num_views=num_views,
-        jitter=jitter,
         shuffle=shuffle,
         seed=seed,
         epochs=itertools.count(first_epoch),
@@ -190,7 +182,6 @@ class _Batches:
     source: Any
     grouping: Any
     num_views: int
-    jitter: float
     shuffle: bool
     seed: int
     epochs: Iterator
@@ -269,12 +260,6 @@ class _Batches:
         photos = np.array([row.photo for row in rows])
 
         features = self.source.rows(photos, views)
-        if self.jitter:
-            chances = [np.random.default_rng([self.seed, epoch, 2, member]) for member in members]
-            jittered_photos = [
-                jittered(photo, chance, self.jitter) for photo, chance in zip(features, chances)
-            ]
-            features = np.stack(jittered_photos)
         return [features, *self._word_arrays(rows, views, longest, is_empty)]
 
     def _word_arrays(self, rows, views, longest, is_empty):

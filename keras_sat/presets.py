@@ -53,7 +53,6 @@ PRESETS = {
         "first_layer_rate": 0.1,
         "grid": "14x14",
         "photo_blur": 1.0,
-        "photo_jitter": 1.0,
         "no_repeat_ngram": 3,
         "no_repeat_around": "and",
         "self_critical_epochs": 3,
@@ -153,8 +152,6 @@ def fitting_settings(preset, options):
     training = {"encoder_training": usual_training, **settings, **options}["encoder_training"]
     if training != "frozen" or ("encoder_layer" in options and "trained_up_to" not in options):
         _leave_out(settings, "encoder_layer", "trained_up_to")
-    if training == "frozen":  # each photo is encoded once, and gives the same features
-        _leave_out(settings, "photo_jitter")
     last_trained = {**settings, **options}.get("trained_up_to")
     if training != "fine-tuned" and last_trained is None:
         _leave_out(settings, "encoder_rate", "first_layer_rate")

@@ -20,7 +20,7 @@ class Removed(NamedTuple):
     is_harmless: bool = False
 
 
-_NO_CONSISTENCY = "For captions that stay the same under noise: photo_blur=1, photo_jitter=1."
+_NO_CONSISTENCY = "For captions that stay the same under noise: photo_blur=1."
 
 REMOVED: dict[str, Removed] = {
     "consensus_captions": Removed(20, "Consensus compares words, not captions."),
@@ -35,6 +35,7 @@ REMOVED: dict[str, Removed] = {
         False, "Captions are chosen without an ImageNet classifier.", is_harmless=True
     ),
     "num_drawn": Removed(5, "Self-critical training samples 5 captions of each photo."),
+    "photo_jitter": Removed(0.0, _NO_CONSISTENCY),
     "region_weight": Removed(
         0.0,
         "Train without it: `region=` crops the photo, and any captioner captions the crop.",

@@ -29,7 +29,6 @@ from keras_sat.bounds import (
     one_word,
     pixels,
     positive_fraction,
-    probability,
     unchecked,
 )
 from keras_sat.checks import ArgumentError, near_name
@@ -514,9 +513,6 @@ class Training(Part):
     )
     optimizer: Any = setting(
         "adam", unchecked(str, "adam", "adamw", "rmsprop", "sgd"), "a name, or a Keras optimizer"
-    )
-    photo_jitter: float = setting(
-        0.0, probability, "strength of the augmentation of size, brightness and noise"
     )
     patience: int | None = setting(
         5, count(), "stop after this many epochs without a better BLEU-4", none_means="never"

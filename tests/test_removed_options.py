@@ -77,10 +77,10 @@ def test_the_initial_model_of_an_earlier_record_is_recognised_by_its_weights(tmp
 
 def test_a_run_of_before_an_option_was_added_is_resumed_with_its_default(tmp_path):
     record_again(tmp_path)
-    record_arguments(tmp_path, {**DESCRIBED, "photo_jitter": 0.0}, EPOCHS)
+    record_arguments(tmp_path, {**DESCRIBED, "average_momentum": None}, EPOCHS)
     record_again(tmp_path)
-    with pytest.raises(ValueError, match="photo_jitter was 0.0 and is 0.5"):
-        record_arguments(tmp_path, {**DESCRIBED, "photo_jitter": 0.5}, EPOCHS)
+    with pytest.raises(ValueError, match="average_momentum was None and is 0.5"):
+        record_arguments(tmp_path, {**DESCRIBED, "average_momentum": 0.5}, EPOCHS)
 
 
 def test_an_option_of_an_initial_model_that_was_not_passed_was_not_its_default(tmp_path):

@@ -96,9 +96,9 @@ def test_defaults_are_within_their_bounds_and_every_setting_is_documented(part):
         ),
         (
             Training,
-            "photo_jitter",
-            2,
-            "`photo_jitter` must be a number from 0 to 1. ",
+            "minutes",
+            0,
+            "`minutes` must be a number above 0, or None. ",
         ),
         (
             Search,

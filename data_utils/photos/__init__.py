@@ -3,7 +3,6 @@
 from data_utils.base import attach_lazily
 
 NAMES_BY_MODULE = {
-    "augmentation": ["jittered"],
     "decoding": ["decoded_picture"],
     "digests": ["PHOTO", "find_changes", "photo_of", "size_of"],
     "images": ["find_pictures", "height_and_width", "load_image", "photos_of"],

@@ -1,6 +1,5 @@
 """Made by docs/make_stubs.py: where the exported names are."""
 
-from data_utils.photos.augmentation import jittered as jittered
 from data_utils.photos.decoding import decoded_picture as decoded_picture
 from data_utils.photos.digests import PHOTO as PHOTO
 from data_utils.photos.digests import find_changes as find_changes
@@ -40,7 +39,6 @@ __all__ = [
     "find_changes",
     "find_pictures",
     "height_and_width",
-    "jittered",
     "load_image",
     "photo_of",
     "photos_of",

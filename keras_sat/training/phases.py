@@ -30,7 +30,6 @@ def train_on_words(run):
     keras.utils.set_random_seed(settings.training.seed)
     captioner = _new_captioner(run)
     WeightUpdates(settings.optimizer).check_rate(captioner)
-    _check_changes(captioner, settings)
     run.say(*summary(plan, run.photos.captioned, captioner, words.num_views))
     run.photos.prepare(captioner, words.num_views, run.cluster)
     batches = run.batches("train", captioner, words.group_by, first_epoch=len(run.epochs))
@@ -54,7 +53,6 @@ def train_on_rewards(run):
     keras.utils.set_random_seed(settings.training.seed)
     captioner = run.start.adapted(**_changes_for_rewards(plan))
     WeightUpdates(settings.optimizer).check_rate(captioner)
-    _check_changes(captioner, settings)
     run.record(_record_of_rewards(run, captioner))
     if run.has_ended:
         return run.loaded()
@@ -139,17 +137,6 @@ def _reject_late_epochs(run):
             "To train longer first, pass another output_dir and "
             f"initial_model={str(run.folder / 'model')!r}. "
             f"Received: {run.phase.num_epochs} epochs"
-        )
-
-
-def _check_changes(captioner, settings):
-    """Reject augmentation with a frozen encoder, which encodes each photo only once."""
-    photo_jitter = settings.training.photo_jitter
-    if captioner.photo_encoder.is_frozen and photo_jitter:
-        raise ValueError(
-            "This option has no effect on a frozen encoder: leave it out, or train the whole "
-            "encoder with encoder_training='fine-tuned' (--encoder-training). Received: "
-            f"{photo_jitter=}"
         )
 
 

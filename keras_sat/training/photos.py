@@ -184,7 +184,6 @@ class TrainingPhotos:
         }
         if self.cache is None and split == "train":
             options["num_views"] = 1 if whole else self.num_views
-            options["jitter"] = training.photo_jitter
         if self.boxes is not None and split == "train":
             captioner.build_once(captioner.photo_encoder.features_shape)
             options["boxes"] = CellBoxes(self.boxes, captioner.rows_and_columns())

@@ -124,9 +124,8 @@ def fit(
 
     If `schedule` is "constant", a finished run can be continued with more `epochs`.
     epochs=0 with an `initial_model` runs only the self-critical epochs, and keeps its
-    vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
-    (`data_utils.photos.views`) draws one of the views of a photo each time, and
-    multiplies the size of the features.
+    vocabulary. `num_views` (`data_utils.photos.views`) draws one of the views of a
+    photo each time, and multiplies the size of the features.
 
     `self_critical_epochs` (`keras_sat.learning.self_critical`) are a later phase, in
     the folder self_critical of `output_dir`; the best epoch by CIDEr is kept. If none

@@ -69,7 +69,6 @@ def fit(
     no_repeat_around: str | None = "",
     consensus_weight: float | None = 0.0,
     deterministic: bool | None = False,
-    photo_jitter: float | None = 0.0,
     patience: int | None = 5,
     minutes: float | None = None,
     num_beams: int | None = 1,
@@ -156,9 +155,8 @@ def fit(
 
     If `schedule` is "constant", a finished run can be continued with more `epochs`.
     epochs=0 with an `initial_model` runs only the self-critical epochs, and keeps its
-    vocabulary. `photo_jitter` needs an encoder that is trained. `num_views`
-    (`data_utils.photos.views`) draws one of the views of a photo each time, and
-    multiplies the size of the features.
+    vocabulary. `num_views` (`data_utils.photos.views`) draws one of the views of a
+    photo each time, and multiplies the size of the features.
 
     `self_critical_epochs` (`keras_sat.learning.self_critical`) are a later phase, in
     the folder self_critical of `output_dir`; the best epoch by CIDEr is kept. If none
@@ -198,7 +196,6 @@ def fit(
 
     Training:
         deterministic: make results bit-for-bit reproducible with the same seed; slower. Default: False.
-        photo_jitter: strength of the augmentation of size, brightness and noise. Default: 0.0.
         patience: stop after this many epochs without a better BLEU-4. Default: 5; None: never.
         minutes: start no epoch that would end after so many minutes, but train one; the same call resumes. Default: None (no limit).
         num_beams: number of beams for captioning the dev split after each epoch. Default: 1.

@@ -283,14 +283,12 @@ def test_errors(three):
         ((images, vocabulary, cache), {"image_size": 16}, "Pass either `cache`"),
         ((images, vocabulary, []), {}, "Pass either `cache`"),
         ((images, vocabulary, cache), {"num_views": 3}, "Pass either `cache`"),
-        ((images, vocabulary, cache), {"jitter": 0.5}, "Pass either `cache`"),
         ((images, vocabulary, cache, 0), {}, "batch_size=0"),
         ((images, vocabulary, cache, "a"), {}, "whole numbers.*batch_size='a'"),
         ((images, vocabulary), {"image_size": 0}, "at least 1 pixel.*image_size=0"),
         ((images, vocabulary), {"image_size": "16"}, "the side of a square.*image_size='16'"),
         ((images, vocabulary.words, cache), {}, "Expected a Vocabulary.*vocabulary=\\["),
         ((images, vocabulary), {"image_size": 16, "num_views": 0}, "num_views=0"),
-        ((images, vocabulary), {"image_size": 16, "jitter": 2}, "jitter=2"),
         (([*images, stranger], vocabulary, cache), {}, "no features for the photo 'stranger'"),
     ):
         with pytest.raises(ValueError, match=message):

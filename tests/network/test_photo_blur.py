@@ -6,14 +6,12 @@ import pytest
 from helpers import make_captioner, random_pixels
 from PIL import Image
 
-from data_utils import CaptionedImage, FeatureCache, Vocabulary, make_batches
+from data_utils import CaptionedImage, FeatureCache
 from data_utils.base import read_json, write_sealed_json
-from data_utils.photos import jittered
 from keras_sat.captioner import Captioner
 from keras_sat.network.encoders import make_encoder
 from keras_sat.network.photo_blur import BlurPhotos, gaussian
 from keras_sat.search import Ensemble
-from keras_sat.training import fit
 from keras_sat.training.photos import _default_cache_dir
 
 
@@ -97,6 +95,14 @@ def test_a_gaussian_wider_than_the_photo_is_rejected():
         make_encoder("tiny", blur=22.0)
 
 
+@pytest.fixture
+def images(tmp_path):
+    photo = Image.effect_mandelbrot((48, 32), (-2, -1, 1, 1), 50).convert("RGB")
+    photo.save(tmp_path / "photo.png")
+    path = str(tmp_path / "photo.png")
+    return [CaptionedImage(str(number), path, ["a dog"], "train") for number in range(4)]
+
+
 def test_features_of_blurred_photos_are_not_mixed_with_others(images, captioner, tmp_path):
     ids, paths = [image.image_id for image in images], [image.image_path for image in images]
     plain = captioner.adapted(photo_blur=0.0)
@@ -149,72 +155,3 @@ def test_each_captioner_of_an_ensemble_has_its_own_blur(captioner):
     photos = {(64, 64): random_pixels(1, 64, 64, 3)}
     first, second = Ensemble([captioner, other]).encode(photos)
     assert np.abs(first - second).max() > 0.01
-
-
-@pytest.fixture
-def photo():
-    return np.asarray(Image.effect_mandelbrot((48, 32), (-2, -1, 1, 1), 50).convert("RGB"))
-
-
-def test_augmentation_follows_its_seed_and_its_strength(photo):
-    same = [jittered(photo, np.random.default_rng(3)) for _ in range(2)]
-    np.testing.assert_array_equal(*same)
-    assert (jittered(photo, np.random.default_rng(4)) != same[0]).any()
-    assert (same[0] != photo).mean() > 0.5 and same[0].dtype == np.uint8
-    assert np.corrcoef(same[0].ravel(), photo.ravel())[0, 1] > 0.7, (
-        "it shows the same, in the same place"
-    )
-    np.testing.assert_array_equal(jittered(photo, np.random.default_rng(3), 0.0), photo)
-    weaker, stronger = (
-        np.mean(
-            [
-                np.abs(jittered(photo, np.random.default_rng(n), strength) - photo.astype(float))
-                for n in range(20)
-            ]
-        )
-        for strength in (0.3, 1.0)
-    )
-    assert 0 < weaker < stronger
-
-
-@pytest.fixture
-def images(photo, tmp_path):
-    Image.fromarray(photo).save(tmp_path / "photo.png")
-    path = str(tmp_path / "photo.png")
-    return [CaptionedImage(str(number), path, ["a dog"], "train") for number in range(4)]
-
-
-def photos_of(images, **options):
-    # Grouped by length, a photo is in a batch once for each caption of this length.
-    options |= {"image_size": (32, 48), "batch_size": 4, "group_by": "length"}
-    batches = make_batches(images, Vocabulary(["a", "dog"]), **options)
-    return [[np.asarray(photos) for (photos, _), *_ in batches] for _ in range(2)]
-
-
-def test_batches_of_augmented_photos_change_each_epoch(images, photo):
-    (first,), (second,) = photos_of(images, jitter=1.0)
-    assert (first != second).any(axis=(1, 2, 3)).all()  # in another epoch
-    assert (first[0] != first[1]).any()  # another photo
-    (again,), _ = photos_of(images, jitter=1.0)
-    np.testing.assert_array_equal(first, again)
-    (resumed,), _ = photos_of(images, jitter=1.0, first_epoch=1)
-    np.testing.assert_array_equal(resumed, second)
-    (plain,), _ = photos_of(images)
-    np.testing.assert_array_equal(plain, np.stack([photo] * 4))
-
-
-def test_each_copy_of_a_photo_is_augmented_in_another_way(images):
-    twice = [CaptionedImage("0", images[0].image_path, ["a dog", "dog a"], "train")]
-    ((first, second),), _ = photos_of(twice, jitter=1.0)
-    assert (first != second).any()
-
-
-def test_a_frozen_encoder_sees_each_photo_once(scene_images, tmp_path):
-    with pytest.raises(ValueError, match="no effect on a frozen encoder.*photo_jitter=0.5"):
-        options = {
-            "encoder": "tiny",
-            "encoder_training": "frozen",
-            "photo_jitter": 0.5,
-            "show_progress": False,
-        }
-        fit(scene_images, output_dir=tmp_path / "run", **options)

@@ -464,10 +464,6 @@ def test_what_it_says(tmp_path, capsys):
         ({"cache_dir": "run"}, "must be different folders"),
         ({"attentoin_dim": 3}, "fit has no such option. Did you mean attention_dim"),
         ({"encoder_training": "frozen", "encoder_rate": 0.5}, "No layer of the encoder is trained"),
-        (
-            {"encoder_training": "frozen", "photo_jitter": 0.5},
-            "frozen encoder.*Received: photo_jitter=0.5",
-        ),
         ({"boxes": []}, "`boxes` and `box_weight` require each other"),
     ],
 )
