@@ -98,7 +98,7 @@ def test_defaults_are_within_their_bounds_and_every_setting_is_documented(part):
             Training,
             "minutes",
             0,
-            "`minutes` must be a number above 0, or None. ",
+            "`minutes` must be a number above 0",
         ),
         (
             Search,

@@ -100,7 +100,7 @@ def test_a_captioner_is_made_once_and_paused_in_between(make, tmp_path, monkeypa
     assert str(tmp_path) not in json.dumps(record)  # no path of this machine
     captioner = Captioner.load(folder)
     assert record["weights_digest"] == captioner.weights_digest()
-    assert captioner.photo_encoder.photo_size == (96, 96) and captioner.grid_shape == (6, 6)
+    assert captioner.photo_encoder.photo_size == (96, 96) and captioner.rows_and_columns() == (6, 6)
     assert captioner.consensus is not None and captioner.confidence is not None
     assert record["dev"]["scores"]["cider"] >= 0
     assert record["dev"]["grounding"]["num_phrases"] > 0 and record["test"] is None
