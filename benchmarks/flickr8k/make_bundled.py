@@ -192,7 +192,8 @@ class Maker:
     def _trained(self, name, start):
         """Train a captioner, if that has not been done yet.
 
-        Returns: a dict of its hours and of the metrics of each epoch, for its record.
+        Returns: a dict for its record: the metrics of each epoch, and the hours, with
+        those of the captioner that it starts from.
         """
         folder, settings = self._folder_of_training(name), self.recipes[name].training
         print(f"\n{name}: training", flush=True)
@@ -208,9 +209,10 @@ class Maker:
         if captioner.history.was_interrupted:
             raise Paused(name)
         clock.add()
+        before = {} if start is None else read_json(start / "record.json")
         return {
-            "hours": clock.total["wall"] / 3600,
-            "processor_hours": clock.total["cpu"] / 3600,
+            "hours": before.get("hours", 0) + clock.total["wall"] / 3600,
+            "processor_hours": before.get("processor_hours", 0) + clock.total["cpu"] / 3600,
             "epochs": {
                 phase: curves(path.parent / "history.csv")
                 for phase, path in _trained_models(folder).items()
