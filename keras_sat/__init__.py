@@ -28,6 +28,7 @@ NAMES_BY_MODULE = {
     "scale.ray_data": ["distributed_caption"],
     "measuring.scores": ["SCORES"],
     "measuring.evaluation": ["evaluate", "evaluate_captions"],
+    "measuring.explaining": ["explain_words", "log_probs_of", "removal_curves"],
     "measuring.calibration_error": ["Calibration"],
     "after_search.calibration": ["calibrate"],
     "measuring.table": ["ScoreTable"],

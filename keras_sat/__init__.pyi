@@ -13,6 +13,9 @@ from keras_sat.measuring.comparison import Comparison as Comparison
 from keras_sat.measuring.comparison import compare as compare
 from keras_sat.measuring.evaluation import evaluate as evaluate
 from keras_sat.measuring.evaluation import evaluate_captions as evaluate_captions
+from keras_sat.measuring.explaining import explain_words as explain_words
+from keras_sat.measuring.explaining import log_probs_of as log_probs_of
+from keras_sat.measuring.explaining import removal_curves as removal_curves
 from keras_sat.measuring.grounding import Grounding as Grounding
 from keras_sat.measuring.grounding import ground as ground
 from keras_sat.measuring.scores import SCORES as SCORES
@@ -77,12 +80,15 @@ __all__ = [
     "distributed_caption",
     "evaluate",
     "evaluate_captions",
+    "explain_words",
     "fit",
     "gallery",
     "greedy_search",
     "ground",
     "load_litert",
+    "log_probs_of",
     "plot_history",
+    "removal_curves",
     "sample_search",
 ]
 __version__: str

@@ -14,6 +14,7 @@ NAMES_BY_MODULE = {
         "evaluate_captions",
         "open_cache",
     ],
+    "explaining": ["METHODS", "explain_words", "log_probs_of", "removal_curves"],
     "faithfulness": ["faithfulness_figures", "measure_faithfulness", "reject_unfit_captioner"],
     "grounding": ["Grounding", "ground", "ground_scenes"],
     "leakage": ["check_training_photos"],

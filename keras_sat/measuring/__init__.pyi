@@ -18,6 +18,10 @@ from keras_sat.measuring.evaluation import described_photos as described_photos
 from keras_sat.measuring.evaluation import evaluate as evaluate
 from keras_sat.measuring.evaluation import evaluate_captions as evaluate_captions
 from keras_sat.measuring.evaluation import open_cache as open_cache
+from keras_sat.measuring.explaining import METHODS as METHODS
+from keras_sat.measuring.explaining import explain_words as explain_words
+from keras_sat.measuring.explaining import log_probs_of as log_probs_of
+from keras_sat.measuring.explaining import removal_curves as removal_curves
 from keras_sat.measuring.faithfulness import faithfulness_figures as faithfulness_figures
 from keras_sat.measuring.faithfulness import measure_faithfulness as measure_faithfulness
 from keras_sat.measuring.faithfulness import reject_unfit_captioner as reject_unfit_captioner
@@ -43,6 +47,7 @@ __all__ = [
     "FRACTION_NAMED",
     "Grounding",
     "MAX_ORDER",
+    "METHODS",
     "NLTK_WEIGHTS",
     "NUM_REFERENCES",
     "PUBLISHED",
@@ -59,15 +64,18 @@ __all__ = [
     "described_photos",
     "evaluate",
     "evaluate_captions",
+    "explain_words",
     "faithfulness_figures",
     "fraction_named",
     "ground",
     "ground_scenes",
+    "log_probs_of",
     "mean_and_deviation",
     "mean_over_photos",
     "measure_faithfulness",
     "open_cache",
     "reject_unfit_captioner",
+    "removal_curves",
     "rouge_l",
     "score_in_words",
     "score_titles",

@@ -19,6 +19,7 @@ from data_utils.base import Progress
 from data_utils.datasets import content_positions
 from data_utils.photos import load_image
 from keras_sat.bounds import count
+from keras_sat.measuring.explaining import AlteredRegions, log_probs_of
 from keras_sat.measuring.grounding import centred_map
 from keras_sat.measuring.measured_maps import maps_to_rank
 from keras_sat.measuring.scores import Score
@@ -161,6 +162,7 @@ def measure_faithfulness(
 
 def _each_photo_sums(captioner, batches, images, captions, pixel_photos, map_kind):
     """Yield the sums of each photo, (sum of SIZES,); see `_photo_sums`."""
+    log_probs = log_probs_of(captioner)
     previous_result = None  # of the photo before, whose maps are those of the "other photo"
     for batch in batches:
         captions_of_batch = [captions[number] for number in batch.numbers]
@@ -178,68 +180,62 @@ def _each_photo_sums(captioner, batches, images, captions, pixel_photos, map_kin
                 photo = load_image(path, captioner.photo_sizes[0])
             random = np.random.default_rng([SEED, number])
             maps = maps_to_rank(result, map_kind)
-            yield _photo_sums(captioner, grid[None], result, maps, previous_result, photo, random)
+            yield _photo_sums(
+                captioner, log_probs, grid, result, maps, previous_result, photo, random
+            )
             previous_result = result
 
 
-def _photo_sums(captioner, grid, result, maps, other_result, photo, random):
+def _photo_sums(captioner, log_probs, grid, result, maps, other_result, photo, random):
     """Return a photo's sums, (sum of SIZES,).
 
     Args:
-        grid: its adapted features, (1, regions, feature_dim).
+        log_probs: the output of `log_probs_of`.
+        grid: its adapted features, (regions, feature_dim).
         result, other_result: CaptionResult of its caption, and that of another photo.
         maps: by which the cells are ordered for each word, (words, rows, columns).
         photo: uint8 (height, width, 3), in which regions are blurred, or None.
         random: numpy generator.
     """
     sums = np.zeros(sum(SIZES))
-    num_replaced = len(CELLS + SWAPS)
-    ids = captioner.vocabulary.caption_to_ids(result.words)
-    content = content_positions(result.words)
+    words = result.words
+    ids = captioner.vocabulary.caption_to_ids(words)
+    content = content_positions(words)
     for t in content:
         if ids[t] == captioner.vocabulary.unk_token_id:
             continue
-        word_map = maps[t]  # (rows, columns)
         other_words = [position for position in content if position != t]
-        other_words_map = maps[other_words].sum(axis=0)
-        other_photo_map = result.attention_weights[t]
-        if other_result.words:
-            last = len(other_result.words) - 1
-            other_photo_map = other_result.attention_weights[min(t, last)]
-
-        masks = _masks(word_map, other_words_map, random)
-        forced_maps = np.zeros(masks.shape, "float32")
-        uniform_map = np.full(word_map.size, 1 / word_map.size)
-        forced_maps[len(CELLS) : num_replaced] = uniform_map, other_photo_map.ravel()
-        log_probs = _log_probs(captioner, grid, masks, forced_maps, ids, t)
-        log_prob = log_probs[-1]  # with nothing changed
-        falls = log_prob - log_probs[:num_replaced]
-        curves = np.exp([log_prob, *log_probs[num_replaced:-1]])
-        word_sums = [1, *falls, *curves]
+        masks = _masks(maps[t], maps[other_words].sum(axis=0), random)
+        altered = AlteredRegions(log_probs, grid, words)
+        # With nothing changed, and for each mask.
+        log_prob, *changed = altered.log_probs(1 - np.insert(masks, 0, 0, axis=0))[:, t]
+        changed = np.array(changed)
+        forced_maps = np.zeros((len(SWAPS), len(words), len(grid)))
+        forced_maps[:, t] = np.full(len(grid), 1 / len(grid)), _map_at(other_result, t, result)
+        swapped = log_probs(np.stack([grid] * len(SWAPS)), words, forced_maps)[:, t]
+        falls = log_prob - np.append(changed[: len(CELLS)], swapped)
+        word_sums = [1, *falls, *np.exp([log_prob, *changed[len(CELLS) :]])]
         if photo is not None:
-            falls = log_prob - _blurred_log_probs(captioner, photo, masks[: len(CELLS)], ids, t)
-            word_sums += [1, *falls]
+            places = masks[: len(CELLS)].reshape(-1, *captioner.rows_and_columns())
+            grids = captioner.decoder_features(captioner.encode(_blurred(photo, places)))
+            word_sums += [1, *(log_prob - log_probs(np.asarray(grids), words)[:, t])]
         sums[: len(word_sums)] += word_sums
     return sums
 
 
-def _blurred_log_probs(captioner, photo, masks, ids, position):
-    """Return log p of a word if the cells of each mask (masks, regions) are blurred in
-    the photo: (masks,). See `_log_probs`.
+def _map_at(other_result, t, result):
+    """Return the map of another photo's caption at the same step, or at its last one,
+    (regions,); without words, that of this caption.
     """
-    masks = masks.reshape(-1, *captioner.rows_and_columns())
-    grids = captioner.decoder_features(captioner.encode(_blurred(photo, masks)))
-    nothing = np.zeros((len(masks), captioner.num_regions))
-    return _log_probs(
-        captioner, grids, nothing.astype(bool), nothing.astype("float32"), ids, position
-    )
+    if not other_result.words:
+        return result.attention_weights[t].ravel()
+    return other_result.attention_weights[min(t, len(other_result.words) - 1)].ravel()
 
 
 def _masks(word_map, other_words_map, random):
     """Return the cells to replace, boolean (masks, regions).
 
-    The masks are those for CELLS, none for SWAPS, those for the levels of both orders,
-    and none.
+    The masks are those for CELLS, and those for the levels of both orders.
 
     Args:
         word_map: map of a word, (rows, columns).
@@ -259,16 +255,7 @@ def _masks(word_map, other_words_map, random):
         reverse_rank,
     ]  # in the order of CELLS
     numbers = np.round(size * np.arange(1, LEVELS + 1) / LEVELS)[:, None]
-    nothing = np.zeros((len(SWAPS), size), bool)
-    return np.concatenate(
-        [
-            np.stack(ranks) < numbers[0],
-            nothing,
-            rank < numbers,
-            reverse_rank < numbers,
-            nothing[:1],
-        ]
-    )
+    return np.concatenate([np.stack(ranks) < numbers[0], rank < numbers, reverse_rank < numbers])
 
 
 def _rank(weights):
@@ -288,58 +275,6 @@ def _blurred(photo, masks):
         np.array(Image.fromarray(mask).resize(size, Image.Resampling.NEAREST)) for mask in masks
     ]
     return np.where(np.stack(places)[..., None], blurred, photo)
-
-
-def _log_probs(captioner, grids, replaced, maps, ids, position):
-    """Return log p of the word at a position of a caption, (rows,).
-
-    Args:
-        grids: adapted features, (rows, regions, feature_dim), or (1, ..) for all rows.
-        replaced: mask of the cells to replace by the mean, (rows, regions).
-        maps: maps that replace alpha_t at this word unless they are 0, (rows, regions).
-        ids, position: the caption as token ids, and the place of the word in it.
-    """
-    from keras_sat.search import LENGTH_STEP
-
-    rows = len(maps)
-    padding = [0] * (-len(ids) % LENGTH_STEP)  # lengths share graphs
-    input_ids = [captioner.vocabulary.start_token_id, *ids[:-1], *padding]
-    input_ids = np.tile(np.array(input_ids, "int32"), (rows, 1))
-    targets = np.full(rows, ids[position], "int32")
-    positions = np.full(rows, position, "int32")
-
-    def word_log_probs(*tensors):
-        return _word_log_probs(captioner.decoder, *tensors)
-
-    log_probs = captioner.engine.run(
-        word_log_probs, grids, replaced, maps, input_ids, targets, positions
-    )
-    return np.asarray(log_probs)
-
-
-def _word_log_probs(decoder, grids, replaced, maps, input_ids, targets, positions):
-    """Return log p of a word, (rows,), as tensors: see `_log_probs`.
-
-    Args:
-        input_ids: (rows, time).
-        targets, positions: the word and its position, the same in all rows, (rows,).
-    """
-    from keras import ops
-
-    from keras_sat import equations
-
-    means = ops.mean(grids, axis=1, keepdims=True)
-    altered_grids = ops.where(replaced[..., None], means, grids)
-    times = ops.arange(input_ids.shape[1])
-    t = positions[0]
-    is_now = ops.cast(times == t, "float32")  # (time,)
-    forced_maps = maps[:, None] * is_now[:, None]  # (rows, time, regions), 0 at other times
-    is_read = ops.cast(times <= positions[:, None], "float32")  # (rows, time)
-    unrolled = decoder.unroll(
-        altered_grids, input_ids, token_weights=is_read, forced_maps=forced_maps
-    )
-    logits = decoder.readout(unrolled.embedded[t], unrolled.hidden_states[t], unrolled.context[t])
-    return equations.word_log_probs(logits, targets)
 
 
 def _score(key, prefix):
