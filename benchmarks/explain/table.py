@@ -1,0 +1,132 @@
+"""Print the tables of a record of does_it_explain.py as Markdown:
+`python benchmarks/explain/table.py explain.jsonl`, and with `--json` write the means.
+
+A star says that a method differs from votes in this column: paired over photos, 10,000
+bootstrap samples, level .05, Holm's correction over the methods.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from does_it_explain import lines_in
+from maps import METHODS
+from measures import MEASURES
+
+SAMPLES = 10_000
+RIVAL = "votes"
+GRIDS = {
+    "everywhere": "The photo's mean in the place of removed regions, at every step",
+    "blurred photo": "The vectors of the blurred photo in their place",
+    "step": "Removed from z_t of the word's step",
+    "readout": "Removed from z_t in the readout alone: for votes, a check of the code",
+    "blurred maps": "All maps as blurred as attention",
+}
+
+
+def means_of(lines, values_of):
+    """Return the mean of values over words, and whether each method differs from votes:
+    two arrays (methods, values).
+
+    Args:
+        lines: those of the photos.
+        values_of: function from a word's line to a dict from methods to lists, or None.
+    """
+    sums, counts = [], []  # of photos
+    for line in lines:
+        of_words = [values for values in map(values_of, line["lines"]) if values is not None]
+        if of_words:
+            arrays = [[np.atleast_1d(values[name]) for name in METHODS] for values in of_words]
+            sums.append(np.sum(arrays, axis=0))
+            counts.append(len(of_words))
+    if not sums:
+        return None
+    sums, counts = np.array(sums, float), np.array(counts, float)
+    drawn = np.random.default_rng(0).multinomial(
+        len(counts), np.full(len(counts), 1 / len(counts)), size=SAMPLES
+    )
+    means = np.einsum("sp,pmv->smv", drawn, sums) / (drawn @ counts)[:, None, None]
+    rival = METHODS.index(RIVAL)
+    below = np.mean(means <= means[:, rival : rival + 1], axis=0)
+    above = np.mean(means >= means[:, rival : rival + 1], axis=0)
+    chances = np.minimum(2 * np.minimum(below, above), 1)
+    chances[rival] = 1
+    differs = np.stack([holm(column) for column in chances.T], axis=-1)
+    return sums.sum(axis=0) / counts.sum(), differs, int(counts.sum())
+
+
+def holm(chances, level=0.05):
+    """Return which of several tests are significant together, boolean (tests,); one
+    with a chance of 1 is not a test.
+    """
+    order = np.argsort(chances)
+    tests = np.sum(chances < 1)
+    found = np.zeros(len(chances), bool)
+    for number, place in enumerate(order):
+        if chances[place] > level / max(tests - number, 1):
+            break
+        found[place] = True
+    return found
+
+
+def rows_of(name, lines):
+    """Yield (title, column titles, means, differs, words) of a captioner's tables."""
+    for grid, title in GRIDS.items():
+        found = means_of(lines, lambda line, grid=grid: line["grids"].get(grid))
+        if found:
+            yield title, MEASURES, *found
+    found = means_of(lines, lambda line: line.get("boxes"))
+    if found:
+        yield "On the boxes of what the word names", ("mass", "peak"), *found
+    controls = (
+        "other word",
+        *(f"random {part}" for part in ("readout", "and LSTM", "and attention")),
+    )
+
+    def of_controls(line):
+        if "other word" not in line:
+            return None
+        others = [line["other word"], *line["random weights"].values()]
+        return {name: [other[name] for other in others] for name in METHODS}
+
+    found = means_of(lines, of_controls)
+    if found:
+        yield (
+            "Rank correlation with the map of another word, and of random weights",
+            controls,
+            *found,
+        )
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("record", type=Path)
+    parser.add_argument("--json", type=Path, help="write the means to this file")
+    options = parser.parse_args(arguments)
+    lines = lines_in(options.record)
+    figures = {}
+    for name in dict.fromkeys(line["captioner"] for line in lines):
+        its_lines = [line for line in lines if line["captioner"] == name]
+        seconds = [word["seconds"] for line in its_lines for word in line["lines"]]
+        print(f"\n## {name}: {len(its_lines)} photos, {np.mean(seconds):.1f} s a word")
+        for title, columns, means, differs, words in rows_of(name, its_lines):
+            print(f"\n{title} ({words} words)\n\n| | {' | '.join(columns)} |")
+            print("|---" * (1 + len(columns)) + "|")
+            for method, values, stars in zip(METHODS, means, differs):
+                cells = [f"{value:.3f}{'*' if star else ''}" for value, star in zip(values, stars)]
+                print(f"| {method} | {' | '.join(cells)} |")
+            figures.setdefault(name, {})[title] = {
+                "words": words,
+                **{
+                    method: dict(zip(columns, np.round(values, 4).tolist()))
+                    for method, values in zip(METHODS, means)
+                },
+            }
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
