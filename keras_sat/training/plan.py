@@ -377,14 +377,17 @@ def _preset_of(data, passed, preset, initial_model, encoder):
         passed: dict of the settings that were passed.
         encoder: the encoder if none was passed.
     """
+    own_encoder = {}  # of a preset that was asked for
     if preset is not None:
         preset = presets.RENAMED.get(preset, preset)
-        settings = presets.PRESETS[preset]
+        if "encoder" in presets.PRESETS[preset]:
+            own_encoder = {"encoder": presets.PRESETS[preset]["encoder"]}
     elif initial_model is not None:
         return "default", {}
     else:
         preset = presets.default_preset(data, None if "encoder" in passed else encoder)
-        settings = presets.fitting_settings(preset, {"encoder": encoder, **passed})
+    given = {"encoder": encoder, **own_encoder, **passed}
+    settings = own_encoder | presets.fitting_settings(preset, given)
     return preset, {name: value for name, value in settings.items() if name not in passed}
 
 

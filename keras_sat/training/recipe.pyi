@@ -118,10 +118,9 @@ def fit(
             in `output_dir`.
         output_dir: the folder for the model, checkpoints and metrics; None:
             runs/DATA-ENCODER-ATTENTION.
-        preset: a name in `keras_sat.PRESETS`; other options override its settings.
-            None: the preset of the data set ("flickr8k"), without settings that
-            conflict with the options. "default", other data, or an `initial_model`: no
-            preset.
+        preset: a name in `keras_sat.PRESETS`; other options override its settings, and
+            those that conflict with them are left out. None: the preset of the data
+            set ("flickr8k"). "default", other data, or an `initial_model`: no preset.
         initial_model: start from this captioner: a Captioner, the folder of a saved
             one, or a bundled name. It keeps its encoder and sizes, and new words are
             added to its vocabulary. Other options may change: attention="hard" may

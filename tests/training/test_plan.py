@@ -63,6 +63,16 @@ def test_what_is_no_option_is_planned_too(computer):
     assert "start: random" in str(make_plan("folder", few, {}, from_scratch=True, **computer))
 
 
+def test_a_preset_that_is_asked_for_leaves_out_what_the_options_make_impossible(computer):
+    frozen = {"encoder_training": "frozen", "grid": "14x14", "num_views": 1}
+    plan = make_plan("flickr8k", MANY, frozen, preset="flickr8k-lite0", **computer)
+    assert plan.encoder_name == "efficientnet_lite0"
+    optimizer, settings = plan.settings.optimizer, plan.settings
+    assert optimizer.encoder_rate == optimizer.first_layer_rate == 1.0
+    assert settings.cross_entropy.num_views == 1 and settings.encoder.grid == "14x14"
+    assert settings.network.scoring == "bilinear", "what fits is kept"
+
+
 def test_another_computer_has_the_same_plan(computer):
     plan, with_gpu = (
         make_plan("flickr8k", MANY, {}, **computer | {"devices": devices})
