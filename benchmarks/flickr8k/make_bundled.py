@@ -10,6 +10,9 @@ dev split. OUTPUT_DIR/NAME is the captioner, and record.json in it says how it w
 settings, epochs, dev figures, hours and commit. `bundle.py` puts that folder into the
 package.
 
+`--finish-again` trains nothing: it gives bundled captioners the options of their
+recipes, such as a larger size of photos, with a new index, confidence and figures.
+
 Killed and run again, the script goes on after the last whole epoch. SIGTERM and Ctrl-C
 pause it in the same way.
 
@@ -38,7 +41,7 @@ from data_utils import photos_of_split, read_data
 from data_utils.base import read_json, write_json, write_whole
 from keras_sat import Captioner
 from keras_sat.after_search import CONSENSUS_WEIGHT, Consensus, calibrate
-from keras_sat.files import save_records
+from keras_sat.files import BUNDLED_MODELS, save_records
 
 
 @dataclass(frozen=True)
@@ -157,8 +160,29 @@ class Maker:
             return folder
         start = None if recipe.starts_from is None else self.finished(recipe.starts_from)
         training = self._trained(name, start)
-        print(f"\n{name}: finishing", flush=True)
         captioner = _averaged(self._folder_of_training(name), recipe)
+        how = {"commit": commit(), "made_by": made_by, **training}
+        self._finish(name, captioner.adapted(**recipe.options), how)
+        write_json(path, made_by)
+        return folder
+
+    def finished_again(self, name):
+        """Give a bundled captioner the options of its recipe, which change how it reads
+        photos and searches, without training.
+        """
+        options = self.recipes[name].options
+        how = read_json(BUNDLED_MODELS / name / "record.json")
+        how["finished_again"] = {"options": options, "commit": commit()}
+        self._finish(name, Captioner.from_pretrained(name).adapted(**options), how)
+
+    def _finish(self, name, captioner, how):
+        """Save a captioner in 8 bits, with index, confidence, dev figures and record.
+
+        Args:
+            how: a dict for the record: how it was trained.
+        """
+        print(f"\n{name}: finishing", flush=True)
+        folder = self.directory / name
         captioner.save(folder, precision="int8")
         captioner = Captioner.load(folder)  # with the rounded weights
         if captioner.search_settings.consensus_weight:
@@ -169,11 +193,9 @@ class Maker:
         table.to_json(self.directory / f"{name}-dev.json")
         print(table)
         record = {
+            **how,
             "weights_digest": captioner.weights_digest(),
             "test": None,  # whoever has the test photos scores it once
-            "commit": commit(),
-            "made_by": made_by,
-            **training,
             "dev": {
                 "scores": table.scores,
                 "statistics": table.statistics,
@@ -183,8 +205,6 @@ class Maker:
             },
         }
         write_whole(folder / "record.json", json.dumps(record, indent=1))
-        write_json(path, made_by)
-        return folder
 
     def _folder_of_training(self, name):
         return self.directory / f"{name}-training"
@@ -247,7 +267,6 @@ def _averaged(folder, recipe):
     )
     if captioner.settings.encoder.trained_up_to is not None:
         captioner = joined(captioner)  # frozen and trained layers in one encoder
-    captioner = captioner.adapted(**recipe.options)
     if captioner.photo_encoder.is_saved:
         # The path of the weights that its training began with is of this machine.
         captioner.photo_encoder.note_weights("imagenet")
@@ -318,6 +337,11 @@ def parser():
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="NAME.OPTION=VALUE", help="change a setting"
     )
+    parser.add_argument(
+        "--finish-again",
+        action="store_true",
+        help="do not train: give bundled captioners the options of their recipes",
+    )
     parser.add_argument("--small", action="store_true", help="small sizes, one epoch a phase")
     return parser
 
@@ -347,7 +371,7 @@ def main(arguments):
             directory=options.output_dir,
         )
         for name in names:
-            maker.finished(name)
+            (maker.finished_again if options.finish_again else maker.finished)(name)
     except (Paused, KeyboardInterrupt):
         sys.exit("paused; run the same command again to go on")
     except ValueError as error:

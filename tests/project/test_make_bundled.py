@@ -16,8 +16,10 @@ import make_bundled  # noqa: E402
 import keras_sat  # noqa: E402
 from data_utils import draw_scenes  # noqa: E402
 from keras_sat import Captioner  # noqa: E402
+from keras_sat.files import BUNDLED_MODELS  # noqa: E402
 from keras_sat.network.efficientnet_lite import efficientnet_lite  # noqa: E402
 
+LARGER = "flickr8k-paper.options={'image_size': 96}"
 SPLITS = {"trainImages": range(110), "devImages": range(110, 215), "testImages": range(215, 217)}
 
 
@@ -106,6 +108,21 @@ def test_a_captioner_is_made_once_and_paused_in_between(make, tmp_path, monkeypa
     assert record["dev"]["grounding"]["num_phrases"] > 0 and record["test"] is None
     make(*run)
     assert not capsys.readouterr().out.strip(), "nothing is left to do"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This captioner was saved with its whole encoder")
+@pytest.mark.usefixtures("small_index")
+def test_a_bundled_captioner_reads_larger_photos_without_training(make, tmp_path):
+    make("--output-dir", tmp_path, "--finish-again", "flickr8k-paper", "--set", LARGER)
+    record = json.loads((tmp_path / "flickr8k-paper" / "record.json").read_text())
+    before = json.loads((BUNDLED_MODELS / "flickr8k-paper" / "record.json").read_text())
+    assert record["made_by"] == before["made_by"] and record["hours"] == before["hours"]
+    assert record["weights_digest"] == before["weights_digest"] and record["test"] is None
+    assert record["finished_again"]["options"] == {"image_size": 96}
+    assert record["dev"] != before["dev"]
+    captioner = Captioner.load(tmp_path / "flickr8k-paper")
+    assert captioner.photo_encoder.photo_size == (96, 96) and captioner.confidence is not None
 
 
 def test_hard_attention_starts_from_the_finished_captioner(tmp_path):
