@@ -25,11 +25,10 @@ from PIL import Image, ImageFilter
 
 from data_utils import draw_scenes, photos_of_split, read_data
 from data_utils.base import Progress
-from data_utils.captions import tokenise
 from data_utils.datasets import content_positions, covered_fraction, read_boxes
 from keras_sat import Captioner
 from keras_sat.measuring.grounding import measures_of_map
-from keras_sat.measuring.phrase_grounding import last_content_word, measured_phrases
+from keras_sat.measuring.phrase_grounding import boxes_of_words
 
 CAPTIONERS = ("flickr8k-paper", "flickr8k", "flickr8k-hard", "scenes")
 WORDS, WORDS_OF_A_PHOTO = 300, 2
@@ -50,18 +49,13 @@ def photos_of_flickr8k(data_dir, boxes):
 
 
 def _named_by(boxes, image):
-    boxes_of_words = {}
-    for phrase in measured_phrases(boxes, image):
-        words = tokenise(image.captions[phrase.caption])
-        position = last_content_word(words, phrase)
-        if position is not None:
-            boxes_of_words.setdefault(words[position], []).extend(phrase.boxes)
+    named = boxes_of_words(boxes, image)
 
     def covered(words, grid_shape):
         return {
-            t: covered_fraction(tuple(boxes_of_words[word]), grid_shape)
+            t: covered_fraction(named[word], grid_shape)
             for t, word in enumerate(words)
-            if word in boxes_of_words
+            if word in named
         }
 
     return covered

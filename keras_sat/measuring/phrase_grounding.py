@@ -95,16 +95,24 @@ def ground_captions(results, images, boxes, *, map_kind="attention") -> np.ndarr
     """
     photo_sums = np.zeros((len(images), 2, 1 + len(FIGURES)))
     for sums, result, image in zip(photo_sums, results, images):
-        boxes_of_words = {}
-        for phrase in measured_phrases(boxes, image):
-            words = tokenise(image.captions[phrase.caption])
-            position = last_content_word(words, phrase)
-            if position is not None:
-                boxes_of_words.setdefault(words[position], []).extend(phrase.boxes)
+        named = boxes_of_words(boxes, image)
         for word, attention_map in zip(result.words, measured_maps(result, map_kind)):
-            if word in boxes_of_words:
-                _add(sums, attention_map, tuple(boxes_of_words[word]))
+            if word in named:
+                _add(sums, attention_map, named[word])
     return photo_sums
+
+
+def boxes_of_words(boxes, image):
+    """Return the boxes of each word that is the last content word of a photo's phrases,
+    a dict from words to tuples.
+    """
+    found = {}
+    for phrase in measured_phrases(boxes, image):
+        words = tokenise(image.captions[phrase.caption])
+        position = last_content_word(words, phrase)
+        if position is not None:
+            found[words[position]] = found.get(words[position], ()) + tuple(phrase.boxes)
+    return found
 
 
 def measured_phrases(boxes, image):
