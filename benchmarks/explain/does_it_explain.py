@@ -4,7 +4,7 @@
     python benchmarks/explain/table.py explain.jsonl
 
 Writes a line for each photo into explain.jsonl; killed and run again, it goes on after
-the last one. docs/does-it-explain.md has the tables, and says what they mean.
+the last one.
 
 The words are the first two content words of the captioner's own greedy caption, of the
 first photos of dev, or of scenes that it was not trained on, until there are 300.

@@ -14,6 +14,7 @@ from keras import ops
 from keras_sat import equations, explain_words, log_probs_of
 from keras_sat.looking.logit_parts import readout_sum, votes_of
 from keras_sat.looking.trace_steps import prepare, read, share_of
+from keras_sat.search import LENGTH_STEP
 
 METHODS = (
     "attention",
@@ -140,7 +141,7 @@ def _of_gradients(reading, positions):
 def _gradients(reading, regions, t):
     """Return the gradients of log p of word t by the regions (n, regions, dim)."""
     decoder = reading.captioner.decoder
-    ids = np.pad(reading.token_ids[0], (0, -len(reading.words) % 8))
+    ids = np.pad(reading.token_ids[0], (0, -len(reading.words) % LENGTH_STEP))
     read_ids = [reading.captioner.vocabulary.start_token_id, *ids[:-1]]
 
     def log_prob_gradients(regions, read_ids, said_ids, is_explained):

@@ -12,6 +12,8 @@
 
 import numpy as np
 
+from keras_sat.measuring.explaining import removed_in_order
+
 LEVELS = 20
 SUBSETS = 100
 TENTH = LEVELS // 10  # the level at which a tenth is removed
@@ -34,7 +36,7 @@ def measured(maps, log_prob, *, seed):
         subset[random.choice(num_regions, size, replace=False)] = True
     removed = [np.zeros((1, num_regions), bool), subsets]
     for one in maps.values():
-        removed += [in_order(one), in_order(-one)]
+        removed += [removed_in_order(one, LEVELS), removed_in_order(-one, LEVELS)]
     log_probs = log_prob(1.0 - np.concatenate(removed))
     unchanged, falls = log_probs[0], log_probs[0] - log_probs[1 : 1 + SUBSETS]
     curves = log_probs[1 + SUBSETS :].reshape(len(maps), 2, LEVELS)
@@ -48,15 +50,6 @@ def measured(maps, log_prob, *, seed):
             _correlation(subsets @ one, falls),
         ]
     return {name: [float(value) for value in values] for name, values in found.items()}
-
-
-def in_order(map_of_word):
-    """Return which regions are removed at each level, greatest first, boolean (LEVELS,
-    regions).
-    """
-    ranks = np.argsort(np.argsort(-map_of_word, kind="stable"))
-    numbers = np.round(len(ranks) * np.arange(1, LEVELS + 1) / LEVELS)
-    return ranks < numbers[:, None]
 
 
 def _area(log_ratios):

@@ -18,7 +18,7 @@ from keras import ops
 from data_utils import photos_of_split, read_data
 from data_utils.base import Progress
 from data_utils.captions import tokenise
-from keras_sat import Captioner
+from keras_sat import Calibration, Captioner
 from keras_sat.after_search.calibration import logistic_regression
 from keras_sat.looking.logit_parts import readout_sum
 from keras_sat.looking.trace_steps import prepare, read, share_of
@@ -176,7 +176,6 @@ def area(scores, are_right, weights=None):
     weights = np.ones(len(scores)) if weights is None else weights
     order = np.argsort(scores, kind="stable")
     scores, right, weights = scores[order], are_right[order], weights[order]
-    wrong_below = np.cumsum(weights * ~right) - weights * ~right
     # Ties count half: the mean over the equal scores.
     starts = np.searchsorted(scores, scores, side="left")
     ends = np.searchsorted(scores, scores, side="right")
@@ -226,11 +225,7 @@ def main():
         samples = np.array([area(scores, supported, weights) for weights in drawn])
         baseline = samples if baseline is None else baseline
         low, high = np.quantile(samples - baseline, [0.025, 0.975])
-        bins = np.clip((scores * 10).astype(int), 0, 9)
-        error = sum(
-            abs(scores[bins == one].mean() - supported[bins == one].mean()) * np.mean(bins == one)
-            for one in np.unique(bins)
-        )
+        error = Calibration(scores, supported).expected_error
         doubtful = np.argsort(scores)[: len(scores) // 10]
         print(
             f"{name:34} {area(scores, supported):.3f} ({low:+.3f} to {high:+.3f}), calibration "

@@ -113,14 +113,24 @@ def removal_curves(
             f"Expected a map of {altered.num_regions} regions for each of {len(words)} words.",
             **{"maps.shape": maps.shape},
         )
-    order = np.argsort(-maps.reshape(len(words), -1), axis=-1, kind="stable")
-    ranks = np.argsort(order, axis=-1)  # (words, regions), 0 for the greatest
-    numbers = np.round(altered.num_regions * np.arange(1, levels + 1) / levels)
-    kept = ranks[:, None] >= numbers[:, None]  # (words, levels, regions)
+    kept = ~removed_in_order(maps.reshape(len(words), -1), levels)  # (words, levels, regions)
     found = altered.log_probs(kept.reshape(-1, altered.num_regions))
     found = found.reshape(len(words), levels, len(words))
     of_words = np.einsum("wlw->wl", found)
     return np.exp(np.column_stack([altered.unchanged(), of_words]))
+
+
+def removed_in_order(maps, levels):
+    """Return which regions are removed at each level, those with the greatest values
+    first: boolean (..., levels, regions).
+
+    Args:
+        maps: (..., regions).
+    """
+    order = np.argsort(-maps, axis=-1, kind="stable")
+    ranks = np.argsort(order, axis=-1)  # 0 for the greatest
+    numbers = np.round(maps.shape[-1] * np.arange(1, levels + 1) / levels)
+    return ranks[..., None, :] < numbers[:, None]
 
 
 def log_probs_of(captioner: Any) -> Callable:

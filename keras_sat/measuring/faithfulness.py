@@ -19,7 +19,7 @@ from data_utils.base import Progress
 from data_utils.datasets import content_positions
 from data_utils.photos import load_image
 from keras_sat.bounds import count
-from keras_sat.measuring.explaining import AlteredRegions, log_probs_of
+from keras_sat.measuring.explaining import AlteredRegions, log_probs_of, removed_in_order
 from keras_sat.measuring.grounding import centred_map
 from keras_sat.measuring.measured_maps import maps_to_rank
 from keras_sat.measuring.scores import Score
@@ -201,12 +201,14 @@ def _photo_sums(captioner, log_probs, grid, result, maps, other_result, photo, r
     words = result.words
     ids = captioner.vocabulary.caption_to_ids(words)
     content = content_positions(words)
+    if not content:
+        return sums
+    altered = AlteredRegions(log_probs, grid, words)
     for t in content:
         if ids[t] == captioner.vocabulary.unk_token_id:
             continue
         other_words = [position for position in content if position != t]
         masks = _masks(maps[t], maps[other_words].sum(axis=0), random)
-        altered = AlteredRegions(log_probs, grid, words)
         # With nothing changed, and for each mask.
         log_prob, *changed = altered.log_probs(1 - np.insert(masks, 0, 0, axis=0))[:, t]
         changed = np.array(changed)
@@ -244,18 +246,17 @@ def _masks(word_map, other_words_map, random):
         random: numpy generator.
     """
     size = word_map.size
-    rank = _rank(word_map)
     random_rank = random.permutation(size)
-    reverse_rank = _rank(-word_map)
     ranks = [
-        rank,
+        _rank(word_map),
         random_rank,
         _rank(centred_map(word_map.shape)),
         _rank(other_words_map) if other_words_map.any() else random_rank,
-        reverse_rank,
+        _rank(-word_map),
     ]  # in the order of CELLS
-    numbers = np.round(size * np.arange(1, LEVELS + 1) / LEVELS)[:, None]
-    return np.concatenate([np.stack(ranks) < numbers[0], rank < numbers, reverse_rank < numbers])
+    tenths = np.stack(ranks) < round(size / LEVELS)
+    in_order = [removed_in_order(one.ravel(), LEVELS) for one in (word_map, -word_map)]
+    return np.concatenate([tenths, *in_order])
 
 
 def _rank(weights):

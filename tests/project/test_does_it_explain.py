@@ -10,9 +10,10 @@ from controls import as_blurred_as_attention, positive
 from effects import EFFECTS
 from helpers import photo_captioner, random_pixels
 from maps import METHODS, Reading, maps_of
-from measures import LEVELS, in_order, measured, rank_correlation
+from measures import LEVELS, measured, rank_correlation
 
 from keras_sat import log_probs_of
+from keras_sat.measuring.explaining import removed_in_order
 from keras_sat.measuring.measured_maps import entropy_of
 
 RELEVANCE = np.random.default_rng(0).normal(size=40)
@@ -36,7 +37,8 @@ def test_measures_of_a_map_that_is_right():
     assert insertion > 1 > deletion and correlation == pytest.approx(1)
     assert found["wrong"][4] == pytest.approx(-1) and found["wrong"][2] == pytest.approx(insertion)
     assert found["even"][4] == 0
-    assert in_order(RELEVANCE)[-1].all() and in_order(RELEVANCE).sum(axis=1)[0] == 2
+    removed = removed_in_order(RELEVANCE, LEVELS)
+    assert removed[-1].all() and removed.sum(axis=1)[0] == 2
 
 
 def test_ranks_and_spreads():
