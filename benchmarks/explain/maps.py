@@ -1,7 +1,7 @@
 """The maps of each method for the words of a caption.
 
-All but "votes of the logit" explain log p of a word, and start from the same reference:
-the mean of the photo's regions. What needs no gradient is `keras_sat.explain_words`.
+All but "votes", those of the logit, explain log p of a word, and start from the same
+reference: the mean of the photo's regions. What needs no gradient is `keras_sat.explain_words`.
 """
 
 import dataclasses
@@ -19,8 +19,8 @@ from keras_sat.search import LENGTH_STEP
 METHODS = (
     "attention",
     "attention x norm",
-    "votes of the logit",
     "votes",
+    "votes of log p",
     "gradient",
     "integrated gradients",
     "occlusion",
@@ -106,8 +106,8 @@ def _of_the_readout(reading):
     maps = {
         "attention": steps.selection[0],
         "attention x norm": steps.selection[0] * lengths,
-        "votes of the logit": votes_of(summed, steps, reading.annotations, ids)[0],
-        "votes": of_log_p,
+        "votes": votes_of(summed, steps, reading.annotations, ids)[0],
+        "votes of log p": of_log_p,
     }
     return {name: ops.convert_to_numpy(found) for name, found in maps.items()}
 
