@@ -36,9 +36,10 @@ EXAMPLES = HERE.parent / "keras_sat" / "export" / "page" / "examples"  # with CR
 # weights the captions may be others: then choose other words, and mend trace.md.
 TRACES = {
     "trace_right.png": (HERE / "photo.jpg", "hat"),
-    "trace_wrong.png": (EXAMPLES / "beach.jpg", "girls"),
+    "trace_wrong.png": (EXAMPLES / "beach.jpg", "men"),
 }
 MISTAKE = (EXAMPLES / "beach.jpg", "mistake.png")
+COVERED = "raft"  # a word of the page's caption of its first example, for browser.png
 
 
 def save(picture, file):
@@ -282,7 +283,10 @@ def draw_browser(page):
 
     browser.get(f"http://127.0.0.1:{server.server_port}/")
     wait()
-    click(".sat-words > :last-child")
+    words = browser.execute_script("return document.querySelector('.sat-words').innerText").split()
+    if COVERED not in words:
+        raise ValueError(f"Choose another word as COVERED. Received: {COVERED!r}, not in {words}")
+    click(f'[data-step="{words.index(COVERED)}"]')
     before = screenshot()
     click("[data-action=cover]")
     between = np.full((len(before), 32, 3), 140, np.uint8)

@@ -33,7 +33,7 @@ EXAMPLES = Path(keras_sat.__file__).parent / "export" / "page" / "examples"
 PHOTO = EXAMPLES / "tripod.jpg"  # a man with a camera
 PHOTO_KINDS = {"flickr8k": "soft", "flickr8k-hard": "hard", "flickr8k-paper": "soft"}
 BEYOND_THE_PAPER = ("flickr8k", "flickr8k-hard")
-GRIDS = {"flickr8k": (14, 14), "flickr8k-hard": (14, 14), "flickr8k-paper": (7, 7)}
+GRIDS = {"flickr8k": (20, 20), "flickr8k-hard": (20, 20), "flickr8k-paper": (7, 7)}
 SCENES = {"scenes": "soft", "scenes-hard": "hard", "scenes-none": "none"}
 LARGEST = {**dict.fromkeys(SCENES, 1_000_000), **dict.fromkeys(PHOTO_KINDS, 9_000_000)}
 

@@ -366,12 +366,12 @@ def test_save_writes_the_page_to_an_html_file_only(plain, plain_page, tmp_path):
 
 
 @pytest.mark.slow
-def test_ten_words_on_14_x_14_cells_take_at_most_600_kb():
+def test_ten_words_on_20_x_20_cells_take_at_most_650_kb():
     captioner = keras_sat.Captioner.from_pretrained("flickr8k")
     photo = Path(__file__).parents[2] / "docs" / "photo.jpg"
     trace = captioner.trace(photo, "a man in a black coat holds a camera outside")
-    assert len(trace.words) == 10 and trace.annotations().shape[:2] == (14, 14)
-    assert len(explorer_page(trace).encode()) <= 600_000
+    assert len(trace.words) == 10 and trace.annotations().shape[:2] == (20, 20)
+    assert len(explorer_page(trace).encode()) <= 650_000
 
 
 # === The boxes of a step ===

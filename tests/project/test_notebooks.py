@@ -376,7 +376,7 @@ def test_the_first_chapter_says_which_captions_are_wrong():
     text = "\n".join(texts_of(read(FOLDER / "00_look.ipynb")))
     for words in (
         "Beach: only one word is **wrong**",
-        "Raft: only one word is **wrong**",
+        "Motorcycles: two things are **wrong**",
         "Cat: two words are **wrong**",
         "above this figure is wrong",
     ):
