@@ -6,10 +6,10 @@ is true.
 
 other_photos.json names the packages; unpacked sources can be folders, too.
 Each photo in other_photos.json has the nouns that are true of it, written down by
-looking at it; all other words of its list of "things" are untrue there. These photos
-are for measuring, never for training. A name with + is an ensemble. "Invented people"
-are captions with one of its words for "people", of photos without anybody; in brackets
-those that `keras-sat caption` would mark as not sure.
+looking at it; all other nouns of data_utils/nouns.txt are untrue there. These
+photos are for measuring, never for training. A name with + is an ensemble. "Invented
+people" are captions with one of its words for "people", of photos without anybody; in
+brackets those that `keras-sat caption` would mark as not sure.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data_utils.nouns import listed_nouns
 from keras_sat import Captioner, Ensemble
 from keras_sat.commands.caption import LOW_CONFIDENCE
 
@@ -87,6 +88,7 @@ def main():
     parser.add_argument("captioners", nargs="+")
     options = parser.parse_args()
     listed = json.loads(LIST.read_text(encoding="utf-8"))
+    things, _ = listed_nouns()
     pairs = [(photo, read_photo(options.folders, photo["file"])) for photo in listed["photos"]]
     missing = [photo["file"] for photo, image in pairs if image is None]
     photos, images = zip(*[pair for pair in pairs if pair[1] is not None])
@@ -102,13 +104,13 @@ def main():
             captions,
             confidences,
             photos,
-            set(listed["things"].split()),
+            things,
             set(listed["people"].split()),
             set(captioner.vocabulary.words),
         )
         print(f"|{name}|{'|'.join(map(str, figures))}|", flush=True)
         for photo, result in zip(photos, results) if options.show else ():
-            true, things = set(photo["nouns"].split()), set(listed["things"].split())
+            true = set(photo["nouns"].split())
             marks = [
                 word.upper() if word in true else f"*{word}" if word in things else word
                 for word in result.words

@@ -1,7 +1,8 @@
 """The maps of each method for the words of a caption.
 
 All but "votes", those of the logit, explain log p of a word, and start from the same
-reference: the mean of the photo's regions. What needs no gradient is `keras_sat.explain_words`.
+reference: the mean of the photo's regions. What needs no gradient is
+`keras_sat.explain_words`.
 """
 
 import dataclasses

@@ -2,10 +2,10 @@
 
     python benchmarks/flickr8k/made_up.py FLICKR8K [--captioner flickr8k]
 
-A noun counts as made up if none of the photo's reference captions has it, or a word
-that supports it (synonyms.txt). Each clue's area under the ROC curve, and that of
-logistic regressions, tenfold over photos, with 95 % intervals over photos of the
-difference from the caption's confidence alone.
+A noun counts as made up if none of the photo's reference captions supports it; see
+`data_utils.nouns`. Prints each clue's area under the ROC curve, and
+that of logistic regressions, tenfold over photos, with 95 % intervals over photos of
+the difference from the caption's confidence alone.
 """
 
 import argparse
@@ -18,14 +18,12 @@ from keras import ops
 from data_utils import photos_of_split, read_data
 from data_utils.base import Progress
 from data_utils.captions import tokenise
+from data_utils.nouns import is_supported, noun_positions
 from keras_sat import Calibration, Captioner
 from keras_sat.after_search.calibration import logistic_regression
 from keras_sat.looking.logit_parts import readout_sum
 from keras_sat.looking.trace_steps import prepare, read, share_of
-from keras_sat.measuring.region_nouns import singular
 
-THINGS = Path(__file__).parents[1] / "other_photos.json"
-SYNONYMS = Path(__file__).with_name("synonyms.txt")
 FOLDS, SAMPLES = 10, 2000
 CLUES = (
     "log p",
@@ -61,24 +59,6 @@ SETS = {
     ),
     "all": CLUES,
 }
-
-
-def supporting_words(text):
-    """Return a dict from words to the sets of words that support them, from the lines
-    of synonyms.txt.
-    """
-    found = {}
-    for line in text.splitlines():
-        kind, *words = line.split()
-        for word in words if kind == "=" else words[:1] if kind == "<" else ():
-            found.setdefault(word, {word}).update(words)
-    return found
-
-
-def is_supported(noun, references, supporting):
-    noun = singular(noun)
-    said = {singular(word) for words in references for word in words}
-    return bool(said & supporting.get(noun, {noun}))
 
 
 def clues_of(captioner, features, result):
@@ -145,7 +125,7 @@ def _by_attended_regions(decoder, steps, annotations, weights, ids, number=16):
     return np.array(found)
 
 
-def examples(captioner, images, things, supporting):
+def examples(captioner, images):
     """Return the nouns of captions: their clues, whether they are supported, their
     photos' numbers, and (photo, caption, noun) in words.
     """
@@ -158,13 +138,13 @@ def examples(captioner, images, things, supporting):
                 batch.numbers, batch.images, results, batch.features
             ):
                 references = [tokenise(caption) for caption in image.captions]
-                nouns = [t for t, word in enumerate(result.words) if word in things]
+                nouns = noun_positions(result.words)
                 if not nouns:
                     continue
                 of_words = clues_of(captioner, np.asarray(features)[None], result)
                 for t in nouns:
                     clues.append(of_words[t])
-                    supported.append(is_supported(result.words[t], references, supporting))
+                    supported.append(is_supported(result.words[t], references))
                     photos.append(number)
                     words.append((image.image_id, result.caption, result.words[t]))
             progress.advance(len(results))
@@ -203,10 +183,8 @@ def main():
     parser.add_argument("--show", type=Path, help="write the nouns to this file, as JSON lines")
     options = parser.parse_args()
     images = photos_of_split(read_data("flickr8k", options.data_dir), "dev")
-    things = set(json.loads(THINGS.read_text())["things"].split())
-    supporting = supporting_words(SYNONYMS.read_text())
     captioner = Captioner.from_pretrained(options.captioner)
-    clues, supported, photos, words = examples(captioner, images, things, supporting)
+    clues, supported, photos, words = examples(captioner, images)
     print(f"{len(supported)} nouns, {np.sum(~supported)} of them in no reference")
     for name, column in zip(CLUES, clues.T):
         print(f"{name:34} {area(column, supported):.3f}")

@@ -30,6 +30,7 @@ from keras_sat.measuring.published import PUBLISHED
 from keras_sat.measuring.region_nouns import region_nouns
 from keras_sat.measuring.scores import SCORES
 from keras_sat.measuring.table import PERSON, ScoreTable, coco_image_id
+from keras_sat.measuring.unsupported_nouns import unsupported_figures
 from keras_sat.settings import MEASURED_MAPS, BeamSearch, Search, with_options
 
 TOKENISATION = "data_utils.tokenise"
@@ -321,7 +322,8 @@ def _score_table(images, captions, settings, all_images, other_rows):
     those of all splits.
     """
     candidates = [tokenise(caption) for caption in captions]
-    scores, photos = _scores(_references(images), candidates)
+    references = _references(images)
+    scores, photos = _scores(references, candidates)
     entries = [
         {"image_id": image.image_id, "caption": caption} for image, caption in zip(images, captions)
     ]
@@ -331,6 +333,7 @@ def _score_table(images, captions, settings, all_images, other_rows):
         "empty_captions": sum(not words for words in candidates),
         "vocabulary_used": len({word for words in candidates for word in words}),
         "seen_in_training": _fraction_seen_in_training(candidates, all_images),
+        **unsupported_figures(references, candidates),
     }
     return ScoreTable(scores, settings, entries, statistics, photos, compare_with=other_rows)
 

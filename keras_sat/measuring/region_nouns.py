@@ -2,23 +2,15 @@
 of the annotators' phrase.
 """
 
-import re
 from typing import Any
 
 from data_utils.captions import tokenise
+from data_utils.nouns import singular
 from keras_sat.measuring.phrase_grounding import last_content_word, measured_phrases
 
 # Fractions of the photo.
 AREAS = (0.02, 0.5)  # of the smallest and the largest region that is measured
 SMALL = 0.15  # smaller regions are also reported separately
-IRREGULAR = {
-    "men": "man",
-    "women": "woman",
-    "children": "child",
-    "people": "person",
-    "feet": "foot",
-    "teeth": "tooth",
-}
 
 
 def region_nouns(images, boxes, results, describe) -> dict[str, Any]:
@@ -86,15 +78,3 @@ def _regions_and_nouns(image, boxes):
         if smallest <= _area(box) <= largest:
             regions.append((box, singular(words[position])))
     return regions
-
-
-def singular(word):
-    """Return the singular of an English noun, good enough to compare two words of which
-    both are passed through it.
-
-    >>> words = "dogs", "women", "glasses", "puppies", "grass", "bus"
-    >>> [singular(word) for word in words]
-    ['dog', 'woman', 'glass', 'puppy', 'grass', 'bus']
-    """
-    word = re.sub(r"(?<=\w\w)ies?$", "y", IRREGULAR.get(word, word))
-    return re.sub(r"((?<=ss)|(?<=bus)|(?<=[cs]h)|(?<=[xz]))es$|(?<=[^su])s$", "", word)

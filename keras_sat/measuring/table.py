@@ -28,6 +28,8 @@ STATISTICS = {
     "empty_captions": "{} empty captions",
     "vocabulary_used": "{} different words",
     "seen_in_training": "{:.1%} of the captions occur in the training split",
+    "unsupported_nouns": "{:.1%} of the nouns are in no reference",
+    "captions_with_unsupported_nouns": "{:.1%} of the captions have such a noun",
     "training_photos": "{} photos used in training",
 }
 
@@ -46,8 +48,9 @@ class ScoreTable:
             default, and models, the number of captioners in an Ensemble.
         statistics: dict: photos, distinct_captions, empty_captions, vocabulary_used;
             seen_in_training, the fraction of captions that occur in the training split
-            (None without a training split); training_photos, the number of photos that
-            the captioner was trained on (None if unknown); and for scenes with
+            (None without a training split); those of `unsupported_figures`;
+            training_photos, the number of photos that the captioner was trained on
+            (None if unknown); and for scenes with
             `keras-sat evaluate --grounding` grounding, see `Grounding.to_dict`.
         captions: list with a dict of image_id and caption for each photo.
         photos: the contribution of each photo to each of SCORES: dict of lists,

@@ -185,6 +185,8 @@ def test_captions_of_any_system_are_measured_like_ours(described, tmp_path):
         "empty_captions": 1,
         "vocabulary_used": 5,
         "seen_in_training": 0.25,
+        "unsupported_nouns": 0.5,
+        "captions_with_unsupported_nouns": 0.25,
     }
     assert "4 photos, 3 distinct captions, 1 empty captions" in str(table)
     assert "25.0 % of the captions occur in the training split" in str(table)

@@ -2,7 +2,8 @@
 
 from data_utils import CaptionedImage
 from data_utils.datasets.phrase_boxes import Boxes, Phrase
-from keras_sat.measuring.region_nouns import region_nouns, singular
+from data_utils.nouns import singular
+from keras_sat.measuring.region_nouns import region_nouns
 from keras_sat.search import CaptionResult
 
 LEFT, CORNER, NEARLY_ALL = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 0.75, 0.5), (0.0, 0.0, 1.0, 0.6)

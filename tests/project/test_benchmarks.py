@@ -504,7 +504,7 @@ def test_true_and_untrue_nouns_of_other_photos():
 
 def test_other_photos_are_listed_with_licences_and_nouns():
     listed = json.loads(LIST.read_text(encoding="utf-8"))
-    assert len(listed["photos"]) >= 20 and len(listed["things"].split()) > 100
+    assert len(listed["photos"]) >= 20
     assert all({*photo} == {"file", "package", "licence", "nouns"} for photo in listed["photos"])
 
 
