@@ -2,10 +2,13 @@
 
     python benchmarks/flickr8k/made_up.py FLICKR8K [--captioner flickr8k]
 
-A noun counts as made up if none of the photo's reference captions supports it; see
-`data_utils.nouns`. Prints each clue's area under the ROC curve, and
-that of logistic regressions, tenfold over photos, with 95 % intervals over photos of
-the difference from the caption's confidence alone.
+There are two answers to which nouns are there: those that one of the photo's
+references supports (`data_utils.nouns`), and those that a reader saw in the photo
+(nouns_seen.json, for captions of flickr8k; of two verdicts, the first counts). Prints
+for each clue and for logistic regressions, fitted on references, the area under the ROC
+curve by both answers, with 95 % intervals over photos of the difference from the
+caption's confidence alone. A regression is fitted on the photos of the other nine
+tenths.
 """
 
 import argparse
@@ -22,50 +25,38 @@ from data_utils.nouns import is_supported, noun_positions
 from keras_sat import Calibration, Captioner
 from keras_sat.after_search.calibration import logistic_regression
 from keras_sat.looking.logit_parts import readout_sum
-from keras_sat.looking.trace_steps import prepare, read, share_of
+from keras_sat.looking.trace_steps import prepare, read
+from keras_sat.search import DOUBTFUL
 
-FOLDS, SAMPLES = 10, 2000
+SEEN = Path(__file__).with_name("nouns_seen.json")
+FOLDS, SAMPLES = 10, 1000
+LEAST_SHARE = 1e-3
 CLUES = (
+    "caption's confidence",
     "log p",
+    "margin to the next word",
     "photo's part of the logit",
     "photo's part of log p",
     "memory's part of log p",
-    "margin to the next word",
-    "log p by the attended regions",
-    "from the photo",
     "entropy of attention",
     "position",
-    "caption's confidence",
-    "caption's lowest log p",
-    "caption's mean log p",
+    "log of the share that consensus expects",
 )
 SETS = {
-    "confidence alone": ("caption's confidence",),
-    "log p": ("log p",),
-    "log p, photo's part": ("log p", "photo's part of the logit"),
-    "log p, confidence": ("log p", "caption's confidence"),
-    "log p, confidence, photo's part": (
-        "log p",
-        "caption's confidence",
-        "photo's part of the logit",
-    ),
-    "without looking inside": (
-        "log p",
-        "margin to the next word",
-        "position",
-        "caption's confidence",
-        "caption's lowest log p",
-        "caption's mean log p",
-    ),
+    "caption's confidence alone": CLUES[:1],
+    "word_confidence": CLUES[:2],
+    "inside the network": ("log p", *CLUES[3:5], *CLUES[6:8]),
+    "what consensus expects": ("log p", CLUES[8], *CLUES[6:8]),
     "all": CLUES,
 }
 
 
-def clues_of(captioner, features, result):
+def clues_of(captioner, features, result, expected):
     """Return the CLUES of each word of a caption, (words, clues).
 
     Args:
         features: those of the encoder, (1, regions, feature_dim).
+        expected: a dict from words to the share that consensus expects.
     """
     vocabulary, decoder = captioner.vocabulary, captioner.decoder
     ids = np.array(vocabulary.caption_to_ids(result.words), "int32")
@@ -74,55 +65,32 @@ def clues_of(captioner, features, result):
     steps, _ = read(decoder, annotations, projected_features, previous_ids)
     summed = readout_sum(decoder.readout, steps)
     log_probs = ops.convert_to_numpy(ops.log_softmax(steps.logits[0], axis=-1))
-    probabilities = np.exp(log_probs)
     rows = np.arange(len(ids))
-    parts = {}
+    parts = {}  # of the word, and the mean over all words
     for name, summand in summed.summands.items():
         of_all = ops.convert_to_numpy(
             ops.matmul(summand[0] * summed.slopes[0], summed.word_vectors)
         )
-        parts[name] = of_all[rows, ids], np.sum(probabilities * of_all, axis=-1)
+        parts[name] = of_all[rows, ids], np.sum(np.exp(log_probs) * of_all, axis=-1)
     own = log_probs[rows, ids]
     others = log_probs.copy()
     others[rows, ids] = -np.inf
     weights = ops.convert_to_numpy(steps.selection[0])
-    share = ops.convert_to_numpy(share_of(steps)[0])
+    shares = [max(expected.get(word, 0), LEAST_SHARE) for word in result.words]
     return np.stack(
         [
+            np.full(len(ids), result.confidence),
             own,
+            own - others.max(axis=-1),
             parts["photo"][0],
             parts["photo"][0] - parts["photo"][1],
             parts["memory"][0] - parts["memory"][1],
-            own - others.max(axis=-1),
-            _by_attended_regions(decoder, steps, annotations, weights, ids),
-            share[:, 0],
             -np.sum(weights * np.log(weights + 1e-12), axis=-1),
             rows,
-            np.full(len(ids), result.confidence),
-            np.full(len(ids), np.log(result.word_probs).min()),
-            np.full(len(ids), np.log(result.word_probs).mean()),
+            np.log(shares),
         ],
         axis=-1,
     )
-
-
-def _by_attended_regions(decoder, steps, annotations, weights, ids, number=16):
-    """Return log of the mean p of each word if the context were one of the regions with
-    the most attention, weighted by it: (words,).
-    """
-    found = []
-    regions = ops.cast(annotations[0], "float32")
-    for t, word_id in enumerate(ids):
-        best = np.argsort(-weights[t])[:number]
-        context = share_of(steps)[0, t] * ops.take(regions, best, axis=0)
-        logits = decoder.readout(
-            ops.repeat(steps.embedded[:, t], number, axis=0),
-            ops.repeat(steps.state.hidden_states[-1][:, t], number, axis=0),
-            context + steps.sentinel_context[0, t],
-        )
-        probabilities = ops.convert_to_numpy(ops.softmax(logits, axis=-1))[:, word_id]
-        found.append(np.log(np.average(probabilities, weights=weights[t][best] + 1e-9) + 1e-9))
-    return np.array(found)
 
 
 def examples(captioner, images):
@@ -130,18 +98,21 @@ def examples(captioner, images):
     photos' numbers, and (photo, caption, noun) in words.
     """
     clues, supported, photos, words = [], [], [], []
-    search = captioner.search_settings
+    search, consensus = captioner.search_settings, captioner.consensus
     with Progress(len(images), label="captions", unit="photos", show=True) as progress:
         for batch in captioner.batches(images, search.batch_size, None):
             results = captioner.caption_batch(batch, search)
-            for number, image, result, features in zip(
-                batch.numbers, batch.images, results, batch.features
+            means = np.asarray(batch.features, "float32").mean(axis=1)
+            all_expected = consensus.expected_words(means) / consensus.arrays["rarities"]
+            for number, image, result, features, expected in zip(
+                batch.numbers, batch.images, results, batch.features, all_expected
             ):
                 references = [tokenise(caption) for caption in image.captions]
                 nouns = noun_positions(result.words)
                 if not nouns:
                     continue
-                of_words = clues_of(captioner, np.asarray(features)[None], result)
+                expected = dict(zip(consensus.words, expected.tolist()))
+                of_words = clues_of(captioner, np.asarray(features)[None], result, expected)
                 for t in nouns:
                     clues.append(of_words[t])
                     supported.append(is_supported(result.words[t], references))
@@ -149,6 +120,21 @@ def examples(captioner, images):
                     words.append((image.image_id, result.caption, result.words[t]))
             progress.advance(len(results))
     return np.array(clues), np.array(supported), np.array(photos), words
+
+
+def seen_by_readers(words, supported):
+    """Return the numbers of the nouns that a reader judged, whether each was seen, and
+    how often to count it, so that nouns with and without support are as frequent as
+    among all.
+    """
+    verdicts = {tuple(found[:3]): found[3] for found in json.loads(SEEN.read_text())}
+    judged = [verdicts.get(found) for found in words]
+    numbers = np.array([n for n, verdict in enumerate(judged) if verdict in ("yes", "no")], int)
+    weights = np.zeros(len(numbers))
+    for kind in (False, True):
+        is_kind = supported[numbers] == kind
+        weights[is_kind] = np.sum(supported == kind) / max(np.sum(is_kind), 1)
+    return numbers, np.array([judged[n] == "yes" for n in numbers]), weights
 
 
 def area(scores, are_right, weights=None):
@@ -176,46 +162,76 @@ def cross_validated(clues, supported, photos):
     return found
 
 
+class Judgement:
+    """Areas by one answer to which nouns are there.
+
+    Args:
+        numbers: of the nouns.
+        are_there: (numbers,).
+        weights: how often each counts, (numbers,).
+        photos: the photo of each noun, (nouns,).
+        baseline: scores to compare with, (nouns,).
+    """
+
+    def __init__(self, numbers, are_there, weights, photos, baseline):
+        self.numbers, self.are_there, self.weights = numbers, are_there, weights
+        of_photos = np.unique(photos[numbers], return_inverse=True)[1]
+        num_photos = of_photos.max() + 1
+        drawn = np.random.default_rng(0).multinomial(
+            num_photos, np.full(num_photos, 1 / num_photos), size=SAMPLES
+        )
+        self.drawn = [weights * counts[of_photos] for counts in drawn]
+        self.baseline = self._areas(baseline)
+
+    def _areas(self, scores):
+        scores = scores[self.numbers]
+        return np.array([area(scores, self.are_there, weights) for weights in self.drawn])
+
+    def __call__(self, scores):
+        """Return the area of scores of all nouns, and the interval of its difference
+        from the baseline, as text.
+        """
+        low, high = np.quantile(self._areas(scores) - self.baseline, [0.025, 0.975])
+        value = area(scores[self.numbers], self.are_there, self.weights)
+        return f"{value:.3f} ({low:+.3f} to {high:+.3f})"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data_dir")
     parser.add_argument("--captioner", default="flickr8k")
-    parser.add_argument("--show", type=Path, help="write the nouns to this file, as JSON lines")
     options = parser.parse_args()
     images = photos_of_split(read_data("flickr8k", options.data_dir), "dev")
     captioner = Captioner.from_pretrained(options.captioner)
     clues, supported, photos, words = examples(captioner, images)
     print(f"{len(supported)} nouns, {np.sum(~supported)} of them in no reference")
+    numbers, are_seen, weights = seen_by_readers(words, supported)
+    every = np.arange(len(supported))
+    confidences = clues[:, CLUES.index("caption's confidence")]
+    judgements = [Judgement(every, supported, np.ones(len(every)), photos, confidences)]
+    if len(numbers):
+        for kind, name in ((False, "no reference"), (True, "a reference")):
+            of_kind = are_seen[supported[numbers] == kind]
+            print(f"in {name}: {np.sum(~of_kind)} of {len(of_kind)} were not seen by a reader")
+        judgements.append(Judgement(numbers, are_seen, weights, photos, confidences))
+    print("by references, by readers")
     for name, column in zip(CLUES, clues.T):
-        print(f"{name:34} {area(column, supported):.3f}")
-    random = np.random.default_rng(0)
-    numbers = np.unique(photos, return_inverse=True)[1]
-    drawn = [
-        np.bincount(
-            random.integers(0, numbers.max() + 1, numbers.max() + 1), minlength=numbers.max() + 1
-        )[numbers]
-        for _ in range(SAMPLES)
-    ]
-    baseline = None
+        print(f"{name:40}", *(judgement(column) for judgement in judgements))
     for name, columns in SETS.items():
         chosen = clues[:, [CLUES.index(column) for column in columns]]
         scores = cross_validated(chosen, supported, photos)
-        samples = np.array([area(scores, supported, weights) for weights in drawn])
-        baseline = samples if baseline is None else baseline
-        low, high = np.quantile(samples - baseline, [0.025, 0.975])
         error = Calibration(scores, supported).expected_error
-        doubtful = np.argsort(scores)[: len(scores) // 10]
-        print(
-            f"{name:34} {area(scores, supported):.3f} ({low:+.3f} to {high:+.3f}), calibration "
-            f"error {error:.3f}, made up of the tenth most doubtful "
-            f"{100 * np.mean(~supported[doubtful]):.0f} %"
-        )
-    if options.show:
-        lines = [
-            json.dumps([*of_word, bool(is_right), float(score)])
-            for of_word, is_right, score in zip(words, supported, scores)
+        print(f"{name:40}", *(judgement(scores) for judgement in judgements), f"error {error:.3f}")
+    doubtful = cross_validated(clues[:, :2], supported, photos) < DOUBTFUL
+    print(f"below {DOUBTFUL}: {np.mean(doubtful):.1%} of the nouns")
+    fractions = [np.mean(~supported[of_kind]) for of_kind in (doubtful, ~doubtful)]
+    print(f"  in no reference: {fractions[0]:.1%}, others {fractions[1]:.1%}")
+    if len(numbers):
+        fractions = [
+            np.average(~are_seen[of_kind], weights=weights[of_kind])
+            for of_kind in (doubtful[numbers], ~doubtful[numbers])
         ]
-        options.show.write_text("\n".join(lines))
+        print(f"  not seen: {fractions[0]:.1%}, others {fractions[1]:.1%}")
 
 
 if __name__ == "__main__":

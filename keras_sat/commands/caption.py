@@ -30,8 +30,8 @@ from keras_sat.settings import MAP_KINDS, BeamSearch, Encoder, Search
 
 DESCRIPTION = """Print a line for each picture: its path, a tab and its caption. On a terminal the
 line also shows the confidence, if the model has one, and starts with "not sure" if
-it is low. Other results (--num-results) follow on lines that start with a tab. The
-exit status is 2 if a picture could not be read."""
+it is low; nouns with (?) may be made up. Other results (--num-results) follow on
+lines that start with a tab. The exit status is 2 if a picture could not be read."""
 
 # Replaces a caption below --min-confidence; on a terminal, precedes one with low
 # confidence.
@@ -349,11 +349,17 @@ def is_sure(result, min_confidence):
 def line_of(path, result, min_confidence):
     """Return the path, a tab and the caption.
 
-    On a terminal, add the confidence and, if it is low, "not sure".
+    On a terminal, add the confidence and, if it is low, "not sure", and mark nouns that
+    may be made up.
     """
-    caption = visible(result.caption) if is_sure(result, min_confidence) else NOT_SURE
+    is_terminal = sys.stdout.isatty()
+    caption = result.caption
+    if is_terminal and any(result.doubtful):
+        marked = zip(result.words, result.doubtful)
+        caption = " ".join(f"{word}(?)" if is_doubtful else word for word, is_doubtful in marked)
+    caption = visible(caption) if is_sure(result, min_confidence) else NOT_SURE
     line = f"{visible(path)}\t{caption}"
-    if result.confidence is None or not sys.stdout.isatty():
+    if result.confidence is None or not is_terminal:
         return line
     is_low = min_confidence is None and result.confidence < LOW_CONFIDENCE
     start = f"{NOT_SURE}: " if path and is_low else ""  # other captions of a picture have no path

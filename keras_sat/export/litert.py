@@ -14,8 +14,10 @@ share their weights.
 
 import tempfile
 
+import numpy as np
 import tensorflow as tf
 
+from data_utils.nouns import noun_positions
 from keras_sat.network import without_fast_twins
 
 SIGNATURES = ("serving_default", "encode", "beams", "attend")
@@ -44,8 +46,13 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
         captions = _without_photo_axis(search_result)
         outputs = outputs_of(captioner, captions)
         if captioner.confidence is not None:
-            confidences = captioner.confidence.of_word_probs(captions.word_probs[None], features)
+            word_probs = captions.word_probs[None]
+            confidences = captioner.confidence.of_word_probs(word_probs, features)
             outputs["confidence"] = confidences[0]
+            if captioner.confidence.word_coefficients is not None:
+                of_words = captioner.confidence.of_words(word_probs, confidences)[0]
+                is_noun = tf.gather(_are_nouns(captioner.vocabulary), captions.token_ids)
+                outputs["word_confidence"] = tf.where(is_noun, of_words, -1.0)
         return outputs
 
     def attend(features, token_ids):
@@ -67,6 +74,13 @@ def litert_file(captioner, greedy, beams, *, signatures=SIGNATURES):
             folder, signature_keys=list(signatures)
         )
         return converter.convert()
+
+
+def _are_nouns(vocabulary):
+    """Return whether each token of a vocabulary is a noun, (tokens,)."""
+    are_nouns = np.zeros(len(vocabulary), bool)
+    are_nouns[noun_positions(vocabulary.tokens)] = True
+    return are_nouns
 
 
 def _without_photo_axis(search_result):

@@ -160,6 +160,7 @@ class LiteRTEngine(Engine):
             extras={name: outputs[name][..., None] for name in EXTRAS if name in outputs},
             word_probs=np.where(is_end, end_probs[..., None], word_probs),
             confidences=outputs.get("confidence", ()),
+            word_confidences=outputs.get("word_confidence", ()),
         )
 
     # === On which interpreter, and in which thread ===

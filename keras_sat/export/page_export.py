@@ -195,7 +195,7 @@ def _page_files(examples):
     figure = empty_figure().replace(' style="--aspect: "', "")
     page = (PAGE / "index.html").read_text(encoding="utf-8")
     files["index.html"] = fill(page, {"figure": figure})
-    exports = "export { fillPlayer, memory, placeless, startPlayer };"
+    exports = "export { doubt, fillPlayer, memory, placeless, startPlayer };"
     files["player.js"] = f"{template_part('script')}\n{exports}\n"
     files["player.css"] = template_part("style")
     if examples:

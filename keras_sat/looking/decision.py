@@ -113,7 +113,19 @@ def decision_at(trace, t, alternatives):
     else:
         because, captions = _why_not_the_first(trace, t, alternatives)
         reason = f"{_comparison(first, said)}; “{said.word}” was said because {because}."
-    return {"reason": reason, "captions": captions}
+    return {"reason": reason + _doubt(trace, t), "captions": captions}
+
+
+def _doubt(trace, t):
+    """Return a sentence on a word that may be made up, or ""."""
+    if not [*trace.result.doubtful, False][t]:  # the last step is that of <end>
+        return ""
+    said = trace.steps[t].said
+    memory, photo = said.parts["memory"], said.parts["photo"]
+    return (
+        f" It may be made up (confidence {percent(trace.result.word_confidence[t])}): memory adds "
+        f"{memory:.1f} to its logit, and the photo {photo:.1f}."
+    )
 
 
 def _comparison(first, said):

@@ -36,6 +36,7 @@ from keras_sat.settings import MAP_KINDS
 
 MEMORY_NOTE = "from memory"
 NO_VOTES_NOTE = "no positive votes"
+DOUBT = "(?)"  # beside a noun that may be made up
 VECTOR = ("pdf", "svg", "svgz", "ps", "eps")
 
 
@@ -55,6 +56,8 @@ class AttentionDisplay:
             (words,); else None.
         confidence: the probability that the caption is right, or None; pages show it.
         map_kind: what the maps show, "attention" or "votes"; `plot` marks votes.
+        doubtful: for each word, whether it may be made up: it gets a question mark;
+            None: none of them.
     """
 
     image: Any = field(repr=False)
@@ -63,6 +66,7 @@ class AttentionDisplay:
     from_photo: np.ndarray | None = field(default=None, repr=False)
     confidence: float | None = None
     map_kind: str = "attention"
+    doubtful: list[bool] | None = None
 
     def __post_init__(self):
         if self.image is None:
@@ -85,10 +89,17 @@ class AttentionDisplay:
                 f"{num_fractions} numbers"
             )
         one_of(*MAP_KINDS).check("map_kind", self.map_kind)
+        doubtful = [False] * len(words) if self.doubtful is None else list(self.doubtful)
+        if len(doubtful) != len(words):
+            raise ValueError(
+                "`doubtful` must have a value for each word. "
+                f"Received: {len(words)} words, doubtful={brief(doubtful)}"
+            )
         # As dataclasses do where they are frozen.
         object.__setattr__(self, "image", as_photo(self.image))
         object.__setattr__(self, "words", words)
         object.__setattr__(self, "attention_weights", maps)
+        object.__setattr__(self, "doubtful", doubtful)
 
     @classmethod
     def from_result(
@@ -108,7 +119,15 @@ class AttentionDisplay:
             raise ValueError(f"`result` must be a single CaptionResult. Received: {brief(result)}")
         image = photo_of_result(result) if image is None else image
         maps = result.maps(map_kind)
-        return cls(image, result.words, maps, result.from_photo, result.confidence, map_kind)
+        return cls(
+            image,
+            result.words,
+            maps,
+            result.from_photo,
+            result.confidence,
+            map_kind,
+            result.doubtful,
+        )
 
     def upsampled(self, position: int) -> np.ndarray:
         """Return the map of the word at `position`, resized to the photo's size; NaN
@@ -330,15 +349,19 @@ class AttentionDisplay:
         titles, title_styles = [], []
         for position in positions:
             is_from_memory = position is not None and self._is_from_memory(position)
-            title = "" if position is None else visible(self.words[position])
+            title = "" if position is None else self._shown(position)
             if is_from_memory:
                 title = max(title, MEMORY_NOTE, key=len)  # there is space for both
             titles.append(f"{title}\n{_share_text(1)}" if shares else title)
             title_styles.append(self._style(position) if is_from_memory else {})
-        words = [visible(word) for word in self.words]
+        words = [self._shown(position) for position in range(len(self.words))]
         bold = {"weight": "bold"}
         styles = [self._style(i) | (bold if i in positions else {}) for i in range(len(words))]
         return width / height, titles, words, title_styles, styles
+
+    def _shown(self, position):
+        """Return a word as it is written on a figure."""
+        return visible(self.words[position]) + (f" {DOUBT}" if self.doubtful[position] else "")
 
     def _style(self, position):
         return {"style": "italic", "color": "dimgrey"} if self._is_from_memory(position) else {}
@@ -357,7 +380,7 @@ class AttentionDisplay:
             if position is None:
                 continue
             draw_map(panel, self, position, look)
-            title = visible(self.words[position])
+            title = self._shown(position)
             if shares:
                 has_half = self._has_half(position)
                 title += f"\n{_share_text(self.share(position))}" if has_half else "\n"
@@ -410,6 +433,8 @@ def _note_on(displays, look):
         sentences.append("Votes against it are not shown.")
     if kinds and look == "spotlight" and any(is_grey(display.image) for display in displays):
         sentences.append("A warm tint shows in a grey photo where the captioner looked.")
+    if any(any(display.doubtful) for display in displays):
+        sentences.append(f"Nouns with {DOUBT} may be made up.")
     return " ".join(sentences)
 
 

@@ -35,12 +35,14 @@ from keras_sat.looking.spotlight import (
     WARMTH,
     is_grey,
 )
+from keras_sat.search import DOUBTFUL
 
 # What player.html has from other files.
 LOOK = {"dim": DIM, "shade": 3 * [DARK], "nan": NAN_COLOUR, "speck": LARGEST_SPECK}
 LOOK |= {"line": LINE, "casing": CASING, "casingWidth": CASING_WIDTH}
 LOOK |= {"amber": AMBER, "warmth": WARMTH, "coloured": COLOURED, "few": FEW}
 LOOK |= {"dots": dots.LOOK, "memory": FROM_MEMORY, "placeless": sorted(NOT_CONTENT)}
+LOOK |= {"doubt": DOUBTFUL}
 LARGEST_SIDE, QUALITY = 640, 85  # of the photo in a page: in pixels, and of the JPEG
 SMALL_SIDE = 128  # in pixels; smaller images are drawings, and kept as PNG
 NAN_BYTE = 255
@@ -58,6 +60,7 @@ READINGS = {
     "shown.",
 }
 TINT_READING = " In this black-and-white photo, a warm tint shows where that is."
+DOUBT_READING = " Nouns with a question mark may be made up."
 MEMORY_READING = " Words in grey italics came from memory rather than from the photo."
 
 
@@ -77,6 +80,8 @@ def player_page(display, *, title=None):
         reading += TINT_READING
     if display.from_photo is not None and (np.asarray(display.from_photo) < FROM_MEMORY).any():
         reading += MEMORY_READING
+    if any(display.doubtful):
+        reading += DOUBT_READING
     values |= {
         "heading": escaped(HEADINGS[display.map_kind] if title is None else title),
         "reading": reading,
@@ -120,6 +125,7 @@ def figure_data(display, *, largest_side=LARGEST_SIDE, quality=QUALITY):
         "fromPhoto": None if from_photo is None else np.nan_to_num(from_photo).round(3).tolist(),
         "confidence": display.confidence,
         "mapKind": display.map_kind,
+        "doubtful": display.doubtful,
     }
 
 

@@ -25,10 +25,12 @@ class Calibration:
         confidences: the confidence of each photo's caption, (photos,), fitted on the
             other four fifths of the photos.
         are_right: whether the caption is correct, (photos,).
+        of_nouns: the same for nouns, and whether a reference supports each; or None.
     """
 
     confidences: np.ndarray
     are_right: np.ndarray
+    of_nouns: "Calibration | None" = None
 
     @property
     def expected_error(self) -> float:
@@ -67,13 +69,17 @@ class Calibration:
 
     def to_dict(self) -> dict:
         """Return the metrics as a dict for JSON."""
-        return {
+        figures = {
             "photos": len(self.are_right),
             "right": float(self.are_right.mean()),
             "expected_calibration_error": self.expected_error,
             "separation": self.separation,
             "bins": self.bins(),
         }
+        if self.of_nouns is not None:
+            figures["nouns"] = self.of_nouns.to_dict()
+            figures["nouns"]["nouns"] = figures["nouns"].pop("photos")
+        return figures
 
     def plot(self, ax=None):
         """Draw the reliability curve, the fraction of correct captions by confidence.
@@ -98,6 +104,12 @@ class Calibration:
 
     def __str__(self):
         row = "{from:>8.1f}{photos:>9}{confidence:>12.2f}{right:>8.2f}\n"
+        nouns = self.of_nouns
+        of_nouns = nouns and (
+            f"\n{nouns.are_right.mean():.1%} of {len(nouns.are_right)} nouns are in a reference. "
+            f"Expected calibration error: {nouns.expected_error:.3f}. Such a noun has a higher "
+            f"confidence than another one in {nouns.separation:.1%} of the pairs."
+        )
         return (
             f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}\n"
             f"{''.join(row.format(**figures) for figures in self.bins())}"
@@ -105,7 +117,7 @@ class Calibration:
             "(2 of 3 content words).\n"
             f"Expected calibration error: {self.expected_error:.3f}. A correct caption "
             f"has a higher confidence than an incorrect one in {self.separation:.1%} of "
-            "the pairs."
+            f"the pairs.{of_nouns or ''}"
         )
 
 

@@ -19,6 +19,7 @@ NAMES_BY_MODULE = {
     "generation": ["CaptionGenerator"],
     "keras_engine": ["LENGTH_STEP", "KerasEngine"],
     "result": [
+        "DOUBTFUL",
         "CaptionResult",
         "ComparedCaption",
         "SearchResult",

@@ -14,6 +14,7 @@ from keras_sat.search.ensemble import Ensemble as Ensemble
 from keras_sat.search.generation import CaptionGenerator as CaptionGenerator
 from keras_sat.search.keras_engine import LENGTH_STEP as LENGTH_STEP
 from keras_sat.search.keras_engine import KerasEngine as KerasEngine
+from keras_sat.search.result import DOUBTFUL as DOUBTFUL
 from keras_sat.search.result import CaptionResult as CaptionResult
 from keras_sat.search.result import ComparedCaption as ComparedCaption
 from keras_sat.search.result import SearchResult as SearchResult
@@ -27,6 +28,7 @@ __all__ = [
     "CaptionGenerator",
     "CaptionResult",
     "ComparedCaption",
+    "DOUBTFUL",
     "Engine",
     "Ensemble",
     "KerasEngine",

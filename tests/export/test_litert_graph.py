@@ -98,4 +98,5 @@ def test_the_default_captioner_captions_at_once_as_with_tensorflow(tmp_path, mon
         found, expected = captioner.caption(photo), with_tensorflow.caption(photo)
         assert found.caption == expected.caption
         assert found.log_prob == pytest.approx(expected.log_prob, abs=1e-3)
+        np.testing.assert_allclose(found.word_confidence, expected.word_confidence, atol=1e-3)
     assert load_litert().vocabulary and make_file(None).parent == tmp_path / "keras_sat"

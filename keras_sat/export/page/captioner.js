@@ -1,5 +1,7 @@
 // A captioner in the browser: its network, run by LiteRT, and its words.
 
+import { doubt } from "./player.js";
+
 // An error whose message is a sentence for the reader of the page.
 export class Problem extends Error {}
 
@@ -106,8 +108,9 @@ class Captioner {
     return { ...this.resultsOf(await this.run("attend", inputs))[0], words };
   }
 
-  // Return [{ words, logProb, maps, fromPhoto, confidence }]: maps is an array of arrays, rows * columns each.
-  resultsOf({ token_ids: ids, num_words: counts, log_prob: logProbs, attention_weights: weights, from_photo: shares, confidence }) {
+  // Return [{ words, logProb, maps, fromPhoto, confidence, doubtful }]: maps is an array of arrays, rows * columns each.
+  resultsOf({ token_ids: ids, num_words: counts, log_prob: logProbs, attention_weights: weights, from_photo: shares, confidence,
+    word_confidence: ofWords }) {
     const { max_length: length, grid: [rows, columns] } = this.settings, cells = rows * columns;
     return Array.from(counts, (count, i) => {
       const from = i * length;
@@ -117,6 +120,7 @@ class Captioner {
         maps: Array.from({ length: count }, (_, t) => weights.subarray((from + t) * cells, (from + t + 1) * cells)),
         fromPhoto: shares ? Array.from(shares.subarray(from, from + count)) : null,
         confidence: confidence ? confidence[i] : null,
+        doubtful: Array.from({ length: count }, (_, t) => ofWords?.[from + t] >= 0 && ofWords[from + t] < doubt),
         rows, columns,
       };
     }).filter(({ logProb }) => Number.isFinite(logProb)); // there may be fewer captions than beams
