@@ -198,14 +198,14 @@ for name, layer in choices:
 #
 # ## What the vectors of a real photo know
 #
-# The encoder of the bundled photo captioner is an EfficientNet-Lite0, with 14 x 14 cells of 1,280 numbers each. This
-# encoder was trained on ImageNet, and then fine-tuned on Flickr8k together with the decoder. The fine-tuning used the
-# captions, and boxes that people had drawn around the objects in the photos. (Before the decoder reads the vectors, the
-# captioner normalises them and projects them to 512 numbers.) Take the vector of one cell and compare it with the
-# vectors of all cells. The usual measure of similarity is the *cosine* of the angle between two vectors,
-# $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top \mathbf{w} / (|\mathbf{u}||\mathbf{w}|)$. The cosine is 1 if the
-# vectors point in the same direction, and 0 if they are orthogonal. The code below first subtracts the mean of all
-# vectors, because this part is common to all cells.
+# The encoder of the bundled photo captioner is an EfficientNet-Lite0. It reads photos of 320 x 320 pixels, and gives
+# 20 x 20 cells of 1,280 numbers each. This encoder was trained on ImageNet, and then fine-tuned on Flickr8k together
+# with the decoder. The fine-tuning used the captions, and boxes that people had drawn around the objects in the photos.
+# (Before the decoder reads the vectors, the captioner normalises them and projects them to 512 numbers.) Take the
+# vector of one cell and compare it with the vectors of all cells. The usual measure of similarity is the *cosine* of
+# the angle between two vectors, $\cos(\mathbf{u}, \mathbf{w}) = \mathbf{u}^\top \mathbf{w} /
+# (|\mathbf{u}||\mathbf{w}|)$. The cosine is 1 if the vectors point in the same direction, and 0 if they are orthogonal.
+# The code below first subtracts the mean of all vectors, because this part is common to all cells.
 #
 # **Your turn.** Compute the cosine between one vector and each row of `vectors`.
 
@@ -226,17 +226,17 @@ assert np.allclose(cosines(trial_vectors, np.array([5.0, 0.0])), expected), mess
 for_photos = Captioner.from_pretrained()
 examples = Path(keras_sat.__file__).parent / "export" / "page" / "examples"
 marked = {  # the row and the column of a cell
-    "face": (photo_path, 5, 7),
-    "crew": (examples / "raft.jpg", 7, 7),
-    "people": (examples / "beach.jpg", 4, 3),
+    "face": (photo_path, 7, 10),
+    "crew": (examples / "raft.jpg", 9, 11),
+    "people": (examples / "beach.jpg", 6, 5),
 }
 similar = {}
 figure, axes = plt.subplots(2, 3, figsize=(10, 6.8), layout="constrained")
 for (above, below), (name, (path, row, column)) in zip(axes.T, marked.items()):
-    image = load_image(path, 224)
+    image = load_image(path, 320)
     vectors = for_photos.encode(image[None])[0]
     vectors = vectors - vectors.mean(axis=0)
-    similar[name] = cosines(vectors, vectors[14 * row + column]).reshape(14, 14)
+    similar[name] = cosines(vectors, vectors[20 * row + column]).reshape(20, 20)
     above.imshow(image)
     above.add_patch(plt.Rectangle((16 * column, 16 * row), 16, 16, fill=False, color="cyan", linewidth=2))
     below.imshow(similar[name], vmin=0, vmax=1)
@@ -388,7 +388,7 @@ print(f"{bytes_of_a_photo / 1e6:.1f} MB in 16 bits, {8000 * bytes_of_a_photo / 1
 #
 # [solution 2]
 #
-# **3.** Which cells of the photo of Grace Hopper resemble the cell in row 12 and column 7, which is on the uniform?
+# **3.** Which cells of the photo of Grace Hopper resemble the cell in row 17 and column 8, which is on the uniform?
 #
 # [solution 3]
 #
@@ -418,13 +418,14 @@ assert field == 252
 assert (98 / 196) ** 2 == 1 / 4 and np.abs(np.array([*shares.values()]) - (0.033, 0.25, 0.7)).max() < 0.03
 assert shares["its own square"] < 0.05
 assert shapes["vgg19", "block5_conv4"] == (14, 14, 512) and shapes["mobilenet_v2", "out_relu"] == (7, 7, 1280)
-for name, (top, bottom, left, right) in {"face": (1, 8, 3, 10), "people": (1, 7, 0, 6)}.items():
+for name, (top, bottom, left, right) in {"face": (3, 10, 5, 15), "people": (2, 10, 0, 8)}.items():
     rows, columns = np.nonzero(similar[name] > 0.5)
     assert top <= rows.min() and rows.max() <= bottom and left <= columns.min() and columns.max() <= right
-assert similar["face"][10:].max() < 0.2 and similar["face"][:, :3].max() < 0.2  # the uniform, the flag
-assert np.sum(similar["crew"][8] > 0.3) >= 8 and similar["crew"][:4].max() < 0  # the raft, the water
-assert similar["people"][4, [2, 3, 5]].min() > 0.5  # both people
-assert similar["people"][8:].max() < 0.4  # their legs
+assert similar["face"][13:].max() < 0.2 and similar["face"][:, :5].max() < 0.2  # the uniform, the flag
+assert np.sum(similar["crew"][9] > 0.3) >= 12 and similar["crew"][:4].max() < 0  # the raft, the water
+assert similar["people"][6, [2, 3, 6]].min() > 0.5  # both people
+assert similar["people"][10:].max() < 0.4  # their legs
+assert for_photos.encoder_model.output_shape == (None, 20, 20, 1280) and for_photos.photo_sizes == [(320, 320)]
 assert in_object > 0.95 and far_away < 0.3
 assert path_of_shapes["context z_1"] == path_of_shapes["word vector E y_0"] == (512,)
 assert path_of_shapes["logits"] == (2542,) and path_of_shapes["keys W_a a + b"] == (196, 512)

@@ -332,9 +332,9 @@ for ax, name in zip(axes, ("true", "bleu_4", "meteor", "cider")):
 # </details>
 #
 # On photos, BLEU ranks a model above a person: scored against the same four references of each photo of Flickr8k's dev
-# split, the bundled captioner has a BLEU-4 of 22.2, and a person has 21.2. But the captioner is behind the person in
-# METEOR (21.1 against 25.5) and in CIDEr (.67 against .80). If you read the captions, you will agree with these two
-# metrics. (Against all five references, the captioner has a BLEU-4 of 26.1. So never compare scores with different
+# split, the bundled captioner has a BLEU-4 of 21.9, and a person has 21.2. But the captioner is behind the person in
+# METEOR (21.1 against 25.5) and in CIDEr (.66 against .80). If you read the captions, you will agree with these two
+# metrics. (Against all five references, the captioner has a BLEU-4 of 26.2. So never compare scores with different
 # numbers of references; exercise 2 measures what the number does.)
 #
 # Single captions show even more clearly that scores do not measure truth. Here are two captions of the same scene:

@@ -26,7 +26,7 @@ def detected(p):
 # %% exercise=1
 false = for_photos.attend(photo, "a dog running on a beach")
 true = reading
-on_upper_half = false.attention_weights[false.words.index("dog")][:7].sum()
+on_upper_half = false.attention_weights[false.words.index("dog")][:10].sum()
 print(f"log p: true {true.log_prob:.1f}, false {false.log_prob:.1f}; at 'dog', {on_upper_half:.0%} in the upper half")
 AttentionDisplay.from_result(false).plot(width=10)
 
