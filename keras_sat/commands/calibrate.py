@@ -14,9 +14,9 @@ from keras_sat.commands.changed_model import (
 )
 from keras_sat.commands.paths import prepare_files
 
-DESCRIPTION = """Fit the confidence of captions and of their nouns on photos that the model was not trained on, save
-it with the model, and print how well calibrated it is. `keras-sat fit` ends with
-the same step, on the dev split."""
+DESCRIPTION = """Fit the confidence of captions and of their nouns on photos that the model was not
+trained on, save it with the model, and print how well calibrated it is. `keras-sat
+fit` ends with the same step, on the dev split."""
 
 
 def add_arguments(parser):
