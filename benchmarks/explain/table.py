@@ -1,5 +1,6 @@
 """Print the tables of a record of does_it_explain.py as Markdown:
-`python benchmarks/explain/table.py explain.jsonl`, and with `--json` write the means.
+`python benchmarks/explain/table.py explain.jsonl`. With `--json`, write the means; with
+`--plot`, draw how p falls while regions are removed.
 
 A star says that a method differs from votes in this column: paired over photos, 10,000
 bootstrap samples, level .05, Holm's correction over the methods.
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from does_it_explain import lines_in
 from maps import METHODS
-from measures import MEASURES
+from measures import LEVELS, MEASURES
 
 SAMPLES = 10_000
 RIVAL = "votes"
@@ -71,10 +72,36 @@ def holm(chances, level=0.05):
     return found
 
 
+def plot_curves(of_captioners, path):
+    """Draw the mean of p, as a fraction of p for the whole photo, while regions are
+    removed everywhere, a panel for each captioner.
+
+    Args:
+        of_captioners: a dict from names to the lines of their photos.
+    """
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(
+        1, len(of_captioners), figsize=(8.3, 2.9), sharey=True, layout="constrained", squeeze=False
+    )
+    removed = np.linspace(0, 100, LEVELS + 1)
+    for ax, (name, lines) in zip(axes[0], of_captioners.items()):
+        words = [word["grids"]["everywhere"] for line in lines for word in line["lines"]]
+        for method in METHODS:
+            curve = np.mean([word[method][len(MEASURES) :] for word in words], axis=0)
+            style = {"color": "black", "linewidth": 2.2} if method == RIVAL else {"linewidth": 1.2}
+            ax.plot(removed, [1, *curve], label=method, **style)
+        ax.set(title=name, xlabel="% of the regions removed", ylim=(0, None))
+    axes[0, 0].set_ylabel("p of the word")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.savefig(path, dpi=200)
+    plt.close(figure)
+
+
 def rows_of(name, lines):
     """Yield (title, column titles, means, differs, words) of a captioner's tables."""
     for grid, title in GRIDS.items():
-        found = means_of(lines, lambda line, grid=grid: line["grids"].get(grid))
+        found = means_of(lines, lambda line, grid=grid: _measures_of(line["grids"].get(grid)))
         if found:
             yield title, MEASURES, *found
     found = means_of(lines, lambda line: line.get("boxes"))
@@ -100,15 +127,22 @@ def rows_of(name, lines):
         )
 
 
+def _measures_of(grid):
+    """Return a grid without its curves; None for None."""
+    return grid and {name: values[: len(MEASURES)] for name, values in grid.items()}
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("record", type=Path)
     parser.add_argument("--json", type=Path, help="write the means to this file")
+    parser.add_argument("--plot", type=Path, help="draw the curves into this PNG")
     options = parser.parse_args(arguments)
     lines = lines_in(options.record)
-    figures = {}
-    for name in dict.fromkeys(line["captioner"] for line in lines):
-        its_lines = [line for line in lines if line["captioner"] == name]
+    figures, of_captioners = {}, {}
+    for line in lines:
+        of_captioners.setdefault(line["captioner"], []).append(line)
+    for name, its_lines in of_captioners.items():
         seconds = [word["seconds"] for line in its_lines for word in line["lines"]]
         print(f"\n## {name}: {len(its_lines)} photos, {np.mean(seconds):.1f} s a word")
         for title, columns, means, differs, words in rows_of(name, its_lines):
@@ -124,6 +158,8 @@ def main(arguments):
                     for method, values in zip(METHODS, means)
                 },
             }
+    if options.plot:
+        plot_curves(of_captioners, options.plot)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 

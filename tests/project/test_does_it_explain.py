@@ -28,13 +28,14 @@ def linear(kept):
 def test_measures_of_a_map_that_is_right():
     maps = {"right": RELEVANCE, "wrong": -RELEVANCE, "even": np.ones(40)}
     found = measured(maps, linear, seed=0)
-    fall, least, deletion, insertion, correlation = found["right"]
+    fall, least, deletion, insertion, correlation, *curve = found["right"]
     best_first = np.sort(RELEVANCE)[::-1]
     assert fall == pytest.approx(best_first[:4].sum())
     assert least == pytest.approx(best_first[-4:].sum())
     steps = np.insert(best_first.reshape(LEVELS, 2).sum(axis=1), 0, 0)
     assert deletion == pytest.approx(np.trapezoid(np.exp(-steps.cumsum()), dx=1 / LEVELS))
     assert insertion > 1 > deletion and correlation == pytest.approx(1)
+    np.testing.assert_allclose(curve, np.exp(-steps.cumsum())[1:], atol=1e-4)
     assert found["wrong"][4] == pytest.approx(-1) and found["wrong"][2] == pytest.approx(insertion)
     assert found["even"][4] == 0
     removed = removed_in_order(RELEVANCE, LEVELS)
@@ -114,7 +115,9 @@ def test_the_table_of_a_few_scenes(monkeypatch, tmp_path, capsys):
     assert after.startswith(before) and len(after.splitlines()) == 2
     for line in map(json.loads, after.splitlines()):
         assert set(line["lines"][0]["grids"]) == set(table.GRIDS)
-    table.main([str(path), "--json", str(tmp_path / "means.json")])
+    files = ["--json", str(tmp_path / "means.json"), "--plot", str(tmp_path / "curves.png")]
+    table.main([str(path), *files])
+    assert (tmp_path / "curves.png").stat().st_size > 1000
     printed = capsys.readouterr().out
     assert "## scenes: 2 photos" in printed and "(4 words)" in printed
     figures = json.loads((tmp_path / "means.json").read_text())["scenes"]
