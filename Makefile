@@ -32,9 +32,9 @@ test-all: $(INSTALLED)
 	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST) -m ""
 
 # What continuous integration runs where the quick tests have passed: the slow ones, and those that a fresh install
-# skips. tests/project/test_wheel.py has run there too.
+# skips; not those that are run before a release alone. tests/project/test_wheel.py has run there too.
 test-slow: $(INSTALLED)
-	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST) -m "slow or extras" --ignore tests/project/test_wheel.py
+	TF_NUM_INTRAOP_THREADS=1 $(BIN)/python -m $(PYTEST) -m "(slow or extras) and not release" --ignore tests/project/test_wheel.py
 
 # What type checkers and editors read of the public names; a test says when it is to be run again.
 stubs: $(INSTALLED)

@@ -2,8 +2,7 @@
 it is one that people use for the photo.
 
 The first is a logistic regression on a few inputs, and falls to 0 if the norm of the
-features is unusual for photos, as for black pictures or noise. The second is one on
-WORD_CLUES.
+features is unusual for photos, as for black pictures. The second is one on WORD_CLUES.
 
 Source: Platt, 1999, Probabilistic Outputs for Support Vector Machines; for the norm Yu
 et al., 2023, Block Selection Method for Using Feature Norm in Out-of-Distribution

@@ -68,6 +68,7 @@ def make(flickr8k_of_scenes):
     signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.release
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:This captioner was saved with its whole encoder")
 @pytest.mark.usefixtures("small_index")
@@ -132,6 +133,7 @@ def test_hard_attention_starts_from_the_finished_captioner(tmp_path):
     assert first == maker.made_by("flickr8k")[0]
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_the_papers_captioner_has_one_encoder(make, tmp_path):
     """Its last layers are trained apart from the first ones."""

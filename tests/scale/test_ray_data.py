@@ -132,6 +132,7 @@ def photos(tmp_path_factory):
     return folder
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_whatever_dies_nothing_is_lost_and_nothing_is_double(cluster, photos, tmp_path, capsys):
     address, faults = cluster
@@ -180,6 +181,7 @@ def assert_rows_are_captions(rows, photos):
     assert "its decoder crashed" in next(row["error"] for row in rows if "crash" in row["image"])
 
 
+@pytest.mark.release
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*photos without a caption left out")
 def test_features_and_scores_equal_those_of_one_machine(cluster, photos, tmp_path):
@@ -229,6 +231,7 @@ def test_features_and_scores_equal_those_of_one_machine(cluster, photos, tmp_pat
     )
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_a_cluster_on_this_computer_listens_on_loopback_alone():
     pytest.importorskip("ray", reason="ray is not installed: nothing is tested on a cluster")

@@ -17,6 +17,7 @@ from data_utils.base import read_sealed_json
 from keras_sat.files import read_checkpoint
 
 
+@pytest.mark.release
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
 def test_processes_end_with_the_same_bits_though_one_was_killed_twice(tmp_path):

@@ -89,6 +89,7 @@ def assert_same(path, expected):
             )
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_two_devices_train_as_one(devices):
     folder, (caption, reward, (dropout, hard_attention)) = devices
@@ -105,6 +106,7 @@ def test_two_devices_train_as_one(devices):
     assert min(sizes) == 1, "less than there are replicas"
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_hosts_are_killed_and_all_are_started_again(devices, tmp_path):
     """One training after another: the second host dies in the first, the chief in
