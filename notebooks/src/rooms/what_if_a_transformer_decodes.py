@@ -7,6 +7,7 @@
 # * say what its causal mask, its residual connections and its positions are for
 # * compare this decoder with an LSTM: how many captions are true, how long training takes, and where the heads look
 # * say why keys and values are cached during generation, and write such a cache
+# * find out which regions a word depends on, for any captioner
 #
 # **You need** [chapter 3](../03_one_step_of_attention.ipynb), which explains attention heads, and [chapter
 # 4](../04_why_attention.ipynb), which describes the experiment.
@@ -42,7 +43,7 @@ import numpy as np
 from keras import layers, ops
 
 from data_utils import CaptionedImage, FeatureCache, draw_scenes, is_true, make_batches
-from keras_sat import AttentionDisplay, Captioner
+from keras_sat import AttentionDisplay, Captioner, explain_words, removal_curves
 
 plt.rcParams["figure.dpi"] = 100
 
@@ -258,21 +259,14 @@ histories["transformer"] = transformer.fit(
     batches, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[clocks["transformer"]]
 )
 num_weights = {"LSTM": lstm.decoder.count_params(), "transformer": transformer.count_params()}
-for name, number in num_weights.items():
-    print(f"{name:12} {number:,} weights")
-seconds = {name: np.median(clock.seconds[2:]) for name, clock in clocks.items()}  # the first builds TensorFlow's graph
-print(f"time of an epoch, transformer to LSTM: {seconds['transformer'] / seconds['LSTM']:.1f}")
-
-# %%
 curves = {
     "LSTM": histories["LSTM"].history["cross_entropy"],
     "transformer": histories["transformer"].history["loss"],
 }
-figure, ax = plt.subplots(figsize=(10, 3))
-for name, curve in curves.items():
-    ax.plot(range(1, EPOCHS + 1), curve, marker="o", label=name)
-ax.set(xlabel="epoch", ylabel="cross-entropy for each word", ylim=(0.5, 1))
-_ = ax.legend()
+for name, number in num_weights.items():
+    print(f"{name:12} {number:,} weights, loss in the last epoch {curves[name][-1]:.3f}")
+seconds = {name: np.median(clock.seconds[2:]) for name, clock in clocks.items()}  # the first builds TensorFlow's graph
+print(f"time of an epoch, transformer to LSTM: {seconds['transformer'] / seconds['LSTM']:.1f}")
 
 # %% [markdown]
 # <details><summary>What happened</summary>
@@ -283,8 +277,7 @@ _ = ax.legend()
 #
 # </details>
 #
-# In the stored run, both losses fall equally fast at first. The transformer's loss then falls more slowly for some
-# epochs, and ends close to the LSTM's.
+# Both losses end at nearly the same value.
 #
 # ## Generate captions
 #
@@ -474,33 +467,89 @@ _ = ax.legend(ncols=3)
 #
 # </details>
 #
-# The next figure shows the maps of the four heads of the first block, for the words that describe an object, and for
-# the word that says where one object is relative to the other.
+# So for each word, the question of where the model looked has eight answers. And a map shows only what a head *reads*:
+# what it has read may matter a lot for the word, or not at all.
+#
+# ## Why this word?
+#
+# To find out which regions a word depends on, remove regions, as in [One word, explained](one_word_explained.ipynb).
+# `keras_sat.explain_words` and `keras_sat.removal_curves` do this for any captioner: they need only a function that
+# returns log p of the words of a sentence. The next cell defines this function for the transformer. (For a vision
+# encoder-decoder of the package `transformers`, the regions are the states of its encoder, and the function calls
+# `model(encoder_outputs=(regions,), decoder_input_ids=read)`.)
 
-# %% stored="JPEG"
-shown = int(true["transformer"].argmax())  # the first whose caption is true
-words = captions["transformer"][shown].split()
-chosen = [t for t, word in enumerate(words) if any(word in item.looks for item in unseen[shown].objects)]
-chosen += [t for t, word in enumerate(words) if word in ("left", "right", "above", "below", "over", "under")]
-chosen = sorted(chosen)
-print(" ".join(words))
-figure, axes = plt.subplots(HEADS, len(chosen), figsize=(10, 10 * HEADS / len(chosen)), layout="constrained")
-for head, row in enumerate(axes):
-    display = AttentionDisplay(unseen[shown].image, words, maps[shown, head, : len(words)])
-    for ax, t in zip(row, chosen):
-        ax.imshow(display.lit(t)[0])
-        ax.set(title=words[t], xticks=[], yticks=[])
-    row[0].set_ylabel(f"block 1, head {1 + head}")
+
+# %%
+def log_probs(regions, words):
+    """Return log p of each word given the words before it, (n, words), for regions (n, L, D)."""
+    token_ids = vocabulary.caption_to_ids(words)
+    read = np.tile([START, *token_ids[:-1]], (len(regions), 1, 1))  # one caption for each photo
+    logits = transformer.predict_on_batch((regions, read))  # (n, 1, words, K)
+    return plain(ops.log_softmax(logits))[:, 0, np.arange(len(words)), token_ids]
+
 
 # %% [markdown]
-# Each column shows that the heads look at different regions for the same word. At "yellow", head 4 looks at the circle,
-# heads 2 and 3 at the star and head 1 at both. At "below", head 2 looks at the background around both objects. So for
-# each word, the question of where the model looked has eight answers, and the mean of the eight maps would show none of
-# them. (The attention need not be on the middle of an object, because this encoder recognises shapes by their edges:
-# see [chapter 3](../03_one_step_of_attention.ipynb).)
+# A map of *occlusion* shows how much log p falls if a region is removed alone. A map of *RISE* ([Petsiuk et al.,
+# 2018](https://arxiv.org/abs/1806.07421)) comes from 400 runs, each without a random half of the regions, and shows how
+# much higher log p is with a region than without it. The next cell tests these maps, those of the heads and random ones
+# on 50 captions: it removes the tenth of the regions with the highest values of a map, 6 of 64, all at once.
 #
-# Remember, too, that the maps show only what each head *reads*. What a head has read may matter a lot for the word, or
-# not at all; exercise 2 removes heads to find out.
+# **Predict.** Without the regions of which map does log p fall most: that of a head, the mean of the eight heads,
+# occlusion or RISE?
+
+# %%
+explained, falls, one_by_one = {}, [], []
+for number in np.flatnonzero(true["transformer"]):
+    words = captions["transformer"][number].split()
+    named = [t for t, word in enumerate(words) if sum(word in item.looks for item in unseen[number].objects) == 1]
+    if named and len(falls) < 50:
+        options = {"methods": ("random", "occlusion", "rise"), "grid_shape": (8, 8), "seed": number}
+        found = explain_words(log_probs, grids[number], words, **options)  # maps by method, (words, 8, 8) each
+        of_heads = maps[number, :, : len(words)]  # (heads, words, 8, 8)
+        explained[number] = found | dict(zip(labels, of_heads)) | {"mean of heads": of_heads.mean(axis=0)}
+        falls.append({})  # of log p, for each kind of map: the mean over the words that name one object
+        for name, tested in explained[number].items():
+            p = removal_curves(log_probs, grids[number], words, tested, levels=10)[named]  # without 0, 10, .. 100 %
+            falls[-1][name] = np.log(p[:, 0] / p[:, 1]).mean()
+        one_by_one.append(np.sort(found["occlusion"][named].reshape(-1, 64))[:, -6:].sum(axis=1).mean())
+
+falls = {name: np.array([fall[name] for fall in falls]) for name in falls[0]}  # (captions,) each
+for name, values in sorted(falls.items(), key=lambda item: item[1].mean()):
+    margin = 1.96 * values.std(ddof=1) / np.sqrt(len(values))  # of the 95 % interval
+    print(f"{name:15} log p falls by {values.mean():.2f} ± {margin:.2f}".replace("\n", " "))
+print(f"the six regions of occlusion, removed one by one: {np.mean(one_by_one):.2f} in all")
+
+# %% [markdown]
+# <details><summary>What happened</summary>
+#
+# In the stored run, removing random regions does almost nothing. Without the regions where one head looks most, log p
+# falls by 1.0 to 2.2, so the words depend on what the heads read, but on some heads' regions more than on others'. The
+# mean of the eight maps does as well as occlusion, and needs no further runs of the transformer. RISE does best by far:
+# log p falls by 3.7, so p is divided by about 40. Occlusion underestimates regions whose neighbours show the same
+# object: removed one by one, its six regions lower log p by 1.0 in all, but together by 2.3. RISE removes many regions
+# at once. (The test is not neutral: occlusion and RISE are made by removing regions, and attention maps are not.)
+#
+# </details>
+#
+# The next figure shows maps of the first caption, for two words that describe an object, and for the word that says
+# where one object is relative to the other.
+
+# %% stored="JPEG"
+shown = next(iter(explained))
+words = captions["transformer"][shown].split()
+names = [*labels[:HEADS], "mean of heads", "occlusion", "rise"]
+figure, axes = plt.subplots(3, len(names), figsize=(10, 4.8), layout="constrained")
+figure.suptitle(" ".join(words))
+for name, column in zip(names, axes.T):
+    display = AttentionDisplay(unseen[shown].image, words, np.maximum(explained[shown][name], 0))
+    column[0].set_title(name, fontsize=9)
+    for ax, t in zip(column, range(1, len(words), 3)):
+        ax.imshow(display.lit(t)[0])
+        ax.set(xticks=[], yticks=[], ylabel=words[t] if name == names[0] else "")
+
+# %% [markdown]
+# At "yellow", heads 2 and 3 look at the star, occlusion marks one side of the circle, and RISE marks all of it. At
+# "below", head 2 looks at the background around both objects.
 #
 # ## Exercises
 #
@@ -522,8 +571,8 @@ for head, row in enumerate(axes):
 # previous words. Thanks to the causal mask, training can process all words of a caption in parallel, although each word
 # is predicted only from the words before it. After one training run on the scenes, about nine in ten of each decoder's
 # captions are true. During generation, the keys and values of earlier words can be cached, because the causal mask
-# keeps them from changing. A transformer has a map for each head of each block, so no single map shows where the model
-# looked.
+# keeps them from changing. A transformer has a map for each head of each block; to find out which regions a word
+# depends on, remove regions.
 #
 # ## Next
 #
@@ -544,3 +593,11 @@ assert same > 0.99
 assert (read_again, read_with_kept) == (210, 20)
 assert 12.5 < multiplications["all read again"] / multiplications["kept"] < 13.5
 assert on_named.max() > 0.35 and on_named.min() < 0.5 < np.mean(of_lstm)
+fall = {name: values.mean() for name, values in falls.items()}
+of_heads = [fall[label] for label in labels]
+assert len(explained) == 50 and abs(fall["random"]) < 0.3 and 0.6 < min(of_heads) < max(of_heads) / 1.3 < 2.3
+assert np.median(of_heads) < fall["mean of heads"] and abs(fall["mean of heads"] - fall["occlusion"]) < 0.6
+assert fall["rise"] > 3 and np.mean(one_by_one) < 0.7 * fall["occlusion"]
+for name in ("occlusion", "mean of heads", *labels):
+    for ahead in (falls["rise"] - falls[name], falls[name] - falls["random"]):
+        assert ahead.mean() > 1.96 * ahead.std(ddof=1) / np.sqrt(50), name
