@@ -3,7 +3,6 @@
 import importlib
 import math
 import numbers
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -116,9 +115,6 @@ def name_in(module, registry, listed, also=""):
     return Bound(lambda: f"one of: {', '.join(names())}{also}", is_valid, str, listed)
 
 
-one_word = Bound(
-    'one word, or ""', lambda value: isinstance(value, str) and re.fullmatch(r"\S{0,99}", value)
-)
 an_encoder = name_in("encoders", "ENCODERS", ENCODER_NAMES, also=", or a keras.Model, or None")
 an_attention = name_in("attention", "ATTENTIONS", ATTENTION_NAMES)
 a_scoring = name_in("attention", "SCORINGS", SCORING_NAMES)

@@ -66,7 +66,6 @@ class Captioner(CaptionGenerator, Trainer):
     Search:
         length_penalty: values above 0 favour longer captions. Default: 0.0.
         no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: 0.
-        no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: ''.
         consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: 0.0.
 
     Encoder:
@@ -162,7 +161,6 @@ class Captioner(CaptionGenerator, Trainer):
         sharpness_weight: float = 0.0,
         length_penalty: float = 0.0,
         no_repeat_ngram: int = 0,
-        no_repeat_around: str = "",
         consensus_weight: float = 0.0,
         dtype: Any = ...,
         trainable: Any = ...,
@@ -225,7 +223,6 @@ class Captioner(CaptionGenerator, Trainer):
         allow_unknown: bool = False,
         length_penalty: float | None = None,
         no_repeat_ngram: int | None = None,
-        no_repeat_around: str | None = None,
         consensus_weight: float | None = None,
         num_results: int = 1,
         temperature: float | None = None,
@@ -254,7 +251,6 @@ class Captioner(CaptionGenerator, Trainer):
             allow_unknown: allow `<unk>` in captions. Default: False.
             length_penalty: values above 0 favour longer captions. Default: the captioner's own.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
-            no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
             consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own.
             num_results: captions per photo; the default num_beams is at least this. Default: 1.
             temperature: sample words at this temperature (try 1.0). Default: None (search instead).
@@ -339,7 +335,6 @@ class Captioner(CaptionGenerator, Trainer):
         sharpness_weight: float = ...,
         length_penalty: float = ...,
         no_repeat_ngram: int = ...,
-        no_repeat_around: str = ...,
         consensus_weight: float = ...,
         dtype: Any = ...,
         trainable: Any = ...,
@@ -365,7 +360,6 @@ class Captioner(CaptionGenerator, Trainer):
         Search:
             length_penalty: values above 0 favour longer captions. Default: the captioner's own.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
-            no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
             consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own.
 
         Encoder:

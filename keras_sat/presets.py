@@ -54,7 +54,6 @@ PRESETS = {
         "grid": "14x14",
         "photo_blur": 1.0,
         "no_repeat_ngram": 3,
-        "no_repeat_around": "and",
         "self_critical_epochs": 3,
         "reward_baseline": "others",
     },

@@ -34,6 +34,7 @@ REMOVED: dict[str, Removed] = {
     "known_objects": Removed(
         False, "Captions are chosen without an ImageNet classifier.", is_harmless=True
     ),
+    "no_repeat_around": Removed("", "Instead: no_repeat_ngram=3.", is_harmless=True),
     "num_drawn": Removed(5, "Self-critical training samples 5 captions of each photo."),
     "photo_jitter": Removed(0.0, _NO_CONSISTENCY),
     "region_weight": Removed(

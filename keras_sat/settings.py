@@ -26,7 +26,6 @@ from keras_sat.bounds import (
     flag,
     fraction,
     one_of,
-    one_word,
     pixels,
     positive_fraction,
     unchecked,
@@ -327,11 +326,6 @@ class SearchRules(Part):
     length_penalty: float = setting(0.0, at_least_zero, "values above 0 favour longer captions")
     no_repeat_ngram: int = setting(
         0, count(0, MOST_WORDS), "do not repeat n-grams of this length; 0: no limit; try 3"
-    )
-    no_repeat_around: str = setting(
-        "",
-        one_word,
-        'say no word twice in a row or around this word; "": no limit; try and',
     )
     consensus_weight: float = setting(
         0.0,

@@ -115,9 +115,6 @@ def main(arguments):
     )
     parser.add_argument("--grid", help="rows and columns of the encoder's grid, such as 14x14")
     parser.add_argument("--length-penalty", type=float, help="of the blended captioner's searches")
-    parser.add_argument(
-        "--no-repeat-around", help="the word between two different ones, such as and"
-    )
     parser.add_argument("--encoder-from", metavar="MODEL", help="use the encoder of this captioner")
     parser.add_argument(
         "--encoder-weights", help="a weights file for the encoder, instead of Keras' download"
@@ -141,12 +138,8 @@ def main(arguments):
             blended = with_encoder_of(blended, other)
         if arguments.trained_from:
             blended = split(blended, arguments.trained_from)
-        searches = {
-            name: getattr(arguments, name) for name in ("length_penalty", "no_repeat_around")
-        }
-        blended = blended.adapted(
-            **{name: value for name, value in searches.items() if value is not None}
-        )
+        given = {"length_penalty": arguments.length_penalty}
+        blended = blended.adapted(**{name: x for name, x in given.items() if x is not None})
         # The path of its file on this machine says nothing elsewhere.
         if blended.photo_encoder.is_saved:
             blended.photo_encoder.note_weights("imagenet")

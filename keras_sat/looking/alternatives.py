@@ -89,7 +89,7 @@ def is_repetition(word_id, token_ids, t, vocabulary, search):
         token_ids: those that were said, (steps,).
         search: Search.
     """
-    rules = RepetitionRules.of(search, vocabulary)
+    rules = RepetitionRules(search.no_repeat_ngram)
     said = np.full((1, max(len(token_ids), rules.no_repeat_ngram)), vocabulary.pad_token_id)
     said[0, :t] = token_ids[:t]
     logits = rules.apply(np.zeros((1, 1), np.float32), np.array([[word_id]]), said, t)

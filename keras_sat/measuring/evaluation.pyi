@@ -38,7 +38,6 @@ def evaluate(
     allow_unknown: bool = False,
     length_penalty: float | None = None,
     no_repeat_ngram: int | None = None,
-    no_repeat_around: str | None = None,
     consensus_weight: float | None = None,
 ) -> ScoreTable:
     """Caption the photos of one split and score the captions; return a ScoreTable.
@@ -84,7 +83,6 @@ def evaluate(
         allow_unknown: allow `<unk>` in captions. Default: False.
         length_penalty: values above 0 favour longer captions. Default: the captioner's own.
         no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
-        no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
         consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own."""
     ...
 

@@ -38,7 +38,6 @@ def distributed_caption(
     allow_unknown: bool = False,
     length_penalty: float | None = None,
     no_repeat_ngram: int | None = None,
-    no_repeat_around: str | None = None,
 ) -> Any:
     """Caption photos on a Ray cluster, write the captions in parts, and return a Ray
     Dataset that reads them.
@@ -66,8 +65,7 @@ def distributed_caption(
         max_length: maximum number of words, including `<end>`. Default: 20.
         allow_unknown: allow `<unk>` in captions. Default: False.
         length_penalty: values above 0 favour longer captions. Default: the captioner's own.
-        no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
-        no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own."""
+        no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own."""
     ...
 
 def write_captions(

@@ -53,7 +53,7 @@ def run_search(
             top_p=search.top_p,
             **options,
         )
-    rules = RepetitionRules.of(search, vocabulary)
+    rules = RepetitionRules(search.no_repeat_ngram)
     if search.num_beams == 1:
         return greedy_search(step, state, rules=rules, first_ids=first_ids, **options)
     return beam_search(
@@ -94,20 +94,9 @@ class RepetitionRules(NamedTuple):
     Attributes:
         no_repeat_ngram: no n-gram of this length occurs twice in a caption; 0: no
             limit.
-        joining_token_id: no word occurs twice in a row or on both sides of this word;
-            None: no limit.
     """
 
     no_repeat_ngram: int = 0
-    joining_token_id: int | None = None
-
-    @classmethod
-    def of(cls, search, vocabulary):
-        """Return the rules of a Search."""
-        joining_token_id = None
-        if search.no_repeat_around:
-            (joining_token_id,) = vocabulary.caption_to_ids([search.no_repeat_around])
-        return cls(search.no_repeat_ngram, joining_token_id)
 
     def best_words(self, logits, number, said, t):
         """Return the logits and the ids of the most probable words, (rows, choices):
@@ -123,12 +112,7 @@ class RepetitionRules(NamedTuple):
 
     def _most_forbidden(self, said):
         """Return the maximum number of words that `apply` forbids."""
-        number = 0
-        if self.no_repeat_ngram:
-            number += max(0, said.shape[1] - self.no_repeat_ngram + 1)
-        if self.joining_token_id is not None:
-            number += 2
-        return number
+        return max(0, said.shape[1] - self.no_repeat_ngram + 1) if self.no_repeat_ngram else 0
 
     def apply(self, logits, token_ids, said, t):
         """Return logits (rows, choices) with -inf for tokens that the rules forbid.
@@ -138,22 +122,10 @@ class RepetitionRules(NamedTuple):
             said: the captions so far, (rows, max_length) with t tokens.
             t: number of tokens so far.
         """
-        if self.joining_token_id is not None:
-            is_echo = self._is_echo(token_ids, said, t)
-            logits = ops.where(is_echo, -float("inf"), logits)
         if 0 < self.no_repeat_ngram <= said.shape[1]:
             is_said_again = self._completes_ngram(token_ids, said, t)
             logits = ops.where(is_said_again, -float("inf"), logits)
         return logits
-
-    def _is_echo(self, token_ids, said, t):
-        """Return which tokens repeat the last word, or that before the joining word."""
-        last = ops.take(said, ops.maximum(t - 1, 0), axis=1)[:, None]
-        second_last = ops.take(said, ops.maximum(t - 2, 0), axis=1)[:, None]
-        # At first `last` is `<pad>`, which is no choice.
-        is_repeated = token_ids == last
-        is_around = (last == self.joining_token_id) & (token_ids == second_last)
-        return is_repeated | is_around
 
     def _completes_ngram(self, token_ids, said, t):
         """Return which tokens complete an n-gram that has been said before."""

@@ -15,7 +15,7 @@ from keras import ops
 from data_utils.seen_photos import union
 from keras_sat.search.generation import CaptionGenerator
 from keras_sat.search.keras_engine import NEEDS_HARD_ATTENTION, KerasEngine
-from keras_sat.settings import Search, SearchRules
+from keras_sat.settings import Search
 
 
 class Ensemble(CaptionGenerator):
@@ -53,21 +53,16 @@ class Ensemble(CaptionGenerator):
         self.consensus = self._choose_caption if indexed else None
 
     def _combined_search(self, length_penalty):
-        """Return a Search with the rules of all members; see `__init__`.
-
-        Of a rule that is not named here, the first value that has an effect counts.
-        """
+        """Return a Search with the rules of all members; see `__init__`."""
         members = [captioner.search_settings for captioner in self.captioners]
-        by_name = {
-            name: [getattr(member, name) for member in members] for name in SearchRules.names()
-        }
-        # None, 0 and "" have no effect.
-        combined = {name: next(filter(None, values), values[0]) for name, values in by_name.items()}
-        combined["no_repeat_ngram"] = min(filter(None, by_name["no_repeat_ngram"]), default=0)
-        combined["consensus_weight"] = by_name["consensus_weight"][self._indexed_member]
         if length_penalty is None:
-            length_penalty = float(np.mean(by_name["length_penalty"]))
-        return Search(**combined | {"length_penalty": length_penalty})
+            length_penalty = float(np.mean([member.length_penalty for member in members]))
+        sizes = [member.no_repeat_ngram for member in members]
+        return Search(
+            length_penalty=length_penalty,
+            no_repeat_ngram=min(filter(None, sizes), default=0),  # 0 forbids nothing
+            consensus_weight=members[self._indexed_member].consensus_weight,
+        )
 
     @property
     def length_penalty(self) -> float:

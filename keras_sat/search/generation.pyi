@@ -47,7 +47,6 @@ class CaptionGenerator:
         allow_unknown: bool = False,
         length_penalty: float | None = None,
         no_repeat_ngram: int | None = None,
-        no_repeat_around: str | None = None,
         consensus_weight: float | None = None,
         num_results: int = 1,
         temperature: float | None = None,
@@ -81,7 +80,6 @@ class CaptionGenerator:
             allow_unknown: allow `<unk>` in captions. Default: False.
             length_penalty: values above 0 favour longer captions. Default: the captioner's own.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
-            no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
             consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own.
             num_results: captions per photo; the default num_beams is at least this. Default: 1.
             temperature: sample words at this temperature (try 1.0). Default: None (search instead).
@@ -106,7 +104,6 @@ class CaptionGenerator:
         allow_unknown: bool = False,
         length_penalty: float | None = None,
         no_repeat_ngram: int | None = None,
-        no_repeat_around: str | None = None,
         consensus_weight: float | None = None,
         num_results: int = 1,
         temperature: float | None = None,
@@ -136,7 +133,6 @@ class CaptionGenerator:
             allow_unknown: allow `<unk>` in captions. Default: False.
             length_penalty: values above 0 favour longer captions. Default: the captioner's own.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
-            no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
             consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own.
             num_results: captions per photo; the default num_beams is at least this. Default: 1.
             temperature: sample words at this temperature (try 1.0). Default: None (search instead).
@@ -159,7 +155,6 @@ class CaptionGenerator:
         allow_unknown: bool = False,
         length_penalty: float | None = None,
         no_repeat_ngram: int | None = None,
-        no_repeat_around: str | None = None,
         consensus_weight: float | None = None,
         num_results: int = 1,
         temperature: float | None = None,
@@ -184,7 +179,6 @@ class CaptionGenerator:
             allow_unknown: allow `<unk>` in captions. Default: False.
             length_penalty: values above 0 favour longer captions. Default: the captioner's own.
             no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: the captioner's own.
-            no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: the captioner's own.
             consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: the captioner's own.
             num_results: captions per photo; the default num_beams is at least this. Default: 1.
             temperature: sample words at this temperature (try 1.0). Default: None (search instead).

@@ -66,7 +66,6 @@ def fit(
     sharpness_weight: float | None = 0.0,
     length_penalty: float | None = 0.0,
     no_repeat_ngram: int | None = 0,
-    no_repeat_around: str | None = "",
     consensus_weight: float | None = 0.0,
     deterministic: bool | None = False,
     patience: int | None = 5,
@@ -231,7 +230,6 @@ def fit(
     Search:
         length_penalty: values above 0 favour longer captions. Default: 0.0.
         no_repeat_ngram: do not repeat n-grams of this length; 0: no limit; try 3. Default: 0.
-        no_repeat_around: say no word twice in a row or around this word; "": no limit; try and. Default: ''.
         consensus_weight: weight of the agreement with the words of similar training photos; try 8. Default: 0.0.
 
     Encoder:

@@ -57,7 +57,7 @@ def test_log_prob_is_that_of_the_mean_of_the_members(features):
 
 @pytest.mark.parametrize("name", SearchRules.names())
 def test_a_rule_of_the_members_is_one_of_the_ensemble(name):
-    value = {float: 0.5, int: 2, str: WORDS[0]}[type(SearchRules.defaults()[name])]
+    value = {float: 0.5, int: 2}[type(SearchRules.defaults()[name])]
     free, ruled = make_member(1), make_member(2, **{name: value})
     for members in ([ruled, ruled], [ruled, free]):
         assert getattr(Ensemble(members).search_settings, name), name
@@ -67,15 +67,13 @@ def test_a_rule_of_the_members_is_one_of_the_ensemble(name):
 
 def test_of_different_rules_the_mean_penalty_and_the_strictest_n_grams_count():
     members = [
-        make_member(1, length_penalty=0.2, no_repeat_ngram=3, no_repeat_around=WORDS[0]),
-        make_member(2, length_penalty=0.6, no_repeat_ngram=2, no_repeat_around=WORDS[1]),
+        make_member(1, length_penalty=0.2, no_repeat_ngram=3),
+        make_member(2, length_penalty=0.6, no_repeat_ngram=2),
         make_member(3, length_penalty=0.4),
     ]
     search = Ensemble(members).search_settings
     assert search.length_penalty == pytest.approx(0.4) and search.no_repeat_ngram == 2
-    assert search.no_repeat_around == WORDS[0]
     assert Ensemble(members[::-1], length_penalty=0.0).length_penalty == 0
-    assert Ensemble(members[::-1]).search_settings.no_repeat_around == WORDS[1]
 
 
 def test_members_without_attention_are_left_out_of_the_maps(features):

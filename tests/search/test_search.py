@@ -10,16 +10,12 @@ import pytest
 import tensorflow as tf
 from helpers import all_slow_but
 
-from data_utils import Vocabulary
-from keras_sat.captioner import Captioner
 from keras_sat.search.algorithms import (
     RepetitionRules,
     beam_search,
     greedy_search,
-    run_search,
     sample_search,
 )
-from keras_sat.settings import Search
 
 PAD, START, END, UNK = range(4)
 PHOTOS, WORDS, LONGEST = 3, 7, 4
@@ -376,30 +372,6 @@ def test_no_caption_repeats_itself(num_beams, size):
     assert repeating > 2  # else this would have tested nothing
 
 
-@pytest.mark.parametrize("num_beams", [1, 3])
-def test_no_word_follows_itself_or_a_word_between(num_beams):
-    joining, echoes, found_echoes = UNK + 1, 0, 0
-    rules = RepetitionRules(joining_token_id=joining)
-    for seed in range(2):
-        model = Model(seed, end_bias=-6.0)
-        options = {**OPTIONS, "max_length": 9, "num_beams": num_beams}
-        if num_beams == 1:
-            del options["num_beams"]
-        search = beam_search if num_beams > 1 else greedy_search
-        free = search(model.step, model.state(num_beams), **options)
-        found = search(model.step, model.state(num_beams), rules=rules, **options)
-        assert np.isfinite(found.log_probs).all()
-        for photo in range(PHOTOS):
-            echoes += has_echo(tokens_of(free, photo), joining)
-            found_echoes += has_echo(tokens_of(found, photo), joining)
-    assert found_echoes == 0 < echoes
-
-
-def has_echo(tokens, joining):
-    twice = any(a == b for a, b in zip(tokens, tokens[1:]))
-    return twice or any(a == c and b == joining for a, b, c in zip(tokens, tokens[1:], tokens[2:]))
-
-
 @pytest.mark.slow
 def test_a_captioner_passes_it_on(captioner, scene_images):
     photos = [image.image_path for image in scene_images[:12]]
@@ -409,22 +381,6 @@ def test_a_captioner_passes_it_on(captioner, scene_images):
     assert not any(says_again(result.words, 1) for result in once)
     own = captioner.adapted(no_repeat_ngram=1).caption(photos, num_beams=1)
     assert [result.caption for result in own] == [result.caption for result in once]
-
-
-def test_the_joining_word_is_an_option():
-    words = [f"word{number}" for number in range(WORDS - UNK - 1)]
-    model, search = Model(4, end_bias=-6.0), Search(no_repeat_around=words[0], max_length=9)
-    found = run_search(
-        model.step, model.state(), search.greedy(), Vocabulary(words), OPTIONS["num_regions"]
-    )
-    rules = RepetitionRules(joining_token_id=UNK + 1)
-    options = {**OPTIONS, "max_length": 9, "rules": rules}
-    expected = greedy_search(model.step, model.state(), **options)
-    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
-    captioner = Captioner(words, encoder=None, no_repeat_around="a")
-    assert captioner.search_settings.for_graph().no_repeat_around == "a"
-    with pytest.raises(ValueError, match="one word"):
-        Search(no_repeat_around="black and")
 
 
 @pytest.mark.parametrize("size", [1, 2, 20])
