@@ -1,10 +1,12 @@
 """Write the tables of docs/model-card.md that say how the bundled photo captioners were
-made and how good they are, and their test scores, or that they have none, into
-benchmarks/results.json: `python docs/make_tables.py`.
+made and how good they are, those of docs/does-it-explain.md, and the test scores of the
+bundled captioners, or that they have none, into benchmarks/results.json: `python
+docs/make_tables.py`.
 
 The figures are those of keras_sat/files/pretrained/NAME/record.json, which
-benchmarks/flickr8k/make_bundled.py wrote. A table stands between `<!-- table: NAME -->`
-and `<!-- end -->`; tests/files/test_model_card.py checks that the page is up to date.
+benchmarks/flickr8k/make_bundled.py wrote, and of benchmarks/explain/explain.json, which
+benchmarks/explain/table.py wrote. A table stands between `<!-- table: NAME -->` and
+`<!-- end -->`; tests/files/test_model_card.py checks that the pages are up to date.
 """
 
 import re
@@ -15,6 +17,8 @@ from data_utils.base import read_json, write_json
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "model-card.md"
 RESULTS = ROOT / "benchmarks" / "results.json"
+EXPLAINED_PAGE = ROOT / "docs" / "does-it-explain.md"
+EXPLAINED = ROOT / "benchmarks" / "explain" / "explain.json"
 NAMES = ("flickr8k", "flickr8k-hard", "flickr8k-paper")
 SCORES = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider")
 TITLES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR 1.5", "ROUGE-L", "CIDEr")
@@ -152,6 +156,44 @@ KINDS = {
     "consistency_epochs": "of feature consistency",
     "self_critical_epochs": "of rewards",
 }
+
+
+def explained(grid, measure, digits=2):
+    """Return the function of a table with a row for each method and a column for each
+    captioner; a star marks a difference from votes.
+
+    Args:
+        grid, measure: the keys of benchmarks/explain/table.py.
+    """
+
+    def of_figures(figures):
+        names = [name for name in figures if grid in figures[name]]
+        lines = table("", *names)
+        methods = [method for method in figures[names[0]][grid] if method != "words"]
+        for method in methods:
+            cells = []
+            for name in names:
+                value, differs = figures[name][grid][method][measure]
+                cells.append(f"{value:.{digits}f}" + (r"\*" if differs else ""))
+            lines.append(row(method, *cells))
+        return [*lines, row("words", *(figures[name][grid]["words"] for name in names))]
+
+    return of_figures
+
+
+EXPLAINED_TABLES = {
+    "fall": explained("everywhere", "fall"),
+    "deletion": explained("everywhere", "deletion"),
+    "insertion": explained("everywhere", "insertion"),
+    "correlation": explained("everywhere", "correlation"),
+    "blurred_photo": explained("blurred photo", "fall"),
+    "step": explained("step", "fall"),
+    "blurred_maps": explained("blurred maps", "fall"),
+    "mass": explained("boxes", "mass"),
+    "other_word": explained("controls", "other word"),
+    "random_readout": explained("controls", "random readout"),
+    "random_attention": explained("controls", "random and attention"),
+}
 TABLES = {
     "scores": scores,
     "looks": looks,
@@ -161,15 +203,28 @@ TABLES = {
 }
 
 
-def filled(text, all_records):
-    """Return the text of the page with its tables filled in."""
+def filled(text, tables, figures):
+    """Return the text of a page with its tables filled in.
+
+    Args:
+        tables: a dict from names to functions from the figures to lines.
+        figures: records, or the figures of methods that explain.
+    """
 
     def fill(match):
-        lines = TABLES[match["name"]](all_records)
+        lines = tables[match["name"]](figures)
         return "\n".join([match["start"], *lines, "<!-- end -->"])
 
     pattern = r"(?P<start><!-- table: (?P<name>\w+) -->)\n.*?<!-- end -->"
     return re.sub(pattern, fill, text, flags=re.DOTALL)
+
+
+def pages():
+    """Return the pages, the functions of their tables, and the figures."""
+    return [
+        (PAGE, TABLES, records()),
+        (EXPLAINED_PAGE, EXPLAINED_TABLES, read_json(EXPLAINED)),
+    ]
 
 
 def on_test(all_records):
@@ -182,4 +237,5 @@ def on_test(all_records):
 
 if __name__ == "__main__":
     write_json(RESULTS, {**read_json(RESULTS), "bundled": on_test(records())})
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), records()), encoding="utf-8")
+    for page, tables, figures in pages():
+        page.write_text(filled(page.read_text(encoding="utf-8"), tables, figures), encoding="utf-8")

@@ -1,6 +1,7 @@
 """Print the tables of a record of does_it_explain.py as Markdown:
-`python benchmarks/explain/table.py explain.jsonl`. With `--json`, write the means; with
-`--plot`, draw how p falls while regions are removed.
+`python benchmarks/explain/table.py explain.jsonl`. With `--json`, write the means, from
+which docs/make_tables.py makes the tables of docs/does-it-explain.md; with `--plot`,
+draw how p falls while regions are removed.
 
 A star says that a method differs from votes in this column: paired over photos, 10,000
 bootstrap samples, level .05, Holm's correction over the methods.
@@ -99,14 +100,14 @@ def plot_curves(of_captioners, path):
 
 
 def rows_of(name, lines):
-    """Yield (title, column titles, means, differs, words) of a captioner's tables."""
+    """Yield (key, title, column titles, means, differs, words) of a captioner."""
     for grid, title in GRIDS.items():
         found = means_of(lines, lambda line, grid=grid: _measures_of(line["grids"].get(grid)))
         if found:
-            yield title, MEASURES, *found
+            yield grid, title, MEASURES, *found
     found = means_of(lines, lambda line: line.get("boxes"))
     if found:
-        yield "On the boxes of what the word names", ("mass", "peak"), *found
+        yield "boxes", "On the boxes of what the word names", ("mass", "peak"), *found
     controls = (
         "other word",
         *(f"random {part}" for part in ("readout", "and LSTM", "and attention")),
@@ -121,6 +122,7 @@ def rows_of(name, lines):
     found = means_of(lines, of_controls)
     if found:
         yield (
+            "controls",
             "Rank correlation with the map of another word, and of random weights",
             controls,
             *found,
@@ -145,17 +147,17 @@ def main(arguments):
     for name, its_lines in of_captioners.items():
         seconds = [word["seconds"] for line in its_lines for word in line["lines"]]
         print(f"\n## {name}: {len(its_lines)} photos, {np.mean(seconds):.1f} s a word")
-        for title, columns, means, differs, words in rows_of(name, its_lines):
+        for key, title, columns, means, differs, words in rows_of(name, its_lines):
             print(f"\n{title} ({words} words)\n\n| | {' | '.join(columns)} |")
             print("|---" * (1 + len(columns)) + "|")
             for method, values, stars in zip(METHODS, means, differs):
                 cells = [f"{value:.3f}{'*' if star else ''}" for value, star in zip(values, stars)]
                 print(f"| {method} | {' | '.join(cells)} |")
-            figures.setdefault(name, {})[title] = {
+            figures.setdefault(name, {})[key] = {
                 "words": words,
                 **{
-                    method: dict(zip(columns, np.round(values, 4).tolist()))
-                    for method, values in zip(METHODS, means)
+                    method: dict(zip(columns, zip(np.round(values, 4).tolist(), stars.tolist())))
+                    for method, values, stars in zip(METHODS, means, differs)
                 },
             }
     if options.plot:
