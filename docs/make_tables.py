@@ -187,6 +187,7 @@ EXPLAINED_TABLES = {
     "insertion": explained("everywhere", "insertion"),
     "correlation": explained("everywhere", "correlation"),
     "blurred_photo": explained("blurred photo", "fall"),
+    "blurred_photo_deletion": explained("blurred photo", "deletion"),
     "step": explained("step", "fall"),
     "blurred_maps": explained("blurred maps", "fall"),
     "mass": explained("boxes", "mass"),

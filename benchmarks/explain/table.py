@@ -28,19 +28,20 @@ GRIDS = {
 }
 
 
-def means_of(lines, values_of):
+def means_of(lines, values_of, methods=METHODS):
     """Return the mean of values over words, and whether each method differs from votes:
     two arrays (methods, values).
 
     Args:
         lines: those of the photos.
         values_of: function from a word's line to a dict from methods to lists, or None.
+        methods: their names.
     """
     sums, counts = [], []  # of photos
     for line in lines:
         of_words = [values for values in map(values_of, line["lines"]) if values is not None]
         if of_words:
-            arrays = [[np.atleast_1d(values[name]) for name in METHODS] for values in of_words]
+            arrays = [[np.atleast_1d(values[name]) for name in methods] for values in of_words]
             sums.append(np.sum(arrays, axis=0))
             counts.append(len(of_words))
     if not sums:
@@ -50,7 +51,7 @@ def means_of(lines, values_of):
         len(counts), np.full(len(counts), 1 / len(counts)), size=SAMPLES
     )
     means = np.einsum("sp,pmv->smv", drawn, sums) / (drawn @ counts)[:, None, None]
-    rival = METHODS.index(RIVAL)
+    rival = methods.index(RIVAL)
     below = np.mean(means <= means[:, rival : rival + 1], axis=0)
     above = np.mean(means >= means[:, rival : rival + 1], axis=0)
     chances = np.minimum(2 * np.minimum(below, above), 1)
