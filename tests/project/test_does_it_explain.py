@@ -6,6 +6,7 @@ import does_it_explain
 import numpy as np
 import pytest
 import table
+from attention_variants import VARIANTS, variants_of
 from controls import as_blurred_as_attention, positive
 from effects import EFFECTS
 from helpers import photo_captioner, random_pixels
@@ -79,6 +80,16 @@ def test_maps_of_all_methods(monkeypatch):
     # The network is nearly linear in so small features: what differentiates it agrees.
     for name in ("integrated gradients", "occlusion"):
         assert rank_correlation(maps["gradient"][1], maps[name][1]) > 0.9
+
+
+def test_maps_made_from_attention():
+    captioner = photo_captioner()
+    features = captioner.encode(random_pixels(1, 16, 16, 3))
+    maps = variants_of(Reading.of(captioner, features, WORDS))
+    assert {name: one.shape for name, one in maps.items()} == dict.fromkeys(VARIANTS, (3, 16))
+    assert (maps["attention x sign of the vote"] * maps["votes"] >= 0).all()
+    np.testing.assert_allclose(maps["votes without sign"], np.abs(maps["votes"]))
+    assert (maps["attention of all steps"][0] == maps["attention of all steps"][1]).all()
 
 
 def test_holm_stops_at_the_first_that_may_be_chance():
