@@ -545,8 +545,8 @@ print("mean falls, by attention, votes, at random:", *pairs.mean(axis=0).round(2
 #
 # [All of it in numpy](all_of_it_in_numpy.ipynb) shows how attention is learned. [docs/trace.md](../../docs/trace.md)
 # describes everything that a trace holds. [docs/does-it-explain.md](../../docs/does-it-explain.md) tests votes,
-# attention and seven other kinds of maps on hundreds of words, as you did here. On attention as an explanation, read [*Attention is not
-# Explanation*](https://arxiv.org/abs/1902.10186) (Jain and Wallace, 2019) and [*Attention is not not
+# attention and seven other kinds of maps on hundreds of words, as you did here. On attention as an explanation, read
+# [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186) (Jain and Wallace, 2019) and [*Attention is not not
 # Explanation*](https://arxiv.org/abs/1908.04626) (Wiegreffe and Pinter, 2019).
 # [*RISE*](https://arxiv.org/abs/1806.07421) (Petsiuk et al., 2018) has curves like those in this notebook.
 #
