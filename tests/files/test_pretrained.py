@@ -158,7 +158,7 @@ def test_other_pictures_get_little_confidence(name):
         result.confidence
         for result in captioner.caption([scene.image for scene in draw_scenes(10, seed=3)])
     ]
-    assert np.mean(drawn) < 0.2 and np.mean(np.array(drawn) < 0.3) >= 0.8
+    assert np.mean(drawn) < 0.3 and np.mean(np.array(drawn) < 0.3) >= 0.7
     assert captioner.caption(PHOTO).confidence > np.mean(drawn)
 
 
