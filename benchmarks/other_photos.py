@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_utils.nouns import listed_nouns
+from data_utils.nouns import listed_nouns, noun_positions
 from keras_sat import Captioner, Ensemble
 from keras_sat.commands.caption import LOW_CONFIDENCE
 
@@ -73,6 +73,18 @@ def measure(captions, confidences, photos, things, people, vocabulary):
     )
 
 
+def untrue_nouns(results, photos):
+    """Return how many nouns of CaptionResults are not true of their photos, as text: a
+    dict from whether they are doubtful.
+    """
+    are_true = {True: [], False: []}
+    for result, photo in zip(results, photos):
+        true = set(photo["nouns"].split())
+        for position in noun_positions(result.words):
+            are_true[result.doubtful[position]].append(result.words[position] in true)
+    return {kind: f"{found.count(False)} of {len(found)}" for kind, found in are_true.items()}
+
+
 def load(name):
     members = [Captioner.from_pretrained(member) for member in name.split("+")]
     return Ensemble(members) if len(members) > 1 else members[0]
@@ -109,6 +121,8 @@ def main():
             set(captioner.vocabulary.words),
         )
         print(f"|{name}|{'|'.join(map(str, figures))}|", flush=True)
+        untrue = untrue_nouns(results, photos)
+        print(f"    untrue of the nouns with (?): {untrue[True]}, of others: {untrue[False]}")
         for photo, result in zip(photos, results) if options.show else ():
             true = set(photo["nouns"].split())
             marks = [

@@ -27,7 +27,7 @@ import where_time_goes
 from drawn_data_set import write_data_set
 from helpers import NO_DROPOUT, ROOT, make_captioner, torch_arrays, write_photos
 from mistakes import count_mistakes
-from other_photos import LIST, measure
+from other_photos import LIST, measure, untrue_nouns
 from spread import spread
 from timing import Seconds, compare, figure, in_turn, ratio_in_words
 
@@ -37,6 +37,7 @@ from keras_sat.export.litert_graph import GRAPH
 from keras_sat.files import model_folder
 from keras_sat.network import encoder_weights
 from keras_sat.network.efficientnet_lite import assign_torch_weights, efficientnet_lite
+from keras_sat.search import CaptionResult
 
 
 def test_the_least_arithmetic_counts_every_product_of_the_decoder():
@@ -500,6 +501,18 @@ def test_true_and_untrue_nouns_of_other_photos():
     )
     assert figures[:7] == ("2 of 2", 2, 3, "3 of 3", 0, 2, 2) and figures[8] == "0.25"
     assert figures[9] == "1 of 2 (1)"
+
+
+def test_doubtful_nouns_of_other_photos():
+    result = CaptionResult(
+        "a dog on a bike",
+        ["a", "dog", "on", "a", "bike"],
+        -1.0,
+        np.ones((5, 1, 1)),
+        word_confidence=np.array([np.nan, 0.9, np.nan, np.nan, 0.1]),
+    )
+    found = untrue_nouns([result], [{"nouns": "dog grass"}])
+    assert found == {True: "1 of 1", False: "0 of 1"}
 
 
 def test_other_photos_are_listed_with_licences_and_nouns():
