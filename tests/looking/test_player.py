@@ -321,6 +321,18 @@ def test_an_even_map_shows_the_photo_and_a_word_from_memory_has_no_map(drawn):
     assert page.note.startswith("“word2”: centre, ")
 
 
+def test_a_word_that_may_be_made_up_has_a_question_mark(drawn):
+    page = drawn([blob(3, 3, size=7)] * 2, doubtful=[False, True])
+    assert page.words_with("data-doubtful") == ["word1"]
+    script = "return getComputedStyle(arguments[0], '::after').content"
+    marks = [page.browser.execute_script(script, page.word(number)) for number in range(2)]
+    assert marks == ["none", '"(?)"']
+    page.word(1).click()
+    assert page.note.endswith("; the word may be made up")
+    page.word(0).click()
+    assert "made up" not in page.note
+
+
 def test_a_narrow_region_and_the_lines_of_a_large_photo(drawn):
     page = drawn(
         [blob(0, 7, width=0.3), blob(7, 13), blob(13, 7), blob(7, 0)],
