@@ -12,19 +12,18 @@ import argparse
 
 import numpy as np
 import table
-from does_it_explain import CAPTIONERS, photos_of_flickr8k, photos_of_scenes
+from does_it_explain import CAPTIONERS, asked_of, photos_for
 from effects import everywhere
 from keras import ops
 from maps import Reading
 from measures import MEASURES, measured
 
 from data_utils.base import Progress
-from data_utils.datasets import content_positions
 from keras_sat import Captioner
 from keras_sat.looking.logit_parts import readout_sum, votes_of
 from keras_sat.looking.trace_steps import share_of
 
-WORDS, WORDS_OF_A_PHOTO = 100, 2
+WORDS = 100
 VARIANTS = (
     "attention",
     "attention of all steps",
@@ -62,8 +61,7 @@ def lines_of(captioner, photos):
         for seed, (_, photo, _) in enumerate(photos):
             if number >= WORDS:
                 break
-            result = captioner.caption(photo, num_beams=1, consensus_weight=0.0)
-            positions = content_positions(result.words)[:WORDS_OF_A_PHOTO]
+            result, positions = asked_of(captioner, photo)
             features = captioner.encode(result.image[None])
             reading = Reading.of(captioner, features, result.words)
             maps = variants_of(reading)
@@ -77,30 +75,18 @@ def lines_of(captioner, photos):
     return lines
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data_dir")
     parser.add_argument("boxes")
     parser.add_argument("--captioners", nargs="+", default=CAPTIONERS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     for name in options.captioners:
-        is_of_scenes = name.startswith("scenes")
-        photos = (
-            photos_of_scenes()
-            if is_of_scenes
-            else photos_of_flickr8k(options.data_dir, options.boxes)
-        )
+        photos = photos_for(name, options.data_dir, options.boxes)
         lines = lines_of(Captioner.from_pretrained(name), photos)
-        means, differs, words = table.means_of(
-            lines,
-            lambda word: {name: values[: len(MEASURES)] for name, values in word.items()},
-            VARIANTS,
-        )
-        print(f"\n{name} ({words} words)\n\n| | {' | '.join(MEASURES)} |")
-        print("|---" * (1 + len(MEASURES)) + "|")
-        for method, values, stars in zip(VARIANTS, means, differs):
-            cells = [f"{value:.3f}{'*' if star else ''}" for value, star in zip(values, stars)]
-            print(f"| {method} | {' | '.join(cells)} |", flush=True)
+        means, differs, words = table.means_of(lines, table.measures_of, VARIANTS)
+        print(f"\n{name} ({words} words)\n")
+        table.print_table(MEASURES, VARIANTS, means, differs)
 
 
 if __name__ == "__main__":

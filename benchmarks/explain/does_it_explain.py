@@ -38,6 +38,11 @@ BLUR = 1 / 14  # of the substitute: standard deviation, as a fraction of the pho
 UNSEEN = 81  # seed of the scenes; the captioners were trained with seed 0
 
 
+def photos_for(name, data_dir, boxes):
+    """Yield the photos on which a captioner is asked: scenes for those of scenes."""
+    return photos_of_scenes() if name.startswith("scenes") else photos_of_flickr8k(data_dir, boxes)
+
+
 def photos_of_flickr8k(data_dir, boxes):
     """Yield (name, photo, function from words to a dict from positions to the covered
     fraction of cells) of dev.
@@ -72,6 +77,14 @@ def photos_of_scenes():
         yield scene.image_id, scene.image, covered
 
 
+def asked_of(captioner, photo):
+    """Return the CaptionResult of a greedy caption, and the positions of the words that
+    are asked about.
+    """
+    result = captioner.caption(photo, num_beams=1, consensus_weight=0.0)
+    return result, content_positions(result.words)[:WORDS_OF_A_PHOTO]
+
+
 def lines_of(captioner, photo, covered, *, first, seed):
     """Return the lines for the words of a photo, a list of dicts.
 
@@ -82,8 +95,7 @@ def lines_of(captioner, photo, covered, *, first, seed):
         first: number of the first of these words among all.
         seed: of the random masks and regions.
     """
-    result = captioner.caption(photo, num_beams=1, consensus_weight=0.0)
-    positions = content_positions(result.words)[:WORDS_OF_A_PHOTO]
+    result, positions = asked_of(captioner, photo)
     if not positions:
         return []
     began = time.process_time()
@@ -149,12 +161,7 @@ def main(arguments):
     found = lines_in(options.record)
     with options.record.open("a", encoding="utf-8") as file:
         for name in options.captioners:
-            is_of_scenes = name.startswith("scenes")
-            photos = (
-                photos_of_scenes()
-                if is_of_scenes
-                else photos_of_flickr8k(options.data_dir, options.boxes)
-            )
+            photos = photos_for(name, options.data_dir, options.boxes)
             measure_captioner(name, photos, options.words, found, file)
 
 

@@ -103,7 +103,7 @@ def plot_curves(of_captioners, path):
 def rows_of(name, lines):
     """Yield (key, title, column titles, means, differs, words) of a captioner."""
     for grid, title in GRIDS.items():
-        found = means_of(lines, lambda line, grid=grid: _measures_of(line["grids"].get(grid)))
+        found = means_of(lines, lambda line, grid=grid: measures_of(line["grids"].get(grid)))
         if found:
             yield grid, title, MEASURES, *found
     found = means_of(lines, lambda line: line.get("boxes"))
@@ -130,7 +130,16 @@ def rows_of(name, lines):
         )
 
 
-def _measures_of(grid):
+def print_table(columns, methods, means, differs):
+    """Print a Markdown table: a row for each method, with a star where it differs."""
+    print(f"| | {' | '.join(columns)} |")
+    print("|---" * (1 + len(columns)) + "|")
+    for method, values, stars in zip(methods, means, differs):
+        cells = [f"{value:.3f}{'*' if star else ''}" for value, star in zip(values, stars)]
+        print(f"| {method} | {' | '.join(cells)} |", flush=True)
+
+
+def measures_of(grid):
     """Return a grid without its curves; None for None."""
     return grid and {name: values[: len(MEASURES)] for name, values in grid.items()}
 
@@ -149,11 +158,8 @@ def main(arguments):
         seconds = [word["seconds"] for line in its_lines for word in line["lines"]]
         print(f"\n## {name}: {len(its_lines)} photos, {np.mean(seconds):.1f} s a word")
         for key, title, columns, means, differs, words in rows_of(name, its_lines):
-            print(f"\n{title} ({words} words)\n\n| | {' | '.join(columns)} |")
-            print("|---" * (1 + len(columns)) + "|")
-            for method, values, stars in zip(METHODS, means, differs):
-                cells = [f"{value:.3f}{'*' if star else ''}" for value, star in zip(values, stars)]
-                print(f"| {method} | {' | '.join(cells)} |")
+            print(f"\n{title} ({words} words)\n")
+            print_table(columns, METHODS, means, differs)
             figures.setdefault(name, {})[key] = {
                 "words": words,
                 **{

@@ -2,11 +2,11 @@
 
 import json
 
+import attention_variants
 import does_it_explain
 import numpy as np
 import pytest
 import table
-from attention_variants import VARIANTS, variants_of
 from controls import as_blurred_as_attention, positive
 from effects import EFFECTS
 from helpers import photo_captioner, random_pixels
@@ -85,8 +85,9 @@ def test_maps_of_all_methods(monkeypatch):
 def test_maps_made_from_attention():
     captioner = photo_captioner()
     features = captioner.encode(random_pixels(1, 16, 16, 3))
-    maps = variants_of(Reading.of(captioner, features, WORDS))
-    assert {name: one.shape for name, one in maps.items()} == dict.fromkeys(VARIANTS, (3, 16))
+    maps = attention_variants.variants_of(Reading.of(captioner, features, WORDS))
+    shapes = {name: one.shape for name, one in maps.items()}
+    assert shapes == dict.fromkeys(attention_variants.VARIANTS, (3, 16))
     assert (maps["attention x sign of the vote"] * maps["votes"] >= 0).all()
     np.testing.assert_allclose(maps["votes without sign"], np.abs(maps["votes"]))
     assert (maps["attention of all steps"][0] == maps["attention of all steps"][1]).all()
@@ -133,3 +134,11 @@ def test_the_table_of_a_few_scenes(monkeypatch, tmp_path, capsys):
     assert "## scenes: 2 photos" in printed and "(4 words)" in printed
     figures = json.loads((tmp_path / "means.json").read_text())["scenes"]
     assert figures["everywhere"]["votes"]["fall"][0] > 1
+
+
+@pytest.mark.slow
+def test_the_table_of_maps_made_from_attention(monkeypatch, capsys):
+    monkeypatch.setattr(attention_variants, "WORDS", 2)
+    attention_variants.main(["nowhere", "no boxes", "--captioners", "scenes"])
+    printed = capsys.readouterr().out
+    assert "scenes (2 words)" in printed and printed.count("\n| ") == 7
