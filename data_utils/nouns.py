@@ -24,17 +24,18 @@ def noun_positions(words):
     return [position for position, word in enumerate(words) if word in nouns]
 
 
-def is_supported(noun, references):
-    """Return whether a reference has a noun, or a word that supports it: "poodle"
-    supports "dog".
+def nouns_supported(words, references):
+    """Return a dict from the positions of a caption's listed nouns to whether a
+    reference has this noun, or a word that supports it: "poodle" supports "dog".
 
     Args:
+        words: list of the caption's words.
         references: list of lists of words.
     """
     _, supporting = listed_nouns()
-    noun = singular(noun)
-    said = {singular(word) for words in references for word in words}
-    return bool(said & supporting.get(noun, {noun}))
+    said = {singular(word) for reference in references for word in reference}
+    nouns = {position: singular(words[position]) for position in noun_positions(words)}
+    return {position: bool(said & supporting.get(noun, {noun})) for position, noun in nouns.items()}
 
 
 @functools.cache

@@ -158,7 +158,7 @@ KINDS = {
 }
 
 
-def explained(grid, measure, digits=2):
+def explained(grid, measure):
     """Return the function of a table with a row for each method and a column for each
     captioner; a star marks a difference from votes.
 
@@ -167,16 +167,15 @@ def explained(grid, measure, digits=2):
     """
 
     def of_figures(figures):
-        names = [name for name in figures if grid in figures[name]]
-        lines = table("", *names)
-        methods = [method for method in figures[names[0]][grid] if method != "words"]
-        for method in methods:
+        of_captioners = [of_captioner[grid] for of_captioner in figures.values()]
+        lines = table("", *figures)
+        for method in [name for name in of_captioners[0] if name != "words"]:
             cells = []
-            for name in names:
-                value, differs = figures[name][grid][method][measure]
-                cells.append(f"{value:.{digits}f}" + (r"\*" if differs else ""))
+            for of_methods in of_captioners:
+                value, differs = of_methods[method][measure]
+                cells.append(f"{value:.2f}" + (r"\*" if differs else ""))
             lines.append(row(method, *cells))
-        return [*lines, row("words", *(figures[name][grid]["words"] for name in names))]
+        return [*lines, row("words", *(of_methods["words"] for of_methods in of_captioners))]
 
     return of_figures
 
@@ -192,7 +191,6 @@ EXPLAINED_TABLES = {
     "blurred_maps": explained("blurred maps", "fall"),
     "mass": explained("boxes", "mass"),
     "other_word": explained("controls", "other word"),
-    "random_readout": explained("controls", "random readout"),
     "random_attention": explained("controls", "random and attention"),
 }
 TABLES = {

@@ -138,8 +138,8 @@ def main(arguments):
             blended = with_encoder_of(blended, other)
         if arguments.trained_from:
             blended = split(blended, arguments.trained_from)
-        given = {"length_penalty": arguments.length_penalty}
-        blended = blended.adapted(**{name: x for name, x in given.items() if x is not None})
+        penalty = arguments.length_penalty
+        blended = blended.adapted(**({} if penalty is None else {"length_penalty": penalty}))
         # The path of its file on this machine says nothing elsewhere.
         if blended.photo_encoder.is_saved:
             blended.photo_encoder.note_weights("imagenet")

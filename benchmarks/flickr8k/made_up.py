@@ -21,9 +21,9 @@ from keras import ops
 from data_utils import photos_of_split, read_data
 from data_utils.base import Progress
 from data_utils.captions import tokenise
-from data_utils.nouns import is_supported, noun_positions
+from data_utils.nouns import nouns_supported
 from keras_sat import Calibration, Captioner
-from keras_sat.after_search.calibration import logistic_regression
+from keras_sat.after_search.calibration import cross_validated
 from keras_sat.looking.logit_parts import readout_sum
 from keras_sat.looking.trace_steps import prepare, read
 from keras_sat.search import DOUBTFUL
@@ -108,14 +108,14 @@ def examples(captioner, images):
                 batch.numbers, batch.images, results, batch.features, all_expected
             ):
                 references = [tokenise(caption) for caption in image.captions]
-                nouns = noun_positions(result.words)
+                nouns = nouns_supported(result.words, references)
                 if not nouns:
                     continue
                 expected = dict(zip(consensus.words, expected.tolist()))
                 of_words = clues_of(captioner, np.asarray(features)[None], result, expected)
-                for t in nouns:
+                for t, is_supported in nouns.items():
                     clues.append(of_words[t])
-                    supported.append(is_supported(result.words[t], references))
+                    supported.append(is_supported)
                     photos.append(number)
                     words.append((image.image_id, result.caption, result.words[t]))
             progress.advance(len(results))
@@ -137,9 +137,8 @@ def seen_by_readers(words, supported):
     return numbers, np.array([judged[n] == "yes" for n in numbers]), weights
 
 
-def area(scores, are_right, weights=None):
+def area(scores, are_right, weights):
     """Return the area under the ROC curve; `weights` count each example."""
-    weights = np.ones(len(scores)) if weights is None else weights
     order = np.argsort(scores, kind="stable")
     scores, right, weights = scores[order], are_right[order], weights[order]
     # Ties count half: the mean over the equal scores.
@@ -150,16 +149,6 @@ def area(scores, are_right, weights=None):
     return np.sum(weights * right * wrong_below) / (
         np.sum(weights * right) * np.sum(weights * ~right)
     )
-
-
-def cross_validated(clues, supported, photos):
-    """Return the probability of each noun, fitted on the photos of other folds."""
-    found = np.zeros(len(clues))
-    for fold in range(FOLDS):
-        held_out = photos % FOLDS == fold
-        bias, *slopes = logistic_regression(clues[~held_out], supported[~held_out])
-        found[held_out] = 1 / (1 + np.exp(-(bias + clues[held_out] @ np.array(slopes))))
-    return found
 
 
 class Judgement:
@@ -219,10 +208,10 @@ def main():
         print(f"{name:40}", *(judgement(column) for judgement in judgements))
     for name, columns in SETS.items():
         chosen = clues[:, [CLUES.index(column) for column in columns]]
-        scores = cross_validated(chosen, supported, photos)
+        scores = cross_validated(chosen, supported, photos % FOLDS)
         error = Calibration(scores, supported).expected_error
         print(f"{name:40}", *(judgement(scores) for judgement in judgements), f"error {error:.3f}")
-    doubtful = cross_validated(clues[:, :2], supported, photos) < DOUBTFUL
+    doubtful = cross_validated(clues[:, :2], supported, photos % FOLDS) < DOUBTFUL
     print(f"below {DOUBTFUL}: {np.mean(doubtful):.1%} of the nouns")
     fractions = [np.mean(~supported[of_kind]) for of_kind in (doubtful, ~doubtful)]
     print(f"  in no reference: {fractions[0]:.1%}, others {fractions[1]:.1%}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from data_utils.base import Progress
 from data_utils.captions import tokenise
-from data_utils.nouns import is_supported, noun_positions
+from data_utils.nouns import nouns_supported
 from data_utils.photos import readable_photos
 from keras_sat.after_search.confidence import LIMITS, Confidence, clues_of, token_probs_of
 from keras_sat.checks import reject_few_photos
@@ -75,9 +75,8 @@ def _examples(captioner, images, cache, show_progress):
             norms.extend(np.ravel(batch_norms))
             for image, result in zip(batch.images, results):
                 references = [tokenise(caption) for caption in image.captions]
-                for t in noun_positions(result.words):
+                for t, supported in nouns_supported(result.words, references).items():
                     log_prob = np.log(max(result.word_probs[t], SMALLEST))
-                    supported = is_supported(result.words[t], references)
                     nouns.append((len(are_right), log_prob, supported))
                 are_right.append(fraction_named(result.words, references) >= FRACTION_NAMED)
             progress.advance(len(results))
@@ -96,11 +95,7 @@ def _fitted_on_nouns(nouns, confidences, folds):
         return None, None
     photos, are_supported = nouns[:, 0].astype(int), nouns[:, 2].astype(bool)
     clues = np.stack([nouns[:, 1], confidences[photos]], axis=-1)  # those of WORD_CLUES
-    found = np.zeros(len(nouns))
-    for number in range(NUM_FOLDS):
-        held_out = folds[photos] == number  # (nouns,)
-        bias, *slopes = logistic_regression(clues[~held_out], are_supported[~held_out])
-        found[held_out] = 1 / (1 + np.exp(-bias - clues[held_out] @ slopes))
+    found = cross_validated(clues, are_supported, folds[photos])
     return logistic_regression(clues, are_supported), Calibration(found, are_supported)
 
 
@@ -114,6 +109,22 @@ def _fitted(clues, norms, are_right, word_coefficients=None):
             f"{len(np.unique(norms))} have different features"
         )
     return Confidence(logistic_regression(clues, are_right), limits, word_coefficients)
+
+
+def cross_validated(clues, are_right, folds):
+    """Return the probability of each example, (examples,), by a logistic regression on
+    those of the other folds.
+
+    Args:
+        clues, are_right: see `logistic_regression`.
+        folds: the number of the fold of each example, (examples,).
+    """
+    found = np.zeros(len(clues))
+    for number in np.unique(folds):
+        held_out = folds == number
+        bias, *slopes = logistic_regression(clues[~held_out], are_right[~held_out])
+        found[held_out] = 1 / (1 + np.exp(-bias - clues[held_out] @ slopes))
+    return found
 
 
 def logistic_regression(clues, are_right, *, steps=25):

@@ -74,14 +74,15 @@ class Confidence:
         families = families_of(results)
         token_probs = token_probs_of(families)
         confidences = np.asarray(self.of_word_probs(token_probs, features))
-        if self.word_coefficients is not None:
-            of_words = np.asarray(self.of_words(token_probs, confidences))
-            values = [
-                [of_nouns(result.words, row) for result, row in zip(family, rows)]
-                for family, rows in zip(families, of_words)
-            ]
-            families = families_of(with_values(families, "word_confidence", values))
-        return with_values(families, "confidence", confidences.tolist())
+        results = with_values(families, "confidence", confidences.tolist())
+        if self.word_coefficients is None:
+            return results
+        of_words = np.asarray(self.of_words(token_probs, confidences))
+        of_captions = [
+            [of_nouns(result.words, row) for result, row in zip(family, rows)]
+            for family, rows in zip(families, of_words)
+        ]
+        return with_values(families_of(results), "word_confidence", of_captions)
 
     def of_word_probs(self, word_probs, features):
         """Return the confidence of shape (photos, captions), from arrays or tensors.

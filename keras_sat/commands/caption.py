@@ -355,8 +355,10 @@ def line_of(path, result, min_confidence):
     is_terminal = sys.stdout.isatty()
     caption = result.caption
     if is_terminal and any(result.doubtful):
-        marked = zip(result.words, result.doubtful)
-        caption = " ".join(f"{word}(?)" if is_doubtful else word for word, is_doubtful in marked)
+        from keras_sat.search import DOUBT_MARK
+
+        marks = [DOUBT_MARK if is_doubtful else "" for is_doubtful in result.doubtful]
+        caption = " ".join(word + mark for word, mark in zip(result.words, marks))
     caption = visible(caption) if is_sure(result, min_confidence) else NOT_SURE
     line = f"{visible(path)}\t{caption}"
     if result.confidence is None or not is_terminal:

@@ -118,7 +118,8 @@ def decision_at(trace, t, alternatives):
 
 def _doubt(trace, t):
     """Return a sentence on a word that may be made up, or ""."""
-    if not [*trace.result.doubtful, False][t]:  # the last step is that of <end>
+    is_end = t == len(trace.words)
+    if is_end or not trace.result.doubtful[t]:
         return ""
     said = trace.steps[t].said
     memory, photo = said.parts["memory"], said.parts["photo"]

@@ -31,12 +31,11 @@ from keras_sat.looking.spotlight import (
     spotlight,
     upsampled,
 )
-from keras_sat.search import CaptionResult
+from keras_sat.search import DOUBT_MARK, CaptionResult
 from keras_sat.settings import MAP_KINDS
 
 MEMORY_NOTE = "from memory"
 NO_VOTES_NOTE = "no positive votes"
-DOUBT = "(?)"  # beside a noun that may be made up
 VECTOR = ("pdf", "svg", "svgz", "ps", "eps")
 
 
@@ -123,10 +122,10 @@ class AttentionDisplay:
             image,
             result.words,
             maps,
-            result.from_photo,
-            result.confidence,
-            map_kind,
-            result.doubtful,
+            from_photo=result.from_photo,
+            confidence=result.confidence,
+            map_kind=map_kind,
+            doubtful=result.doubtful,
         )
 
     def upsampled(self, position: int) -> np.ndarray:
@@ -361,7 +360,7 @@ class AttentionDisplay:
 
     def _shown(self, position):
         """Return a word as it is written on a figure."""
-        return visible(self.words[position]) + (f" {DOUBT}" if self.doubtful[position] else "")
+        return visible(self.words[position]) + (f" {DOUBT_MARK}" if self.doubtful[position] else "")
 
     def _style(self, position):
         return {"style": "italic", "color": "dimgrey"} if self._is_from_memory(position) else {}
@@ -434,7 +433,7 @@ def _note_on(displays, look):
     if kinds and look == "spotlight" and any(is_grey(display.image) for display in displays):
         sentences.append("A warm tint shows in a grey photo where the captioner looked.")
     if any(any(display.doubtful) for display in displays):
-        sentences.append(f"Nouns with {DOUBT} may be made up.")
+        sentences.append(f"Nouns with {DOUBT_MARK} may be made up.")
     return " ".join(sentences)
 
 

@@ -104,20 +104,22 @@ class Calibration:
 
     def __str__(self):
         row = "{from:>8.1f}{photos:>9}{confidence:>12.2f}{right:>8.2f}\n"
-        nouns = self.of_nouns
-        of_nouns = nouns and (
-            f"\n{nouns.are_right.mean():.1%} of {len(nouns.are_right)} nouns are in a reference. "
-            f"Expected calibration error: {nouns.expected_error:.3f}. Such a noun has a higher "
-            f"confidence than another one in {nouns.separation:.1%} of the pairs."
-        )
-        return (
+        text = (
             f"{'from':>8}{'photos':>9}{'confidence':>12}{'right':>8}\n"
             f"{''.join(row.format(**figures) for figures in self.bins())}"
             f"{self.are_right.mean():.1%} of {len(self.are_right)} captions are correct "
             "(2 of 3 content words).\n"
             f"Expected calibration error: {self.expected_error:.3f}. A correct caption "
             f"has a higher confidence than an incorrect one in {self.separation:.1%} of "
-            f"the pairs.{of_nouns or ''}"
+            "the pairs."
+        )
+        nouns = self.of_nouns
+        if nouns is None:
+            return text
+        return (
+            f"{text}\n{nouns.are_right.mean():.1%} of {len(nouns.are_right)} nouns are in a "
+            f"reference. Expected calibration error: {nouns.expected_error:.3f}. Such a noun has "
+            f"a higher confidence than another one in {nouns.separation:.1%} of the pairs."
         )
 
 

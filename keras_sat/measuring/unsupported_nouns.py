@@ -8,7 +8,7 @@ and the words of a reference that support each. People do not name all that they
 readers found half of such nouns of the bundled captioner in the photo.
 """
 
-from data_utils.nouns import is_supported, noun_positions
+from data_utils.nouns import nouns_supported
 
 
 def unsupported_figures(references, candidates):
@@ -19,14 +19,16 @@ def unsupported_figures(references, candidates):
         references: the references of each photo, lists of words.
         candidates: a caption of each photo, a list of words.
     """
+    # For each caption, whether each of its nouns is supported.
     of_captions = [
-        [not is_supported(words[position], texts) for position in noun_positions(words)]
-        for texts, words in zip(references, candidates)
+        list(nouns_supported(words, texts).values()) for texts, words in zip(references, candidates)
     ]
     num_nouns = sum(map(len, of_captions))
     if not num_nouns:
         return {"unsupported_nouns": None, "captions_with_unsupported_nouns": None}
+    num_supported = sum(map(sum, of_captions))
+    num_clean = sum(map(all, of_captions))  # captions without an unsupported noun
     return {
-        "unsupported_nouns": sum(map(sum, of_captions)) / num_nouns,
-        "captions_with_unsupported_nouns": sum(map(any, of_captions)) / len(of_captions),
+        "unsupported_nouns": (num_nouns - num_supported) / num_nouns,
+        "captions_with_unsupported_nouns": (len(of_captions) - num_clean) / len(of_captions),
     }

@@ -20,6 +20,7 @@ NAMES_BY_MODULE = {
     "keras_engine": ["LENGTH_STEP", "KerasEngine"],
     "result": [
         "DOUBTFUL",
+        "DOUBT_MARK",
         "CaptionResult",
         "ComparedCaption",
         "SearchResult",

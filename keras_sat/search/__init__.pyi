@@ -14,6 +14,7 @@ from keras_sat.search.ensemble import Ensemble as Ensemble
 from keras_sat.search.generation import CaptionGenerator as CaptionGenerator
 from keras_sat.search.keras_engine import LENGTH_STEP as LENGTH_STEP
 from keras_sat.search.keras_engine import KerasEngine as KerasEngine
+from keras_sat.search.result import DOUBT_MARK as DOUBT_MARK
 from keras_sat.search.result import DOUBTFUL as DOUBTFUL
 from keras_sat.search.result import CaptionResult as CaptionResult
 from keras_sat.search.result import ComparedCaption as ComparedCaption
@@ -29,6 +30,7 @@ __all__ = [
     "CaptionResult",
     "ComparedCaption",
     "DOUBTFUL",
+    "DOUBT_MARK",
     "Engine",
     "Ensemble",
     "KerasEngine",

@@ -12,6 +12,7 @@ from keras_sat.settings import EXTRAS, MAP_KINDS
 # Nouns of less `word_confidence` are marked: for the bundled captioner a tenth of the
 # nouns of dev. Readers found 40 % of them not in the photo, and 15 % of the others.
 DOUBTFUL = 0.6
+DOUBT_MARK = "(?)"  # beside them
 
 
 class ComparedCaption(NamedTuple):

@@ -3,7 +3,7 @@
 import pytest
 
 from data_utils import CaptionedImage
-from data_utils.nouns import is_supported, listed_nouns, noun_positions
+from data_utils.nouns import listed_nouns, noun_positions, nouns_supported
 from keras_sat import evaluate_captions
 from keras_sat.measuring.unsupported_nouns import unsupported_figures
 
@@ -31,7 +31,7 @@ def test_the_list_can_be_read():
     ],
 )
 def test_what_supports_a_noun(noun, reference, expected):
-    assert is_supported(noun, [["nothing"], reference.split()]) == expected
+    assert nouns_supported([noun], [["nothing"], reference.split()]) == {0: expected}
 
 
 def test_figures_of_known_captions():
